@@ -22,8 +22,7 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.runs.store import write_file
-from rb_interp.statistics.groups import stratified_auc
-from rb_interp.statistics.intervals import proportion_interval
+from rb_interp.statistics.intervals import proportion_interval, stratified_auc
 from rb_interp.studies.anchor.error_rates import LEAST_TRUE_POSITIVE, MOST_FALSE_POSITIVE, read_table
 
 DEVELOPMENT = 20

@@ -21,7 +21,7 @@ from rb_interp.figures.evidence import Evidence
 from rb_interp.record import Record
 from rb_interp.runs.store import PROBE, SETTINGS, code_version, write_file
 from rb_interp.settings import to_toml
-from rb_interp.statistics.intervals import OVER_SEEDS, check_columns, intervals_or_nan, over_seeds, spread_over_seeds
+from rb_interp.statistics.intervals import OVER_SEEDS, intervals_or_nan, over_seeds, spread_over_seeds
 from rb_interp.training.member_group import Member
 from rb_interp.typed import typed
 
@@ -101,10 +101,9 @@ def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
     """Mean over seeds of every reading with its 95 % interval (Student t), and median and range.
 
     ``n`` counts seeds with a finite value, ``untrained`` is the mean of the untrained models. The interval's ends are
-    NaN below two seeds: one seed says nothing of the spread. Raises ArgumentError for a table that lacks a column.
+    NaN below two seeds: one seed says nothing of the spread.
     """
     by, rows = KEYS["summary"].split(), []
-    check_columns("summary_table", readings, (*by, "value", "untrained"))
     for place, here in readings.groupby(by, sort=False, dropna=False):
         values, untrained = here["value"].to_numpy(), here["untrained"].mean()  # NaN where none has a value
         rows.append((*cast(tuple, place), *spread_over_seeds(values), untrained))

@@ -16,34 +16,43 @@ both at about the same rate .1 or less, and an untrained or diverged one exactly
 says nothing without the margins. B weighs all of training; a network that overtakes late may read 0. Memory labels have
 an entropy of their own and mappings differ in their number of entries, so B compares the two halves of one task, never
 two tasks. A loss on rsn_test that rises with overfitting moves B_test down, though nothing is learned earlier.
+
+Is the reasoning corpus learned before the stories?  (paper 1, Figs. 1 and 7A, Delta L)
+
+With L_c(t) the mean next-token loss in nats on corpus c at evaluation t, and H_c the unigram entropy of its tokens:
+
+    Delta L(t) = (L_stories(t) - L_prontoqa(t)) / L_prontoqa(t)                              > -1; 1 = twice the loss
+    delta_loss                = mean of Delta L over the evaluations, on training text;  delta_loss_test: held-out text
+    delta_loss_per_entropy    = the same of L_c / H_c, each loss as a share of what the token frequencies alone leave
+    delta_final               = Delta L at the last evaluation, on training text
+    early_step                = first evaluation whose pooled training loss (mean of the two) is <= 80 % of its start
+
+How Delta L can mislead. A model that learns PrOntoQA first reads delta_loss above 0 (1 or more is usual once PrOntoQA's
+loss is small); one that learns both at one rate, or nothing, reads 0; an *untrained* one reads 0 too, for at small
+initialisation it loses ln d_vocab on every token, and its delta_loss_per_entropy is H_prontoqa / H_stories - 1, below 0
+where stories have the larger entropy. But PrOntoQA is templated: a model of token frequencies alone, or of pairs of
+neighbours, has the lower loss on it as well, so a positive delta_loss shows no preference for *reasoning*. Per entropy
+the frequencies are taken out, the templates of several words are not. Delta L is a ratio: as L_prontoqa nears 0 it
+explodes, though nothing is learned any faster. It depends on how long one trains and on when one evaluates (every
+evaluation weighs the same): compare equal steps only. Gammas compared at equal steps have come to different losses, so
+a rise with gamma may be one of speed. On training text memorised stories push Delta L down late: look at
+delta_loss_test.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float, Int
+import pandas as pd
+from jaxtyping import Bool, Float, Int
 
 from rb_interp.errors import RunError
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import SETS, Dataset
 from rb_interp.tasks.protocol import HALF
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = [
-    "bias_index",
-    "fraction_left",
-    "half_index",
-    "label_entropy",
-    "learning_order",
-    "learning_order_of",
-    "learning_order_table",
-]
+from rb_interp.text.config import EARLY
 
 Curve = Float[np.ndarray, " evaluation"]
 
@@ -118,8 +127,11 @@ def half_index(losses: Curve, d_vocab: int) -> int:
     >>> half_index(np.array([1.4, 0.9, 0.5, 0.8]), d_vocab=4), half_index(np.array([1.4, 1.3]), d_vocab=4)
     (2, 1)
     """
-    reached = np.flatnonzero(fraction_left(losses, d_vocab) <= HALF)
-    return int(reached[0]) if len(reached) else len(losses) - 1
+    return _first_or_last(fraction_left(losses, d_vocab) <= HALF)
+
+
+def _first_or_last(reached: Bool[np.ndarray, " evaluation"]) -> int:
+    return int(reached.argmax()) if reached.any() else len(reached) - 1
 
 
 def label_entropy(labels: Int[np.ndarray, " row"]) -> float:
@@ -167,8 +179,6 @@ def readings_of_curves(curves: pd.DataFrame, read: Callable[[pd.DataFrame, str, 
 
     Raises RunError where a member has an evaluation twice.
     """
-    import pandas as pd
-
     blocks = []
     for _, member in curves.groupby(["gamma", "seed"], sort=True):
         gamma, seed = member["gamma"].iloc[0], int(member["seed"].iloc[0])
@@ -176,13 +186,7 @@ def readings_of_curves(curves: pd.DataFrame, read: Callable[[pd.DataFrame, str, 
         if member.duplicated(["step", "set"]).any():
             raise RunError(f"{name} has an evaluation twice; drop duplicated (step, set) rows.")
         block = pd.DataFrame(read(member, name, seed).rows())
-        place = {
-            "gamma": gamma,
-            "seed": seed,
-            "stage": "final",
-            "step": int(member["step"].to_numpy().max()),
-            "set": "",
-        }
+        place = {"gamma": gamma, "seed": seed, "stage": "final", "step": int(member["step"].max()), "set": ""}
         blocks.append(block.assign(**place)[[*place, *block.columns]])
     return pd.concat(blocks, ignore_index=True)
 
@@ -190,3 +194,67 @@ def readings_of_curves(curves: pd.DataFrame, read: Callable[[pd.DataFrame, str, 
 def by_set(member: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """A member's evaluations of each set, by step."""
     return {str(name): rows.sort_values("step") for name, rows in member.groupby("set")}
+
+
+TRAIN = ("prontoqa_train", "stories_train")
+TEST = ("prontoqa_test", "stories_test")
+
+
+def delta_loss(stories: Curve, prontoqa: Curve) -> Curve:
+    """Delta L = (L_stories - L_prontoqa) / L_prontoqa, above -1, nan where PrOntoQA's loss is 0 (paper 1, Metric).
+
+    >>> delta_loss(np.array([7.0, 3.0]), np.array([7.0, 2.0])).tolist()
+    [0.0, 0.5]
+    """
+    return (stories - prontoqa) / np.where(prontoqa > 0, prontoqa, np.nan)
+
+
+def early_index(stories: Curve, prontoqa: Curve, share: float = EARLY) -> int:
+    """Number of the first evaluation whose pooled loss is at most ``share`` of the first's; the last one if never.
+
+    >>> early_index(np.array([5.0, 4.5, 4.0]), np.array([5.0, 3.5, 1.0])), early_index(np.ones(4), np.ones(4))
+    (1, 3)
+    """
+    pooled = (stories + prontoqa) / 2
+    return _first_or_last(pooled <= share * pooled[0])
+
+
+def corpus_loss(
+    losses: Mapping[str, Curve], steps: Int[np.ndarray, " evaluation"], entropies: tuple[float, float]
+) -> Reading:
+    """Read one member's curves (set -> one loss per evaluation); ``entropies`` of PrOntoQA and stories in nats.
+
+    Values: delta_loss, delta_loss_test, delta_loss_per_entropy, delta_loss_per_entropy_test, delta_final, early_step
+    (steps), and loss_* of every set at the last evaluation (nats per token). Sets without curves and unknown entropies
+    (nan) give nan. The untrained model stays as it was at step 0: the same quantities of curves that never move.
+    Arrays: steps, delta_loss, delta_loss_test. ``n`` is the number of evaluations.
+    """
+    start = {name: curve[:1] for name, curve in losses.items()}
+    before = {**_corpus_values(start, steps[:1], entropies), "early_step": math.nan}
+    arrays = {"steps": np.asarray(steps), "delta_loss": _delta(losses, TRAIN), "delta_loss_test": _delta(losses, TEST)}
+    return Reading(
+        "corpus_loss", _corpus_values(losses, steps, entropies), untrained=before, arrays=arrays, n=len(steps)
+    )
+
+
+def _corpus_values(losses: Mapping[str, Curve], steps: np.ndarray, entropies: tuple[float, float]) -> dict[str, float]:
+    train = _delta(losses, TRAIN)
+    known = all(name in losses for name in TRAIN)
+    at = early_index(losses[TRAIN[1]], losses[TRAIN[0]]) if known else -1
+    return {
+        "delta_loss": float(train.mean()),
+        "delta_loss_test": float(_delta(losses, TEST).mean()),
+        "delta_loss_per_entropy": float(_delta(losses, TRAIN, entropies).mean()),
+        "delta_loss_per_entropy_test": float(_delta(losses, TEST, entropies).mean()),
+        "delta_final": float(train[-1]),
+        "early_step": float(steps[at]) if known else math.nan,
+        **{f"loss_{name}": float(losses[name][-1]) if name in losses else math.nan for name in (*TRAIN, *TEST)},
+    }
+
+
+def _delta(losses: Mapping[str, Curve], sets: tuple[str, str], entropies: tuple[float, float] = (1.0, 1.0)) -> Curve:
+    """Delta L of a pair of sets (PrOntoQA, stories), each loss over its entropy; all nan where a set has no curve."""
+    if not all(name in losses for name in sets):
+        return np.full(len(next(iter(losses.values()))), np.nan)
+    prontoqa, stories = (losses[name] / entropy for name, entropy in zip(sets, entropies, strict=True))
+    return delta_loss(stories, prontoqa)

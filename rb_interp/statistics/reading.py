@@ -117,24 +117,14 @@ class Reading(Record):
 
     def rows(self) -> list[dict]:
         """The rows that a run keeps, one dictionary per quantity: all columns but the note."""
-        return [self._row(quantity) for quantity in self.values]
-
-    def _row(self, quantity: str) -> dict:
-        null = self.nulls.get(quantity)
-        value = float(self.values[quantity])
-        return {
-            "probe": self.probe,
-            "layer": self.layer,
-            "head": self.head,
-            "quantity": quantity,
-            "value": value,
-            "untrained": float(self.untrained.get(quantity, np.nan)),
-            "null": None if null is None else null.name,
-            "null_mean": np.nan if null is None else null.mean,
-            "null_sd": np.nan if null is None else null.sd,
-            "p_value": np.nan if null is None else null._p_value(value),
-            "n": self.n,
-        }
+        place, rows = {"probe": self.probe, "layer": self.layer, "head": self.head}, []
+        for quantity, value in self.values.items():
+            value, null = float(value), self.nulls.get(quantity)
+            name, mean, sd, p = (null.name, null.mean, null.sd, null._p_value(value)) if null else (None, *[np.nan] * 3)
+            numbers = {"value": value, "untrained": float(self.untrained.get(quantity, np.nan))}
+            drawn = {"null": name, "null_mean": mean, "null_sd": sd, "p_value": p}
+            rows.append({**place, "quantity": quantity, **numbers, **drawn, "n": self.n})
+        return rows
 
     @property
     def place(self) -> str:
@@ -155,13 +145,9 @@ class Reading(Record):
         """
         from rb_interp.plots import NOTHING, UNITS, Point, points
 
+        draws = {name: null.draws for name, null in self.nulls.items()}
         rows = [
-            Point(
-                name,
-                float(value),
-                beside=float(self.untrained.get(name, np.nan)),
-                null=self.nulls[name].draws if name in self.nulls else NOTHING,
-            )
+            Point(name, float(value), beside=float(self.untrained.get(name, np.nan)), null=draws.get(name, NOTHING))
             for name, value in self.values.items()
         ]
         return points(ax, rows, UNITS.get(self.probe, "value"), self._title, beside="untrained")

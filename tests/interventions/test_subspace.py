@@ -24,7 +24,7 @@ from rb_interp.models import build_model
 from rb_interp.models.generations import live_tensors, read_weights
 from rb_interp.models.reference import reference
 from rb_interp.probes.values import token_embeddings, value_matrix
-from rb_interp.statistics import random_subspaces
+from rb_interp.statistics.nulls import random_subspaces
 
 INPUTS = DATA.inputs(DATA.sample("rsn_train", 30))
 RNG = np.random.default_rng(0)

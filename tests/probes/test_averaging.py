@@ -10,7 +10,7 @@ from rb_interp.errors import ModelError
 from rb_interp.models.build import build_model
 from rb_interp.probes import uniformity, weight_rank
 from rb_interp.probes.averaging import average_operator, simplex_null, summarise, uniformity_of_heads
-from rb_interp.statistics import dirichlet_rows
+from rb_interp.statistics.nulls import dirichlet_rows
 from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.inputs import Inputs
 

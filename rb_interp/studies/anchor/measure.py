@@ -15,7 +15,7 @@ learned?
 At gamma .8, final, on the rows of `tasks.battery`. With d_ab the share of rows that members a and b answer differently
 (argmax), a seed's reading ``equivalence/<battery>`` is its mean over partners of other circuits less its mean over
 partners of its own; NaN where it has no partner of one kind. The permutation test over members and the means over pairs
-are those of `statistics.groups`. Members named ``none`` take no part, since they learned nothing. ``mixed``
+are those of `statistics.nulls`. Members named ``none`` take no part, since they learned nothing. ``mixed``
 counts as a circuit like the others.
 
 How equivalence can mislead. Untrained models read about 0 too, at or near the bound of Q1, since their later circuit
@@ -43,9 +43,9 @@ from rb_interp.runs.measured import Measured, arrays_over_seeds, curves_summary,
 from rb_interp.runs.members import MemberModels, each_member
 from rb_interp.runs.run import Run
 from rb_interp.settings import SMALL
-from rb_interp.statistics.groups import between_less_within, disagreement, excess_disagreement, pair_means
 from rb_interp.statistics.intervals import interval_or_nan, proportion_interval
 from rb_interp.statistics.learning_order import label_entropy, learning_order_table
+from rb_interp.statistics.nulls import between_less_within, disagreement, excess_disagreement, pair_means
 from rb_interp.studies.anchor.causes import measure_causes
 from rb_interp.studies.anchor.circuits import CIRCUITS, circuit_of_seed, circuit_table
 from rb_interp.studies.anchor.config import FIXED

@@ -59,7 +59,7 @@ from rb_interp.probes.variance import UNDEFINED, omega_squared
 from rb_interp.probes.vectors import spearman
 from rb_interp.probes.weights import condensation, layer_matrices, weight_spectra
 from rb_interp.runs.measured import frame
-from rb_interp.statistics.groups import stratified_auc
+from rb_interp.statistics.intervals import stratified_auc
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.config import MIDDLE, SMALL
 from rb_interp.studies.composite.flow import inferential_rows
@@ -294,7 +294,7 @@ def phase_by_complexity(readings: pd.DataFrame, phases: pd.DataFrame) -> Placed:
     """The reading ``phase_by_complexity``, the number of K8; none where no gamma has both phases.
 
     ``auc``: the chance that an inferential member has a lower participation ratio of L0's W_Q than a symmetric one of
-    the same gamma, with the ends ``auc:low`` and ``auc:high`` of its interval, see ``statistics.groups``.
+    the same gamma, with the ends ``auc:low`` and ``auc:high`` of its interval, see ``statistics.intervals``.
     """
     own = readings.loc[(readings["probe"] == "weight_spectra") & (readings["layer"] == 0)]
     own = own.loc[own["quantity"] == "participation_W_Q", ["gamma", "seed", "value", "untrained"]]

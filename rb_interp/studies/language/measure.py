@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pandas as pd
 
-from rb_interp.errors import RunError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.averaging import uniformity_of_heads
 from rb_interp.probes.chain import chain_accuracy, chain_inputs
@@ -21,8 +20,7 @@ from rb_interp.probes.tokens import token_table
 from rb_interp.probes.weights import weight_rank
 from rb_interp.runs.measured import Measured, readings_table
 from rb_interp.runs.members import MemberModels, measure_members
-from rb_interp.statistics.corpus_loss import corpus_loss
-from rb_interp.statistics.learning_order import by_set, readings_of_curves
+from rb_interp.statistics.learning_order import by_set, corpus_loss, delta_loss, readings_of_curves
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks import Inputs
 from rb_interp.text.config import CORPORA
@@ -139,31 +137,17 @@ def _tokens(texts: Mapping[int, TextData]) -> pd.DataFrame:
 
 
 def delta_table(curves: pd.DataFrame) -> pd.DataFrame:
-    """Delta L at every evaluation, on text trained on: gamma, seed, step, delta_loss.
-
-    Delta L = (L_stories - L_prontoqa) / L_prontoqa: at least -1; 0 where both losses are equal, without an upper end
-    where PrOntoQA's loss nears 0.
-    """
+    """Delta L at every evaluation, on text trained on: gamma, seed, step, delta_loss."""
     wide = curves.pivot(index=["gamma", "seed", "step"], columns="set", values="loss")
-    delta = (wide["stories_train"] - wide["prontoqa_train"]) / wide["prontoqa_train"]
-    return pd.DataFrame({"delta_loss": delta}).reset_index()
+    found = delta_loss(wide["stories_train"].to_numpy(), wide["prontoqa_train"].to_numpy())
+    return pd.DataFrame({"delta_loss": found}, index=wide.index).reset_index()
 
 
 def corpus_loss_table(curves: pd.DataFrame, entropies: Mapping[int, tuple[float, float]]) -> pd.DataFrame:
-    """Readings table of every member in a curves table, see `readings_of_curves`; entropies by seed.
-
-    Raises RunError also where a member's sets were not evaluated at the same steps.
-    """
+    """Readings table of every member in a curves table, see `readings_of_curves`; entropies by seed."""
 
     def read(member: pd.DataFrame, name: str, seed: int) -> Reading:
-        sets, steps = by_set(member), np.unique(member["step"].to_numpy())
-        for key, rows in sets.items():
-            if not np.array_equal(rows["step"].to_numpy(), steps):
-                raise RunError(
-                    f"{name} has {len(rows)} evaluations of '{key}' and {len(steps)} steps; evaluate every set at the "
-                    f"same steps."
-                )
-        losses = {key: rows["loss"].to_numpy(dtype=np.float64) for key, rows in sets.items()}
-        return corpus_loss(losses, steps, entropies.get(seed, (math.nan, math.nan)))
+        losses = {key: rows["loss"].to_numpy(dtype=np.float64) for key, rows in by_set(member).items()}
+        return corpus_loss(losses, np.unique(member["step"]), entropies.get(seed, (math.nan, math.nan)))
 
     return readings_of_curves(curves, read)
