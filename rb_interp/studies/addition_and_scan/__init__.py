@@ -24,7 +24,7 @@ ADDITION_AND_SCAN = Study(
     config=f"{_HERE}.config:AdditionAndScanConfig",
     measure=f"{_HERE}.measure:measure",
     claims=f"{_HERE}.config:CLAIMS",
-    figures=f"{_HERE}.figures:FIGURES",
+    figures=f"{_HERE}.measure:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
     families={"P": "Realistic tasks"},
 )

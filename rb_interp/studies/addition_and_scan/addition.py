@@ -12,7 +12,6 @@ The pair (b, a) of a row (a, b) of seen_test may be trained. Of a row of the blo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -21,7 +20,6 @@ from pydantic import Field
 from rb_interp.errors import TaskError
 from rb_interp.settings import Settings, Share, fingerprint
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.protocol import Stage
 
 SETS = ("train", "seen_test", "block")
 Operand = Annotated[int, Field(ge=0, le=4999)]
@@ -38,7 +36,7 @@ class AdditionTask(Settings):
     ([8603, 956, 441], [0, 199, 0, 200], 0)
     """
 
-    sets, train_sets, predicts, length = SETS, SETS[:1], "last", 4
+    sets, train_sets, predicts, length, stages = SETS, SETS[:1], "last", 4, {}
     PRESETS: ClassVar[dict] = {
         "smoke": {"operands": (0, 19), "block": (8, 12)},
         "quick": {},
@@ -83,11 +81,6 @@ class AdditionTask(Settings):
         others = (self.operands[1] - self.operands[0] + 1) ** 2 - block
         tested = round(self.test_share * others)
         return others - tested, tested, block
-
-    @property
-    def stages(self) -> Mapping[str, Stage]:
-        """None."""
-        return {}
 
     def fingerprint(self) -> str:
         """Twelve hex digits of class and settings."""

@@ -13,6 +13,7 @@ runs. Beside each stands what either of the two does alone. P3 is about text and
 from __future__ import annotations
 
 from dataclasses import field, replace
+from itertools import product
 from typing import Any, ClassVar
 
 from rb_interp.claims import Claim, Condition, Term
@@ -59,46 +60,35 @@ TRAINING = {
 }
 
 
-class _Sweep(SweepConfig):
-    """A sweep of transformers at both gammas."""
+class AdditionSweep(SweepConfig):
+    """Members that learn to add."""
 
     gammas: Gammas = (LARGE, SMALL)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.model.architecture != "transformer":
-            raise ConfigError(
-                f"architecture='{self.model.architecture}'; a sum of embeddings cannot tell positions apart, so give "
-                f"'transformer'."
-            )
-
-
-class AdditionSweep(_Sweep):
-    """Members that learn to add; ConfigError for models that are no transformer."""
-
     task: AdditionTask = field(default_factory=AdditionTask)
 
 
-class ScanSweep(_Sweep):
-    """Members that learn what commands order; ConfigError for models that are no transformer."""
+class ScanSweep(SweepConfig):
+    """Members that learn what commands order."""
 
+    gammas: Gammas = (LARGE, SMALL)
     task: ScanTask = field(default_factory=ScanTask)
-
-
-def _sweep(name: str, preset: str = "quick") -> Any:
-    """A sweep at a preset's sizes."""
-    task, _, decay = name.rpartition("_")
-    kind = task.partition("_")[0]
-    own = {"model": MODELS[preset], "train": replace(TRAINING[kind][preset], weight_decay=DECAYS[decay])}
-    if kind == "addition":
-        return AdditionSweep(task=AdditionTask.preset(preset), **own)
-    rows = ROWS[preset][SIZES.index(task.removeprefix("scan_"))]
-    return ScanSweep(task=replace(ScanTask.preset(preset), n_sequences=rows), **own)
 
 
 def _sweeps(preset: str) -> dict[str, Any]:
     """The sweeps of a preset."""
-    return {f"{task}_{decay}": _sweep(f"{task}_{decay}", preset) for task in TASKS for decay in DECAYS}
+    found = {}
+    for task, (decay, weight_decay) in product(TASKS, DECAYS.items()):
+        kind, _, size = task.partition("_")
+        own = {"model": MODELS[preset], "train": replace(TRAINING[kind][preset], weight_decay=weight_decay)}
+        if size:
+            commands = replace(ScanTask.preset(preset), n_sequences=ROWS[preset][SIZES.index(size)])
+            found[f"{task}_{decay}"] = ScanSweep(task=commands, **own)
+        else:
+            found[f"{task}_{decay}"] = AdditionSweep(task=AdditionTask.preset(preset), **own)
+    return found
+
+
+_DEFAULT = _sweeps("quick")
 
 
 class AdditionAndScanConfig(StudyConfig):
@@ -113,21 +103,21 @@ class AdditionAndScanConfig(StudyConfig):
 
     PRESETS: ClassVar[dict] = {"smoke": {"seeds": (0, 1), **_sweeps("smoke")}, "quick": {}, "paper": _sweeps("paper")}
 
-    addition_low: AdditionSweep = _sweep("addition_low")
+    addition_low: AdditionSweep = _DEFAULT["addition_low"]
     """Addition."""
-    addition_high: AdditionSweep = _sweep("addition_high")
+    addition_high: AdditionSweep = _DEFAULT["addition_high"]
     """Addition."""
-    scan_small_low: ScanSweep = _sweep("scan_small_low")
+    scan_small_low: ScanSweep = _DEFAULT["scan_small_low"]
     """Commands at the smallest size."""
-    scan_small_high: ScanSweep = _sweep("scan_small_high")
+    scan_small_high: ScanSweep = _DEFAULT["scan_small_high"]
     """Commands at the smallest size."""
-    scan_middle_low: ScanSweep = _sweep("scan_middle_low")
+    scan_middle_low: ScanSweep = _DEFAULT["scan_middle_low"]
     """Commands at the middle size."""
-    scan_middle_high: ScanSweep = _sweep("scan_middle_high")
+    scan_middle_high: ScanSweep = _DEFAULT["scan_middle_high"]
     """Commands at the middle size."""
-    scan_large_low: ScanSweep = _sweep("scan_large_low")
+    scan_large_low: ScanSweep = _DEFAULT["scan_large_low"]
     """Commands at the largest size."""
-    scan_large_high: ScanSweep = _sweep("scan_large_high")
+    scan_large_high: ScanSweep = _DEFAULT["scan_large_high"]
     """Commands at the largest size."""
     probe_rows: ReadRows = 2000
     """Rows of each set that answers are read of, at most; the table of sums has at most 100 x 100."""

@@ -17,7 +17,7 @@ The rows of a smaller ``n_sequences`` are among those of a larger one with the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 from typing import Annotated, ClassVar, NamedTuple
@@ -29,7 +29,6 @@ from pydantic import Field
 from rb_interp.errors import TaskError
 from rb_interp.settings import Settings, Share, fingerprint
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.protocol import Stage
 
 END, ARROW = "<end>", "=>"
 Words = tuple[str, ...]
@@ -39,7 +38,7 @@ class SequenceTask(Settings):
     """What tasks of words share; a task adds ``words``, ``length`` and its rows."""
 
     ERROR = TaskError
-    predicts = "next"
+    predicts, stages = "next", {}
     sets: ClassVar[tuple[str, ...]]
     train_sets: ClassVar[tuple[str, ...]]
     length: ClassVar[int]
@@ -54,34 +53,26 @@ class SequenceTask(Settings):
         """Number of words."""
         return len(self.words)
 
-    @property
-    def stages(self) -> Mapping[str, Stage]:
-        """None."""
-        return {}
-
     def fingerprint(self) -> str:
         """Twelve hex digits of class and settings."""
         return fingerprint(self)
 
-    def rows(
-        self, found: Sequence[tuple[Words, Words]]
-    ) -> tuple[Int[np.ndarray, "row pos"], Int[np.ndarray, "row pos"]]:
-        """Tokens and labels of pairs of what is given and its answer; a label is the next token of the answer, -1 where
-        nothing is predicted."""
+    def in_sets(self, seed: int, found: Sequence[Sequence[tuple[Words, Words]]], name: str) -> Dataset:
+        """The dataset of pairs of what is given and its answer, one sequence of them for each of the task's sets.
+
+        A label is the next token of the answer, -1 where nothing is predicted. ``name`` is for messages.
+        """
         number = {word: token for token, word in enumerate(self.words)}
-        whole = np.zeros((len(found), self.length + 1), dtype=np.int64)
-        target = np.zeros((len(found), self.length), dtype=bool)
-        for row, (given, answer) in enumerate(found):
+        pairs = [pair for of_set in found for pair in of_set]
+        whole = np.zeros((len(pairs), self.length + 1), dtype=np.int64)
+        target = np.zeros((len(pairs), self.length), dtype=bool)
+        for row, (given, answer) in enumerate(pairs):
             written = [number[word] for word in (*given, ARROW, *answer)]
             whole[row, : len(written)] = written
             target[row, len(given) : len(written)] = True
-        return whole[:, :-1], np.where(target, whole[:, 1:], -1)
-
-    def in_sets(self, seed: int, found: Sequence[Sequence[tuple[Words, Words]]], name: str) -> Dataset:
-        """The dataset of such pairs, one sequence of them for each of the task's sets; ``name`` is for messages."""
-        tokens, labels = self.rows([pair for of_set in found for pair in of_set])
         set = np.repeat(np.arange(len(self.sets)), [len(of_set) for of_set in found])
-        return Dataset(seed, tokens, labels, set, self.sets, self.train_sets, name=name)
+        labels = np.where(target, whole[:, 1:], -1)
+        return Dataset(seed, whole[:, :-1], labels, set, self.sets, self.train_sets, name=name)
 
     def command(self, tokens: Int[np.ndarray, " pos"]) -> str:
         """What a row gives, in words: all before the arrow."""

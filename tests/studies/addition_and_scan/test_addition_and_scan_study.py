@@ -19,8 +19,7 @@ from rb_interp.settings import plain
 from rb_interp.studies.addition_and_scan import ADDITION_AND_SCAN
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.config import TASKS, AdditionAndScanConfig
-from rb_interp.studies.addition_and_scan.figures import draw_sums
-from rb_interp.studies.addition_and_scan.measure import answers, right, table_of_sums
+from rb_interp.studies.addition_and_scan.measure import answers, draw_sums, right, table_of_sums
 from rb_interp.studies.addition_and_scan.scan import ScanTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import train_members
@@ -55,7 +54,7 @@ def greedy(model, task: ScanTask, command: str) -> str:
 
 def test_exact_match_under_teacher_forcing_is_exact_match_of_a_greedy_decoder(half_trained):
     data = SCAN.dataset(seed=0)
-    rows = np.concatenate([data.sample(name, 60) for name in SCAN.sets])
+    rows = np.concatenate([data.sample(name, 25) for name in SCAN.sets])
     found = right(half_trained, data.tokens[rows], data.labels[rows])
     commands = [SCAN.command(data.tokens[row]) for row in rows]
     decoded = [is_right(command, greedy(half_trained, SCAN, command)) for command in commands]
@@ -141,7 +140,7 @@ def test_a_claim_holds_from_its_threshold_on_and_at_every_size(task, least, id):
     assert with_contrast(-0.125)[id] == "FAILS"  # the paper's world in a mirror
 
 
-@pytest.mark.parametrize("cell", [("high", 0.8), ("low", 0.3), ("high", 0.3), ("low", 0.8)])
+@pytest.mark.parametrize("cell", [("high", 0.8), ("low", 0.8)])
 def test_both_members_that_are_compared_must_have_learned_their_rows_and_no_other(cell):
     def of(task, decay, gamma, seed, set):
         if set == "train":
@@ -182,8 +181,6 @@ def test_plain_data_gives_the_study_again_and_paper_and_quick_have_the_claims_de
         ({"addition_low": {"task": {"block": [8, 9]}}}, "differ in task.block: [8, 9] there, [8, 12] here; change all"),
         ({f"scan_large_{end}": {"task": {"verbs": 4}} for end in ("low", "high")}, "may differ in task.n_sequences"),
         ({f"scan_large_{end}": {"task": {"n_sequences": 150}} for end in ("low", "high")}, "=[100, 200, 150] of the"),
-        ({"addition_low": {"model": {"architecture": "emb_mlp", "n_layers": 1, "norm": "none"}}},
-         "architecture='emb_mlp'; a sum of"),
     ],
 )  # fmt: skip
 def test_sweeps_that_are_compared_differ_in_what_their_names_say(data, message):
