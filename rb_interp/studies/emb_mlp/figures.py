@@ -14,7 +14,8 @@ from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.paper_1 import draw_embedding, draw_learning, draw_theory
 from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.intervals import over_seeds
-from rb_interp.studies.emb_mlp.measure import AGREES, FLOOR
+from rb_interp.studies.emb_mlp.config import AGREES
+from rb_interp.studies.emb_mlp.measure import FLOOR
 
 SWEEPS = {
     "descent": "Emb-MLP, plain gradient descent",

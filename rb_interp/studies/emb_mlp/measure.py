@@ -43,7 +43,7 @@ from rb_interp.runs.members import measure_members
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.statistics.learning_order import fraction_left, learning_order_of
 from rb_interp.statistics.reading import Reading
-from rb_interp.studies.emb_mlp.config import BY_ID, EARLY, LATE, EmbMLPConfig, Scaling
+from rb_interp.studies.emb_mlp.config import AGREES, EARLY, LATE, EmbMLPConfig, Scaling
 from rb_interp.tasks import AnchorDataset, AnchorTask
 from rb_interp.tasks.anchor import GROUPS
 from rb_interp.theory.drift import (
@@ -271,8 +271,6 @@ def _finite(value: Tensor) -> float:
     return found if math.isfinite(found) else math.nan
 
 
-AGREES = BY_ID["T1"].conditions[0].threshold
-"""Agreement below this counts as lost: what T1 asks of R^2."""
 FLOOR = -1.0
 """R^2 below this counts as it in means over seeds: a prediction a hundred times too long has about -10,000."""
 

@@ -29,25 +29,10 @@ RANGES = {"smoke": (22, 10), "quick": (30, 20), "paper": (30, 20)}
 
 
 class LabelsSweep(SweepConfig):
-    """One of the three sweeps: an anchor task, learned by a Transformer of two layers or more.
-
-    Raises ConfigError for settings with which memory, reasoning or L1 would be missing.
-    """
+    """One of the three sweeps: an anchor task, learned by a Transformer."""
 
     gammas: Gammas = (SMALL,)
     task: AnchorTask = field(default_factory=AnchorTask)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_both_kinds(self.task)
-        rows, layers, train = self.task.n_sequences, self.model.n_layers, self.train
-        if self.model.architecture == "transformer" and layers < 2:
-            raise ConfigError(f"n_layers={layers}; the study's circuits need two layers, so give 2 or more.")
-        if train.optimiser == "sgd" and train.batch_size < rows:
-            raise ConfigError(
-                f"train.batch_size={train.batch_size} with optimiser='sgd', which is full-batch here; give {rows}, the "
-                f"task's n_sequences, or more."
-            )
 
 
 def _changes(preset: str) -> dict[str, dict[str, Any]]:
@@ -64,8 +49,7 @@ def _changes(preset: str) -> dict[str, dict[str, Any]]:
     return {name: {**shared, "task": {**shared["task"], **own}, "train": train} for name, own in labels.items()}
 
 
-def _sweep(name: str) -> LabelsSweep:
-    return overlay(LabelsSweep(), _changes("quick")[name], "quick")
+_QUICK = {name: overlay(LabelsSweep(), changes, "quick") for name, changes in _changes("quick").items()}
 
 
 class LabelsConfig(StudyConfig):
@@ -79,11 +63,11 @@ class LabelsConfig(StudyConfig):
 
     PRESETS: ClassVar[dict] = {"smoke": {**_changes("smoke"), "seeds": (0, 1)}, "quick": {}, "paper": _changes("paper")}
 
-    keys: LabelsSweep = field(default_factory=lambda: _sweep("keys"))
+    keys: LabelsSweep = _QUICK["keys"]
     """Memory labels uniform on the keys."""
-    near_sum: LabelsSweep = field(default_factory=lambda: _sweep("near_sum"))
+    near_sum: LabelsSweep = _QUICK["near_sum"]
     """Memory labels uniform on the integers within the sum of the anchors around the key."""
-    ranges: LabelsSweep = field(default_factory=lambda: _sweep("ranges"))
+    ranges: LabelsSweep = _QUICK["ranges"]
     """Memory labels uniform on a range of the anchors' group."""
     probe_rows: ReadRows = 1000
     """Memory rows that the probe sees, at most."""
@@ -91,35 +75,24 @@ class LabelsConfig(StudyConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, sweep in self.sweeps.items():
-            _check_defined(name, sweep)
-        _check_pair(self.keys, self.near_sum)
-
-
-def _check_defined(name: str, sweep: SweepConfig) -> None:
-    """Raise ConfigError where a sweep is not what its name says, or keeps no stage that is read."""
-    defined = {
-        "task.memory_labels": (sweep.task.memory_labels, name),
-        "model.architecture": (sweep.model.architecture, "transformer"),
-    }
-    for key, (has, value) in defined.items():
-        if has != value:
-            raise ConfigError(f"{name}.{key}={has!r}; sweep '{name}' of study 'labels' has {value!r} by definition.")
-    for stage in STAGES:
-        if stage not in sweep.train.stages:
-            raise ConfigError(
-                f"{name}.train.stages={sweep.train.stages} lacks '{stage}', which study 'labels' measures; add it."
-            )
-
-
-def _check_pair(keys: SweepConfig, near_sum: SweepConfig) -> None:
-    """Raise ConfigError where the two sweeps that R1 compares differ in more than their memory labels."""
-    one, other = flat(comparable(keys)), flat(comparable(near_sum))
-    for key, value in one.items():
-        if key != "task.memory_labels" and value != other[key]:
-            raise ConfigError(
-                f"sweeps 'keys' and 'near_sum' of study 'labels' differ in {key} ({value!r}, {other[key]!r}); they are "
-                f"compared, so change both alike."
-            )
+            check_both_kinds(sweep.task)
+            defined = {"task.memory_labels": name, "model.architecture": "transformer"}
+            for key, has in zip(defined, (sweep.task.memory_labels, sweep.model.architecture), strict=True):
+                if has != defined[key]:
+                    raise ConfigError(
+                        f"{name}.{key}={has!r}; sweep '{name}' of study 'labels' has {defined[key]!r} by definition."
+                    )
+            for stage in set(STAGES) - {*sweep.train.stages}:
+                raise ConfigError(
+                    f"{name}.train.stages={sweep.train.stages} lacks '{stage}', which study 'labels' measures; add it."
+                )
+        one, other = flat(comparable(self.keys)), flat(comparable(self.near_sum))
+        for key, value in one.items():
+            if key != "task.memory_labels" and value != other[key]:
+                raise ConfigError(
+                    f"sweeps 'keys' and 'near_sum' of study 'labels' differ in {key} ({value!r}, {other[key]!r}); they "
+                    f"are compared, so change both alike."
+                )
 
 
 def _speed(quantity: str, label: str) -> Term:

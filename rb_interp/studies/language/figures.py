@@ -40,6 +40,10 @@ NAMED, LONGEST = 20, 9
 """How many tokens are shown with their texts, and how much of a text."""
 
 
+def _smallest(evidence: Evidence) -> float:
+    return SMALL if SMALL in evidence.shown_gammas else evidence.shown_gammas[-1]
+
+
 def early_steps(evidence: Evidence, gamma: float) -> list[int]:
     """Steps of the stage ``early``, one a seed; empty where the run does not tell."""
     found = (evidence.value("corpus_loss", "early_step", gamma, seed, stage="final") for seed in evidence.seeds)
@@ -63,7 +67,7 @@ def draw_learning(evidence: Evidence) -> Figure:
                     axes.axhline(entropies[corpus], color=colour, lw=0.7, ls=DOTTED, zorder=1)
             for step in early_steps(evidence, gamma):
                 axes.plot([step], [0], "^", ms=6, color=style.INK, mec="white", clip_on=False, zorder=6)
-            axes.set_ylim(0, loss_limit(evidence, entropies.values()))
+            axes.set_ylim(0, 1.6 * max(entropies.values()) if entropies else None)
             delta = mean_text(*evidence.interval("corpus_loss", "delta_loss", gamma))
             axes.set_title(f"{kit.title_of(evidence, gamma)}\nΔL = {delta}")
     losses[0].set_ylabel("loss (nats per token)")
@@ -83,27 +87,14 @@ def draw_learning(evidence: Evidence) -> Figure:
             kit.threshold(axes, evidence, claim, gamma=SMALL)
     plain.set_title("its mean over training")
     fair.set_title("the same, per unigram entropy")
-    kit.legend(
-        figure,
-        4,
-        [
-            kit.key("stage “early” of a seed", style.INK, "^", True),
-            kit.line("unigram entropy", style.GREY, DOTTED, 0.7),
-        ],
-    )
+    early, entropy = kit.key("stage “early” of a seed", style.INK, "^", True), ("unigram entropy", style.GREY)
+    kit.legend(figure, 4, [early, kit.line(*entropy, DOTTED, 0.7)])
     return figure
-
-
-def loss_limit(evidence: Evidence, entropies: Any) -> float:
-    """Upper end of the loss axis in nats: what curves need after a twentieth of the steps, at most 1.5 entropies."""
-    later = evidence.curves.loc[evidence.curves["step"] > 0.05 * evidence.curves["step"].max(), "loss"].astype(float)
-    highest, known = float(later.max()), max(entropies, default=math.nan)
-    return 1.08 * (max(min(highest, 1.5 * known), known) if math.isfinite(known) else highest)
 
 
 def draw_token_cosines(evidence: Evidence) -> Figure:
     """Cosine matrices of PrOntoQA's, the stories' and frequency-matched tokens, all and the most frequent."""
-    gamma = SMALL if SMALL in evidence.shown_gammas else evidence.shown_gammas[-1]
+    gamma = _smallest(evidence)
     figure, axes = kit.panels(2, len(GROUPS), 4.9)
     for (every, few), (group, name) in zip(axes.T, GROUPS.items(), strict=True):
         with kit.missing(every), kit.missing(few):
@@ -191,7 +182,7 @@ def _null(evidence: Evidence, probe: str, one: kit.Series, gamma: float) -> list
 
 def _course(axes: Axes, evidence: Evidence) -> None:
     """Mean cosines of each list of tokens against kept steps, with the stage ``early`` of every seed."""
-    gamma = SMALL if SMALL in evidence.shown_gammas else evidence.shown_gammas[-1]
+    gamma = _smallest(evidence)
     table = evidence.table("similarity", gamma=gamma)
     for group in GROUPS:
         means = evidence.table("similarity_summary", gamma=gamma, quantity=f"cos_{group}").dropna(subset=["mean"])
@@ -240,27 +231,21 @@ def draw_embedding_rank(evidence: Evidence) -> Figure:
 def draw_next_token(evidence: Evidence) -> Figure:
     """Correlation of the geometries by rate and stage, a panel for each list of tokens, beside its null."""
     figure, [axes] = kit.panels(1, 3, 3.0, sharey=True)
-    looks = (
-        ("prontoqa", style.CORPUS_COLOURS["prontoqa"]),
-        ("stories", style.CORPUS_COLOURS["stories"]),
-        ("all", style.INK),
-    )
-    for one, (group, colour) in zip(axes, looks, strict=True):
+    colours = {**{g: style.CORPUS_COLOURS[g] for g in CORPORA}, "all": style.INK}
+    marks = {"init": ("untrained", "v"), "early": ("early", "o"), "final": ("final", "s")}
+    for one, (group, colour) in zip(axes, colours.items(), strict=True):
 
         def beside(x: float, series: kit.Series, gamma: float, one: Axes = one) -> None:
             kit.level(one, x, _null(evidence, "next_token", series, gamma)[0], style.GREY, 0.1)
 
         with kit.missing(one):
-            marks = {"init": ("untrained", "v"), "early": ("early", "o"), "final": ("final", "s")}
             shown = [kit.Series(f"spearman_{group}", "", colour, mark, stage) for stage, (_, mark) in marks.items()]
             kit.rates(one, evidence, "next_token", *shown, read="interval", spread=0.05, beside=beside)
             kit.zero(one)
         one.set_title({**GROUPS, "all": "both, all pairs"}[group])
     axes[0].set_ylabel("Spearman over pairs of tokens")
-    entries = [kit.key("untrained", style.INK, "v"), kit.key("early", style.INK, "o"), kit.key("final", style.INK, "s")]
-    kit.legend(
-        figure, 4, [*entries, kit.line("null: tokens permuted among neighbours in frequency", style.GREY, width=2.0)]
-    )
+    null = kit.line("null: tokens permuted among neighbours in frequency", style.GREY, width=2.0)
+    kit.legend(figure, 4, [*(kit.key(words, style.INK, mark) for words, mark in marks.values()), null])
     return figure
 
 

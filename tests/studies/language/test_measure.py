@@ -14,7 +14,6 @@ from torch.nn.functional import cross_entropy
 from rb_interp.errors import RunError, TextError
 from rb_interp.figures.save import draw
 from rb_interp.figures.style import CORPUS_COLOURS
-from rb_interp.models.config import ModelConfig
 from rb_interp.probes.averaging import uniformity_of_heads
 from rb_interp.probes.chain import chain_accuracy, chain_inputs
 from rb_interp.probes.similarity import token_similarity
@@ -171,13 +170,6 @@ def test_bad_text_leaves_no_folder_and_a_short_context_is_refused_before_trainin
     assert not (tmp_path / "run").exists()
 
 
-def test_the_paper_preset_is_gpt2_small():
-    config = LanguageConfig.from_preset("paper")
-    assert config.model == ModelConfig(12, 12, 768, 64, 3072, act="gelu_new", norm="pre", train_biases=True, tied=True)
-    assert config.train.steps * config.train.batch_size == 200 * 2 * config.task.sequences
-    assert (config.task.d_vocab, config.gammas) == (50_257, (0.3, 0.5, 0.8))
-
-
 def panels_of(evidence, id: str) -> list:
     return draw(FIGURES[id], evidence).axes
 
@@ -257,24 +249,6 @@ def test_mean_cosines_have_the_papers_two_numbers_and_untrained_models(evidence)
                 ["low", "high"]
             ].mean()
             assert any(len(bar) == 2 and np.allclose(bar, expected) for bar in bars), name
-
-
-def test_ranks_are_beside_the_untrained_models(evidence):
-    ratio, shares, weights = panels_of(evidence, "embedding_rank")
-    for group in (*CORPUS_COLOURS, "all"):
-        assert drawn(ratio, reading(evidence, "embedding_rank", f"participation_ratio_{group}", 0.8)["value"])
-    assert drawn(shares, reading(evidence, "embedding_rank", "share_3_all", 0.5)["value"])
-    table = reading(evidence, "weight_rank", "stable_rank_W_OV", 0.3, layer=0)
-    assert drawn(weights, table["value"] / table["untrained"])
-
-
-def test_geometries_stand_beside_their_null(evidence):
-    panels = panels_of(evidence, "next_token")
-    for axes, group in zip(panels, ("prontoqa", "stories", "all"), strict=True):
-        for stage in ("init", "early", "final"):
-            assert drawn(axes, reading(evidence, "next_token", f"spearman_{group}", 0.3, stage)["value"])
-        null = reading(evidence, "next_token", f"spearman_{group}", 0.3)["null_mean"].mean()
-        assert drawn(axes, [null] * 2)
 
 
 def test_skills_are_those_of_the_last_step_by_hops(evidence):
