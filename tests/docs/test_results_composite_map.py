@@ -9,7 +9,7 @@ import pytest
 from rb_interp.runs.run import Run
 from rb_interp.statistics.intervals import proportion_interval, t_interval
 from rb_interp.studies.composite.figures import draw_map
-from rb_interp.studies.composite.map.config import AXES
+from rb_interp.studies.composite.map import AXES
 from rb_interp.studies.composite.phase import PHASES
 
 ROOT = Path(__file__).parents[2]

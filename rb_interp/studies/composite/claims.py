@@ -15,9 +15,19 @@ import math
 from dataclasses import replace
 
 from rb_interp.claims import Calibration, Claim, Condition, Standing, Term
-from rb_interp.studies.composite.config import BOTH_UNSEEN, MIDDLE, SMALL, VERY_LARGE, CompositeConfig
-from rb_interp.studies.composite.flow import EACH, EDGES, FIRST_HOP, SUM
-from rb_interp.studies.composite.representation import LOWER, TWO_LAYERS
+from rb_interp.studies.composite.config import (
+    BOTH_UNSEEN,
+    EACH,
+    EDGES,
+    FIRST_HOP,
+    LOWER,
+    MIDDLE,
+    SMALL,
+    SUM,
+    TWO_LAYERS,
+    VERY_LARGE,
+    CompositeConfig,
+)
 
 
 def phase(quantity: str, gamma: float, label: str = "", sweep: str = "") -> Term:

@@ -27,6 +27,12 @@ EPOCH = 370
 """Steps of an epoch of the paper: 15 trained pairs of 50,625 rows, in batches of 2,048."""
 BOTH_UNSEEN = "both_unseen"
 """The sweep whose members are trained on neither pair of a held-out one and its mirror."""
+SUM, EACH, FIRST_HOP = 0.80, 0.20, 0.50
+"""Attention that F1 and F2 ask for: on two anchors together, on each of them, and from an anchor to the key."""
+EDGES = {"anchors_from_key": ("anchor", "key"), "last_from_anchors": ("last", "anchor")}
+"""Edges of L0 that F6 knocks out: name -> query and key."""
+LOWER, TWO_LAYERS = 0.7, 12
+"""K2's bound of PR(gamma .8) / PR(gamma .5), and the matrices of two layers."""
 LEAST_LENGTH = 6
 """Positions from which on two noise items can stand beside a block and the last position."""
 

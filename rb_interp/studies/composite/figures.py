@@ -21,7 +21,7 @@ from rb_interp.probes.embeddings import LAGS
 from rb_interp.probes.weights import ALIKE, MATRICES
 from rb_interp.studies.composite.config import MIDDLE, SMALL
 from rb_interp.studies.composite.flow import CARRIES, NONE, SEVERAL
-from rb_interp.studies.composite.map.config import AXES
+from rb_interp.studies.composite.map import AXES
 from rb_interp.studies.composite.phase import INFERENTIAL, MIXED, PHASES, SYMMETRIC, UNFIT
 from rb_interp.studies.composite.representation import KEYS, LEADING, growth
 

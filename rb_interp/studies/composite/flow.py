@@ -48,6 +48,7 @@ from rb_interp.runs.measured import Measured, frame
 from rb_interp.runs.shared_member import Circuit
 from rb_interp.statistics.intervals import mean_of_shares, proportion_interval
 from rb_interp.statistics.reading import Reading
+from rb_interp.studies.composite.config import EACH, EDGES, FIRST_HOP, SUM
 from rb_interp.studies.composite.phase import INFERENTIAL, PHASE_VALUES, SYMMETRIC, Placed, early
 from rb_interp.studies.composite.rows import CompositeDataset
 from rb_interp.tasks.inputs import Inputs
@@ -66,10 +67,6 @@ CARRIES, ALONE = 0.80, 0.50
 """Share of pairs from which roles carry something, and below which one anchor alone does not."""
 DRAWN_FOR = {INFERENTIAL: VIA_ANCHORS, SYMMETRIC: VIA_LAST}
 """Phase -> the flow that paper 2 draws for it."""
-SUM, EACH, FIRST_HOP = 0.80, 0.20, 0.50
-"""Attention that F1 and F2 ask for: on two anchors together, on each of them, and from an anchor to the key."""
-EDGES = {"anchors_from_key": ("anchor", "key"), "last_from_anchors": ("last", "anchor")}
-"""Knocked-out edges of L0: name -> query and key."""
 LAYERS = 2
 
 

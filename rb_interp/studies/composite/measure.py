@@ -54,7 +54,7 @@ from rb_interp.statistics.intervals import Interval, interval_or_nan, proportion
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite import flow
 from rb_interp.studies.composite import representation as vectors
-from rb_interp.studies.composite.map.config import CompositeMapConfig, Place
+from rb_interp.studies.composite.map import CompositeMapConfig, Place
 from rb_interp.studies.composite.phase import (
     PHASE_VALUES,
     PHASES,

@@ -61,7 +61,7 @@ from rb_interp.probes.weights import condensation, layer_matrices, weight_spectr
 from rb_interp.runs.measured import frame
 from rb_interp.statistics.intervals import stratified_auc
 from rb_interp.statistics.reading import Reading
-from rb_interp.studies.composite.config import MIDDLE, SMALL
+from rb_interp.studies.composite.config import LOWER, MIDDLE, SMALL, TWO_LAYERS
 from rb_interp.studies.composite.flow import inferential_rows
 from rb_interp.studies.composite.phase import INFERENTIAL, SYMMETRIC, Placed
 from rb_interp.studies.composite.rows import CompositeDataset, role_positions
@@ -82,9 +82,6 @@ STEPS_OF = ((1, 2), (2, 3), (1, 3), (3, 4))
 RESID, VALUES = "blocks.{}.hook_resid_mid", "blocks.1.attn.hook_v"
 LAYERS = (0, 1)
 LEADING, HALF = 5, 0.5
-LOWER = 0.7
-"""K2's bound of PR(gamma .8) / PR(gamma .5)."""
-TWO_LAYERS = 12
 
 Groupings = Mapping[str, Int[np.ndarray, " row"]]
 Cells = Int[np.ndarray, "comparison noise key key 2"]

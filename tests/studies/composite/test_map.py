@@ -10,10 +10,10 @@ from rb_interp.claims import judge
 from rb_interp.errors import ConfigError
 from rb_interp.runs.config import stacks
 from rb_interp.runs.measured import readings_table
-from rb_interp.studies.composite.map import COMPOSITE_MAP
-from rb_interp.studies.composite.map.claims import CLAIMS
-from rb_interp.studies.composite.map.config import (
+from rb_interp.studies.composite.map import (
     BLOCK_GAMMAS,
+    CLAIMS,
+    COMPOSITE_MAP,
     DECAYS,
     DEPTHS,
     GAMMAS,

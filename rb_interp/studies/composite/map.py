@@ -1,4 +1,9 @@
-"""The phase map as a configuration, one sweep over gammas for each point of each axis.
+"""The phase map of composite functions: which phase, at each initialisation and depth, learning rate or weight decay?
+
+The map of paper 2's Figs. 2 and 14 (arXiv 2405.05409), on the task and with the phases of the composite study. Its
+claims are C7 to C12.
+
+A configuration has one sweep over gammas for each point of each axis:
 
     depth           number of layers, all gammas
     rate            peak learning rates, coarse gammas; the preset's own rate is the sweep of depth 2
@@ -16,17 +21,41 @@ gammas, two depths and two seeds, which decide no claim.
 from __future__ import annotations
 
 from dataclasses import field, replace
+from pathlib import Path
 from typing import Annotated, ClassVar, NamedTuple
 
 from pydantic import AfterValidator, Field
 
+from rb_interp.claims import Claim, Condition, Term
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
+from rb_interp.runs.protocol import Study
 from rb_interp.settings import Gammas, Rate, Seeds, each_once
-from rb_interp.studies.composite.config import EPOCH, MIDDLE, MODELS, TRAINING
+from rb_interp.studies.composite.claims import phase
+from rb_interp.studies.composite.config import EPOCH, MIDDLE, MODELS, SMALL, TRAINING
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.training.config import TrainConfig
+
+COMPOSITE_MAP = Study(
+    name="composite-map",
+    title="Phase map: where in gamma, depth, learning rate and weight decay is an unseen pair inferred?",
+    question=(
+        "The composite study asks how a pair of anchors that was never trained is answered. This map asks where: at "
+        "which initialisations, and how that changes with depth, learning rate, weight decay and the kind of block. "
+        "Each claim is a sentence of “Initialization is Critical to Whether Transformers Fit Composite Functions by "
+        "Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that was fixed before these runs."
+    ),
+    cost={"smoke": "about a minute", "quick": "about a quarter of an hour on two free CPU cores"},
+    config="rb_interp.studies.composite.map:CompositeMapConfig",
+    measure="rb_interp.studies.composite.measure:measure_map",
+    tables={"members": "sweep gamma seed", "cells": "axis point gamma phase", "boundaries": "axis point"},
+    claims="rb_interp.studies.composite.map:CLAIMS",
+    figures="rb_interp.studies.composite.figures:MAP_FIGURES",
+    report=Path(__file__).with_name("map.md.jinja"),
+    families={"C": "Phases"},
+)
+
 
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 COARSE = (0.3, 0.5, 0.8)
@@ -183,3 +212,54 @@ class CompositeMapConfig(StudyConfig):
             model, task, gammas = replace(model, n_layers=UNSEEN_LAYERS), task.both_unseen(), (MIDDLE,)
             train = replace(train, weight_decay=UNSEEN_DECAY) if axis == "unseen_rate" else train
         return SweepConfig(gammas, task, model, train)
+
+
+ORDER = "Spearman(gamma, I - S), gammas .5 to 1.0"
+
+
+def of_map(quantity: str, label: str, sweep: str = "") -> Term:
+    """A number of a seed over all gammas, or over several sweeps."""
+    return Term("map", quantity, None, "final", label=label, sweep=sweep)
+
+
+def _context(sweep: str) -> tuple[Term, ...]:
+    """I and S, also with early keys alone, at the small and the middle initialisation."""
+    labels = {"I": "I", "S": "S", "I_early": "I, keys at positions 0 to length - 5",
+              "S_early": "S, keys at positions 0 to length - 5", "acc_seen_test": "accuracy on seen_test"}  # fmt: skip
+    return tuple(phase(name, gamma, label, sweep) for gamma in (MIDDLE, SMALL) for name, label in labels.items())
+
+
+def _setting(id: str, axis: str, words: str, symbol: str) -> Claim:
+    statement = f"A higher {words} makes a pair inferred whose mirror is not trained either."
+    rank = of_map(f"{axis}_order", f"Spearman(log {symbol}, I)")
+    gain = of_map(f"{axis}_gain", f"I at the highest {symbol} that is fitted - I at the lowest")
+    return Claim(id, statement, "Fig. 14", (Condition(rank, ">=", 0.60), Condition(gain, ">=", 0.20)))
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim("C7", "The smaller the initialisation, the more the unseen pair is inferred, and the less mirrored.",
+        "Sec. 4, order", (Condition(of_map("order", ORDER, "depth_2"), ">=", 0.60),),
+        context=_context("depth_2")),
+    Claim("C8", "Deeper models need a smaller initialisation to fit seen pairs.", "Fig. 2, depth",
+        (Condition(of_map("fit_rise", "smallest fitted gamma at depth 6 - at depth 2"), ">=", 0.1),),
+        context=tuple(of_map("gamma_fit", "smallest fitted gamma", f"depth_{depth}") for depth in (2, 4, 6))),
+    Claim("C9", "At every depth there is a boundary between symmetric and inferential answers.", "Fig. 2, depth",
+        tuple(
+            Condition(of_map("crosses", "I - S crosses 0 inside the grid (1: yes)", f"depth_{depth}"), ">=", 1.0)
+            for depth in (2, 3, 4)),
+        context=(
+            *(of_map("gamma_star", "boundary gamma*", f"depth_{depth}") for depth in (2, 3, 4)),
+            *(of_map("unfit", "members of the seed that are unfit", f"depth_{depth}") for depth in (2, 3, 4)),
+            of_map("distance", "|gamma*(4) - gamma*(2)|"))),
+    _setting("C10", "rate", "learning rate", "lr"),
+    _setting("C11", "decay", "weight decay", "wd"),
+    Claim("C12", "GPT-2's blocks show the same contrast and the same order, with the norm before and after.", "Fig. 2c",
+        tuple(
+            condition
+            for sweep in (f"gpt2_{norm}" for norm in NORMS)
+            for condition in (
+                Condition(phase("I", SMALL, "", sweep), ">=", 0.50, phase("I", MIDDLE, "", sweep)),
+                Condition(phase("S", MIDDLE, "", sweep), ">=", 0.50, phase("S", SMALL, "", sweep)),
+                Condition(of_map("order", ORDER, sweep), ">=", 0.60),
+            )), context=tuple(term for norm in NORMS for term in _context(f"gpt2_{norm}"))),
+)  # fmt: skip
