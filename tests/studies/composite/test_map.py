@@ -13,7 +13,6 @@ from rb_interp.runs.measured import readings_table
 from rb_interp.studies.composite.map import (
     BLOCK_GAMMAS,
     CLAIMS,
-    COMPOSITE_MAP,
     DECAYS,
     DEPTHS,
     GAMMAS,
@@ -33,13 +32,8 @@ from rb_interp.studies.composite.phase import PHASES
 pytestmark = pytest.mark.wide
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 3.0)  # learning rates of claim C10, in multiples of the preset's
-WHOLE = {
-    "gammas": GAMMAS,
-    "block_gammas": BLOCK_GAMMAS,
-    "depths": DEPTHS,
-    "factors": FACTORS,
-    "unseen_factors": FACTORS,
-}
+WHOLE = {"gammas": GAMMAS, "block_gammas": BLOCK_GAMMAS, "depths": DEPTHS}
+WHOLE |= {"factors": FACTORS, "unseen_factors": FACTORS}
 MAP = CompositeMapConfig.from_preset("quick", **WHOLE, coarse_gammas=(0.3, 0.5, 0.8, 1.0))
 MAP = replace(MAP, decays=paper_decays(MAP.train))
 
@@ -81,10 +75,9 @@ def test_boundary_is_the_first_crossing_of_a_value_that_has_a_side():
     assert order({0.1: 1.0, 0.2: 5.0, 0.3: 9.0}) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("width", [0.005, 0.1], ids=["sharp", "smooth"])
-@pytest.mark.parametrize("spread", [0.01, 0.08])
+@pytest.mark.parametrize(("width", "spread"), [(0.005, 0.01), (0.1, 0.08)], ids=["sharp", "smooth"])
 def test_intervals_of_a_boundary_cover_the_planted_one(width, spread):
-    rng, worlds, covered, planted = np.random.default_rng(0), 400, 0, 0.67
+    rng, worlds, covered, planted = np.random.default_rng(0), 150, 0, 0.67
     for _ in range(worlds):
         places = np.clip(planted + spread * rng.standard_normal(8), 0.35, 0.95)
         found = [boundary({g: float(np.tanh((g - place) / width)) for g in GAMMAS}) for place in places]
@@ -148,14 +141,6 @@ def test_the_gain_begins_at_the_lowest_rate_fitted_or_not_and_ends_at_the_highes
     assert found.to_list() == pytest.approx([100 * (rates[1] - rates[0])] * 8)
 
 
-def test_a_map_with_few_rates_says_nothing_of_them():
-    readings = known(lambda sweep, setting, gamma: (min(1.0, 100 * setting), 1.0))
-    few = replace(MAP, unseen_factors=MAP.unseen_factors[1:])
-    found = {*map_readings(readings, few)["quantity"]}
-    assert {"decay_order", "decay_gain"} <= found
-    assert not {"rate_order", "rate_gain"} & found
-
-
 def test_claims_hold_in_the_papers_world_and_fail_in_its_mirror():
     def paper(sweep, setting, gamma):
         if sweep.startswith("unseen"):
@@ -177,15 +162,6 @@ def test_claims_hold_in_the_papers_world_and_fail_in_its_mirror():
     )
 
 
-def test_a_rate_that_is_not_fitted_does_not_count_as_the_highest():
-    def answer(sweep, setting, gamma):
-        top = setting > 2.5 * MAP.train.lr if "rate" in sweep else False
-        return (0.9 if top else 0.2), (0.5 if top else 1.0)
-
-    table = known(answer).query("probe == 'map' and quantity == 'rate_gain'")
-    assert table["value"].tolist() == [0.0] * 8
-
-
 def test_seeds_without_a_fitted_member_are_told_beside_the_claim_and_members_unfit_are_counted():
     readings = known(lambda sweep, setting, gamma: (gamma, 1.0 if gamma >= 0.6 else 0.4)).query("probe == 'phase'")
     lost = (readings["sweep"] == "depth_6") & (readings["seed"] < 2) & (readings["quantity"] == "acc_seen_test")
@@ -197,12 +173,3 @@ def test_seeds_without_a_fitted_member_are_told_beside_the_claim_and_members_unf
     (depth,) = (verdict for verdict in judge(found, CLAIMS) if verdict.id == "C8")
     assert depth.n_seeds == 6
     assert "2 of 8 seeds have no finite fit_rise" in depth.reason
-
-
-@pytest.mark.slow
-def test_the_smoke_map_end_to_end(tmp_path):
-    run = COMPOSITE_MAP.run(preset="smoke", out=tmp_path / "map", progress=False)
-    assert (tmp_path / "map" / "report.html").exists()
-    assert set(run.table("members")["phase"]) <= set(PHASES)
-    assert isinstance(run.config, CompositeMapConfig)
-    assert set(run.table("cells")["axis"]) == {place.axis for place in run.config.places}

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from rb_interp.errors import TaskError
 from rb_interp.studies.composite.rows import SETS
 from rb_interp.studies.composite.task import CompositeTask
-from rb_interp.tasks import Task
 
 pytestmark = pytest.mark.wide
 
@@ -54,7 +53,7 @@ def blocks(data):
     return first - 1, data.tokens[at, first - 1], pairs
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(chosen=settings_of_a_task(), seed=st.integers(0, 2**31))
 def test_every_row_obeys_the_definition(chosen, seed):
     task = CompositeTask(**chosen)
@@ -102,11 +101,10 @@ def test_only_the_set_train_is_trained_on_and_no_other_set_shares_a_row_with_it(
         CompositeTask(length=4, items=(20, 23), n_sequences=8000).dataset(0)
 
 
-@pytest.mark.parametrize("split", ["code", "text"])
-def test_positions_keys_and_noise_are_uniform(split):
-    data = replace(TASK, split=split, evaluation_rows=20_000).dataset(1)
+def test_positions_keys_and_noise_are_uniform():
+    data = replace(TASK, split="text", evaluation_rows=20_000).dataset(1)
     position, keys, _ = blocks(data)
-    m = 9 if split == "code" else 7
+    m = 7
     for name in ("train", "seen_test"):
         rows = data.rows(name)
         counts = np.bincount(position[rows], minlength=7)
@@ -143,12 +141,6 @@ def test_roles_point_at_what_they_say_and_overlap_at_the_end_alone():
     np.testing.assert_array_equal(DATA.pairs, np.array(pairs))
 
 
-def test_the_papers_example():
-    tokens = np.array([[23, 1, 2, 43, 46, 74, 54, 44, 72]])
-    row = np.flatnonzero(DATA.key_position == 0)[:1]
-    assert TASK.answers(DATA, row, tokens).tolist() == [29]
-
-
 def test_inferential_and_symmetric_answers_of_the_held_out_pair():
     keys, pair = np.arange(20, 100), np.tile([4, 3], (80, 1))
     np.testing.assert_array_equal(TASK.inferential(keys, pair), keys - 10)
@@ -179,7 +171,7 @@ def test_both_unseen_has_neither_the_exception_nor_its_mirror():
 def test_random_exceptions_are_of_the_seed_and_leave_mirrors_of_held_out_pairs_alone():
     task = replace(TASK, n_sequences=1600, random_exceptions=5, held_out=((4, 3), (1, 2)))
     drawn = set()
-    for seed in range(30):
+    for seed in range(12):
         data = task.dataset(seed)
         rows = data.rows("train")
         shift = data.labels[rows] - data.keys[rows]
@@ -203,7 +195,7 @@ def _sums(task, pairs):
     return np.array([sum(task.shifts[anchor - 1] for anchor in pair) for pair in pairs.tolist()])
 
 
-@pytest.mark.parametrize("name", SETS[1:])
+@pytest.mark.parametrize("name", ["seen_test", "unseen"])
 @pytest.mark.parametrize("change", ["key", "anchors", "anchor_1", "anchor_2", "both", "noise"])
 def test_a_counterfactual_changes_what_it_names_and_has_the_answer_worked_out_again(name, change):
     rows = DATA.sample(name, 300)
@@ -243,22 +235,6 @@ def test_a_seed_draws_the_same_rows_everywhere_and_evaluation_rows_do_not_hang_o
         np.testing.assert_array_equal(more.tokens[more.rows(name)], DATA.tokens[DATA.rows(name)])
     rows = np.concatenate([DATA.tokens, DATA.labels[:, None]], 1).astype("<i4")
     assert hashlib.sha256(rows.tobytes()).hexdigest()[:16] == "ac4b3d67661f99d1"
-
-
-def test_the_paper_preset_has_the_papers_sizes():
-    task = CompositeTask.preset("paper")
-    assert task.rows_per_pair == 50_625
-    assert len(task.trained) * task.rows_per_pair // 2048 == 370  # batches of an epoch
-    assert isinstance(task, Task)
-    prints = {CompositeTask.preset(name).fingerprint() for name in ("smoke", "quick", "paper")}
-    assert len(prints | {task.both_unseen().fingerprint(), replace(task, split="text").fingerprint()}) == 5
-
-
-def test_fit_is_where_the_accuracy_on_seen_test_reaches_nine_tenths():
-    reached = TASK.stages["fit"].reached
-    now = np.zeros((3, 4, 2))
-    now[:, :, 1] = [[1, 1, 0.899, 1], [0, 0, 0.9, 0], [1, 1, 1, 1]]
-    assert reached(now, now).tolist() == [False, True, True]
 
 
 @pytest.mark.parametrize(
