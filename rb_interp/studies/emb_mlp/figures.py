@@ -124,15 +124,12 @@ def draw_drift_r2(evidence: Evidence) -> Figure:
                   read="interval", spread=0.06)  # fmt: skip
             claim = {"descent": "T1", "one_layer": "T4"}.get(sweep)
             if claim:
-                least = evidence.condition(claim).threshold
-                place = own.gammas.index(SMALL)
+                kit.threshold(one, own, claim, gamma=SMALL)
                 if sweep == "descent" and LARGE in own.gammas:
                     most = own.interval("drift", "r2", SMALL, stage="leaving", set="anchor").estimate
                     most, left = most - evidence.threshold("T2"), own.gammas.index(LARGE)
                     one.plot([left - 0.4, left + 0.4], [most, most], color=style.INK, lw=0.9, ls=style.DASHED, zorder=1)
                     kit.note(one, "T2", (left - 0.4, most), "data", ha="left", va="bottom")
-                one.plot([place - 0.4, place + 0.4], [least, least], color=style.INK, lw=0.9, ls=style.DASHED, zorder=1)
-                kit.note(one, f"{claim}: ≥ {two_digits(least)}", (place - 0.4, 1.02), "data", ha="left", va="bottom")
             one.set_title(words.replace(", ", ",\n"))
             one.set_ylim(FLOOR, 1.15)
     axes[0].set_ylabel("R² of the anchors' drift at “leaving”\n(values below −1 lie outside)")
@@ -186,13 +183,9 @@ def _lemma(axes: Axes, evidence: Evidence) -> None:
     """Share of initialisations with uniform attention against the rate, one line per width."""
     table = evidence.table("lemma_1")
     for place, (d_model, rows) in enumerate(table.sort_values("gamma").groupby("d_model")):
-        look = {
-            "color": style.ATTENTION(0.4 + 0.2 * place),
-            "marker": style.MARKERS[place % len(style.MARKERS)],
-            "ms": 3.8,
-        }
+        look = {"color": style.ATTENTION(0.4 + 0.2 * place), "marker": style.MARKERS[place % len(style.MARKERS)]}
         axes.errorbar(rows["gamma"], rows["share"], [rows["share"] - rows["low"], rows["high"] - rows["share"]],
-                      mfc="white", lw=1.2, label=f"d_model = {d_model}", **look)  # fmt: skip
+                      mfc="white", ms=3.8, lw=1.2, label=f"d_model = {d_model}", **look)  # fmt: skip
     tolerance = float(table["tolerance"].iloc[0])
     axes.axhline(1 - tolerance, color=style.GREY, lw=0.8, ls=style.DASHED, zorder=1)
     axes.set(title="Lemma 1: uniform attention", xlabel="rate γ", ylim=(-0.03, 1.06))

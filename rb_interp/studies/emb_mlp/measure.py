@@ -111,11 +111,21 @@ def compare(sweep: Sweep, progress: bool = True) -> tuple[pd.DataFrame, pd.DataF
     The first two have a row for every kept step and for each member's step of ``leaving``, where ``leaving`` is True.
     The second is empty for Emb-MLP, which has no W_V.
     """
-    fractions, reached = _fractions(sweep), sweep.stage_steps("leaving")
+    reached, train, curves = sweep.stage_steps("leaving"), sweep.config.train, sweep.curves()
+    chosen = curves.loc[curves["set"] == "rsn_train"].set_index(["gamma", "seed", "step"])
+    left = fraction_left(chosen["loss"].to_numpy(), sweep.config.task.d_vocab)
+    fractions = dict(zip(chosen.index, left.tolist(), strict=True))
+    rates = np.cumsum([0.0, *(learning_rate(step, train) for step in range(train.steps))])
+    seeds = {seed: _Seed(sweep.config.task, sweep.dataset(seed)) for seed in sweep.seeds}
+    one_layer = sweep.config.model.architecture == "one_layer"
+    predictions = [
+        Prediction(member, one_layer, seeds[member.seed], sweep.weights(member.gamma, member.seed, "init"), rates)
+        for member in sweep.members
+    ]
     drifts: list[dict] = []
     flows: list[dict] = []
     leaving: dict[Member, list[dict]] = {}
-    for prediction, checkpoint in _checkpoints(sweep, _predictions(sweep), progress):
+    for prediction, checkpoint in _checkpoints(sweep, predictions, progress):
         member, step = prediction.member, checkpoint.step
         at = {"sweep": sweep.name, "gamma": member.gamma, "seed": member.seed, "step": step}
         at |= {"leaving": step == reached[member], "fraction": fractions[member.gamma, member.seed, step]}
@@ -140,25 +150,6 @@ def _checkpoints(
         checkpoint = sweep.checkpoint("leaving", *prediction.place)
         if checkpoint.step not in kept:
             yield prediction, checkpoint
-
-
-def _fractions(sweep: Sweep) -> dict[tuple[float, int, int], float]:
-    """f_rsn_train by gamma, seed and evaluated step."""
-    curves = sweep.curves()
-    chosen = curves.loc[curves["set"] == "rsn_train"].set_index(["gamma", "seed", "step"])
-    found = fraction_left(chosen["loss"].to_numpy(), sweep.config.task.d_vocab)
-    return dict(zip(chosen.index, found.tolist(), strict=True))
-
-
-def _predictions(sweep: Sweep) -> list[Prediction]:
-    train = sweep.config.train
-    rates = np.cumsum([0.0, *(learning_rate(step, train) for step in range(train.steps))])
-    seeds = {seed: _Seed(sweep.config.task, sweep.dataset(seed)) for seed in sweep.seeds}
-    one_layer = sweep.config.model.architecture == "one_layer"
-    return [
-        Prediction(member, one_layer, seeds[member.seed], sweep.weights(member.gamma, member.seed, "init"), rates)
-        for member in sweep.members
-    ]
 
 
 @dataclass(frozen=True)
@@ -302,7 +293,7 @@ def label_tables(data: AnchorDataset) -> dict[str, pd.DataFrame]:
     ``label_distributions``: one row per token and label. ``label_cosines``: one row per pair of anchors of a group and
     ``labels`` (population or empirical). ``label_cosines_summary``: their mean over distinct anchors.
     """
-    anchors = ("memory_anchor", "reasoning_anchor")
+    anchors = MOVING["anchor"]
     table = pd.concat([_distributions(data, group) for group in (*anchors, "key")], ignore_index=True)
     table = table.assign(seed=data.seed)
     parts = [_cosines(table, group, labels) for group in anchors for labels in ("population", "empirical")]
@@ -314,16 +305,9 @@ def label_tables(data: AnchorDataset) -> dict[str, pd.DataFrame]:
 
 def _distributions(data: AnchorDataset, group: str) -> pd.DataFrame:
     tokens, n = data.task.tokens(group), data.task.d_vocab
-    table = pd.DataFrame(
-        {
-            "token": np.repeat(tokens, n),
-            "group": group,
-            "label": np.tile(np.arange(n), len(tokens)),
-            "population": population(data.task, group).ravel(),
-            "empirical": empirical(data, tokens)[1].ravel(),
-        }
-    )
-    return table.assign(**{f"{kind}_excess": table[kind] - 1 / n for kind in ("population", "empirical")})
+    place = {"token": np.repeat(tokens, n), "group": group, "label": np.tile(np.arange(n), len(tokens))}
+    found = {"population": population(data.task, group).ravel(), "empirical": empirical(data, tokens)[1].ravel()}
+    return pd.DataFrame({**place, **found, **{f"{kind}_excess": share - 1 / n for kind, share in found.items()}})
 
 
 def _cosines(table: pd.DataFrame, group: str, labels: str) -> pd.DataFrame:
@@ -379,7 +363,7 @@ def errors_over_seeds(errors: pd.DataFrame) -> pd.DataFrame:
     found["mean"] = np.exp(found["log"])
     first = found.groupby("gamma")[["d_model", "mean"]].transform("first")
     found["by_eq_13"] = first["mean"] * (found["d_model"] / first["d_model"]) ** (1 - found["gamma"])
-    return found.loc[:, ["gamma", "d_model", "mean", "by_eq_13", "relative", "n"]]
+    return found[["gamma", "d_model", "mean", "by_eq_13", "relative", "n"]]
 
 
 def lemma_1_reached(lemma: pd.DataFrame) -> pd.DataFrame:
