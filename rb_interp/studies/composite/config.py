@@ -33,8 +33,6 @@ EDGES = {"anchors_from_key": ("anchor", "key"), "last_from_anchors": ("last", "a
 """Edges of L0 that F6 knocks out: name -> query and key."""
 LOWER, TWO_LAYERS = 0.7, 12
 """K2's bound of PR(gamma .8) / PR(gamma .5), and the matrices of two layers."""
-LEAST_LENGTH = 6
-"""Positions from which on two noise items can stand beside a block and the last position."""
 
 _POST = ModelConfig(norm="post")
 MODELS = {
@@ -86,7 +84,19 @@ class CompositeConfig(SweepConfig, StudyConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_task(self.task)
+        task = self.task
+        if task.length < 6:
+            raise ConfigError(
+                f"length={task.length}; flows are read where noise stands between the anchors and the last position, "
+                f"so give 6 or more."
+            )
+        for pair in task.held_out:
+            key, both = np.array([0]), np.array([pair])
+            if task.inferential(key, both) == task.symmetric(key, both):
+                raise ConfigError(
+                    f"the held-out pair {pair} gets the same answer by inference and by its mirror; make the mirror "
+                    f"{pair[::-1]} an exception."
+                )
         if self.model.architecture != "transformer" or self.model.n_layers < 2:
             raise ConfigError(
                 f"architecture='{self.model.architecture}', n_layers={self.model.n_layers}; the study asks what one "
@@ -101,19 +111,3 @@ class CompositeConfig(SweepConfig, StudyConfig):
             return {"": self}
         train = replace(self.train, stages=(), n_checkpoints=0)
         return {"": self, BOTH_UNSEEN: SweepConfig(gammas, self.task.both_unseen(), self.model, train, self.rates)}
-
-
-def _check_task(task: CompositeTask) -> None:
-    """Raise ConfigError where phases or roles of a task would not be defined."""
-    if task.length < LEAST_LENGTH:
-        raise ConfigError(
-            f"length={task.length}; flows are read where noise stands between the anchors and the last position, so "
-            f"give {LEAST_LENGTH} or more."
-        )
-    for pair in task.held_out:
-        key, both = np.array([0]), np.array([pair])
-        if task.inferential(key, both) == task.symmetric(key, both):
-            raise ConfigError(
-                f"the held-out pair {pair} gets the same answer by inference and by its mirror; make the mirror "
-                f"{pair[::-1]} an exception."
-            )

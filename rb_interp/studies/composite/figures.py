@@ -39,11 +39,6 @@ COLOURS = {"key": style.BLUE, "a1": style.RED, "a2": style.RED}
 CARRIED = (("last", "kb_ps", "pair"), ("key", "ks_pb", "key"), ("a1+a2", "source", "both"))
 """Roles taken from the source, the answer that is counted, and what the roles carry where it is given."""
 PLACES = {role: place for place, role in enumerate(("key", "a1", "a2", "noise", "last"))}
-SHOWN = (
-    *(("last", "kb_ps"), ("key", "ks_pb"), ("a1+a2", "source"), ("a1", "source"), ("a2", "source")),
-    *(("last", "base"), ("key", "base"), ("a1+a2", "base"), ("a1+a2", "ks_pb")),
-)
-"""Roles taken from the source, and the answer that is counted."""
 VECTORS = {
     "answer_cosines": ("v", ("3_3:2_2", "1_2:1_3"), ("key with (3,3) or (1,2)", "key with (2,2) or (1,3)")),
     "step_cosines": ("u", ("3:4", "1:2"), ("key with 4 or 1", "key with 3 or 2")),
@@ -161,23 +156,6 @@ def _moved(evidence: Evidence, member: dict[str, Any], roles: str, answer: str) 
     """Share of pairs that get an answer once roles are taken from the source; NaN without a pair."""
     where = {"gamma": member["gamma"], "seed": member["seed"], "stage": "final", "set": "seen_test"}
     return evidence.value("interchange_roles", f"{roles}:{answer}", **where)
-
-
-def draw_flows(evidence: Evidence) -> Figure:
-    """A row for each member: shares of pairs by roles and answer, with its phase and flow."""
-    figure, [[axes]] = kit.panels(1, 1, max(1.8, 0.9 + 0.17 * len(evidence.records("phases"))))
-    with kit.missing(axes):
-        members = evidence.table("phases").sort_values(["gamma", "seed"]).to_dict("records")
-        values = [[_moved(evidence, member, *shown) for shown in SHOWN] for member in members]
-        names = [f"γ = {member['gamma']:g}, seed {member['seed']}" for member in members]
-        heads = [f"{roles}\n→ {answer}" for roles, answer in SHOWN]
-        look = {"low": 0, "high": 1, "colours": style.ATTENTION, "write": two_digits, "aspect": "auto", "size": 6.5}
-        kit.heat_map(axes, values, names, heads, **look)
-        axes.xaxis.tick_top()
-        for row, member in enumerate(members):
-            text = f"{member['phase']}; {member['flow']}, n = {member['n_pairs']}"
-            axes.text(len(SHOWN) - 0.4, row, text, va="center", fontsize=6.5)
-    return figure
 
 
 def draw_cosines(evidence: Evidence) -> Figure:
@@ -304,7 +282,6 @@ FIGURES = {
     "learning": draw_learning,
     "phases": draw_phases,
     "diagram": draw_diagram,
-    "flows": draw_flows,
     "cosines": draw_cosines,
     "condensation": draw_condensation,
     "participation": draw_participation,

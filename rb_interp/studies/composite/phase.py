@@ -39,7 +39,6 @@ PHASES = UNFIT, INFERENTIAL, SYMMETRIC, MIXED = ("unfit", "inferential", "symmet
 DECIDED = 0.90
 """Share of answers from which a member is inferential, or symmetric."""
 ACCURACIES = ("train", "seen_train", "seen_test")
-Row = Int[np.ndarray, " row"]
 PHASE_VALUES = "I S O I_early S_early acc_train acc_seen_train acc_seen_test"
 
 
@@ -102,23 +101,10 @@ def _values(
     rows = asked.rows("unseen")
     keys, pairs, answers = asked.keys[rows], asked.pairs[rows], most_likely(model, asked.tokens[rows])
     inferential, symmetric = asked.task.inferential(keys, pairs), asked.task.symmetric(keys, pairs)
-    found, tables = tell(answers, inferential, symmetric, asked.key_position[rows], early(asked, rows))
-    return values | found, tables
-
-
-def tell(
-    answers: Row, inferential: Row, symmetric: Row, positions: Row, early: Bool[np.ndarray, " row"]
-) -> tuple[dict[str, float], dict[str, pd.DataFrame]]:
-    """I, S and O of answers and I and S of the early ones, beside the two answers that each row could have; the tables.
-
-    >>> at, both = np.array([0, 0, 1, 1]), (np.full(4, 40), np.full(4, 44))
-    >>> values, tables = tell(np.array([40, 44, 44, 7]), *both, at, at == 0)
-    >>> [values[name] for name in ("I", "S", "O", "I_early")], tables["answers"]["difference"].tolist()
-    ([0.25, 0.5, 0.25, 0.5], [-33, 0, 4])
-    """
-    told = pd.DataFrame({"position": positions, "I": answers == inferential, "S": answers == symmetric})
-    every, first = told[["I", "S"]].mean(), told.loc[early, ["I", "S"]].mean()
-    values = {"I": every["I"], "S": every["S"], "I_early": first["I"], "S_early": first["S"]}
+    right = {"I": answers == inferential, "S": answers == symmetric}
+    told = pd.DataFrame({"position": asked.key_position[rows], **right})
+    every, first = told[["I", "S"]].mean(), told.loc[early(asked, rows), ["I", "S"]].mean()
+    values |= {"I": every["I"], "S": every["S"], "I_early": first["I"], "S_early": first["S"]}
     values["O"] = 1 - values["I"] - values["S"]
     shares = told.groupby("position").agg(I=("I", "mean"), S=("S", "mean"), n=("I", "size")).reset_index()
     difference, count = np.unique(answers - inferential, return_counts=True)
