@@ -11,10 +11,7 @@ import pytest
 from rb_interp.errors import RunError
 from rb_interp.statistics.learning_order import (
     corpus_loss,
-    delta_loss,
     early_index,
-    half_index,
-    label_entropy,
     learning_order,
     learning_order_table,
 )
@@ -55,18 +52,6 @@ def test_one_member_by_hand() -> None:
         },
         nan_ok=True,
     )  # fmt: skip
-
-
-def test_half_is_the_first_crossing_or_the_last_evaluation() -> None:
-    assert half_index(LN * np.array([1, 0.51, 0.5, 0.9, 0.1]), 16) == 2
-    assert half_index(LN * np.array([1, 0.9, 0.8]), 16) == 2
-    assert half_index(np.array([3, np.nan, np.nan]), 16) == 2
-
-
-def test_label_entropy_in_nats() -> None:
-    assert label_entropy(np.array([5, 5, 5])) == 0
-    assert label_entropy(np.array([1, 1, 2, 3])) == pytest.approx(1.5 * math.log(2))
-    assert math.isnan(label_entropy(np.array([], dtype=int)))
 
 
 def test_table_has_one_block_per_member_whatever_the_order_of_rows() -> None:
@@ -137,10 +122,6 @@ def test_early_is_the_first_crossing_of_the_pooled_loss_or_the_last_evaluation()
     assert early_index(stories, prontoqa) == 2  # (10 + 6) / 2 is 80 % of 10; PrOntoQA alone was there before
     assert early_index(stories, stories) == 3
     assert early_index(stories, np.array([10.0, math.nan, math.nan, math.nan])) == 3
-
-
-def test_delta_loss_of_nothing_is_undefined() -> None:
-    assert np.isnan(delta_loss(np.array([1.0]), np.array([0.0]))).all()
 
 
 def corpus_curves(gamma: float = 0.8, seed: int = 0) -> pd.DataFrame:

@@ -22,7 +22,6 @@ from rb_interp.theory.drift import (
     one_layer_maps,
     permuted_r2,
     pull,
-    value_direction,
     value_flow,
 )
 from rb_interp.theory.label_distributions import empirical, excess
@@ -156,36 +155,6 @@ def test_pull_by_hand_and_beside_numpy() -> None:
         rate, P = empirical(data, np.array(ANCHORS + KEYS), count)
         found = pull(*training_rows(NOISY), 20, count)[ANCHORS + KEYS]
         np.testing.assert_allclose(found, rate[:, None] * excess(P), atol=1e-6)
-
-
-def test_members_are_predicted_together_as_alone() -> None:
-    weights = [draw(ONE_LAYER, scale) for scale in (0.1, 0.3)]
-    stacked = {name: torch.stack([member[name] for member in weights]) for name in ONE_LAYER}
-    data = [TASK.dataset(seed) for seed in (0, 1)]
-    tokens, labels = (torch.stack([torch.tensor(getattr(d, name)) for d in data]) for name in ("tokens", "labels"))
-    R = pull(tokens, labels, 20, dtype=torch.float64)
-    maps = one_layer_maps(*(stacked[name] for name in ("W_V", "W_O", "W_in", "W_out")))
-    drift = one_layer_drift(R, *maps, 3)
-    flow = value_flow(stacked["W_E"], R, stacked["W_O"], stacked["W_in"], stacked["W_out"], 3)
-    for i, member in enumerate(weights):
-        alone = pull(tokens[i], labels[i], 20, dtype=torch.float64)
-        torch.testing.assert_close(R[i], alone)
-        own = one_layer_maps(*(member[name] for name in ("W_V", "W_O", "W_in", "W_out")))
-        torch.testing.assert_close(drift[i], one_layer_drift(alone, *own, 3))
-        one = value_flow(member["W_E"], alone, member["W_O"], member["W_in"], member["W_out"], 3)
-        torch.testing.assert_close(flow[i], one)
-
-
-def test_value_flow_points_along_the_weighted_sum_where_all_labels_are_alike() -> None:
-    weights, (tokens, labels) = draw(ONE_LAYER, 0.1), training_rows(NOISY)
-    rates = torch.zeros(20, 20, dtype=torch.float64).index_add_(
-        0, tokens.flatten(), torch.ones(tokens.numel(), 20, dtype=torch.float64)
-    )[:, 0] / len(tokens)
-    R = pull(tokens, torch.full_like(labels, 7), 20, dtype=torch.float64)
-    flow = value_flow(weights["W_E"], R, weights["W_O"], weights["W_in"], weights["W_out"], 5)
-    vector, share = leading_direction(flow)
-    assert float(share) == pytest.approx(1)
-    assert abs(float(vector @ value_direction(weights["W_E"], rates))) == pytest.approx(1)
 
 
 def test_leading_directions_of_several_members_one_of_them_diverged() -> None:

@@ -106,19 +106,6 @@ def test_moments_are_those_of_the_distribution(q: int, length: int) -> None:
         assert P @ (labels - P @ labels) ** 2 == pytest.approx(variance)
 
 
-def test_by_hand_from_three_rows() -> None:
-    task = AnchorTask(length=3, keys=(5, 6), memory_anchors=(0, 0), reasoning_anchors=(1, 2), masked=(), d_vocab=12)
-    data = task.dataset(seed=0)
-    data.tokens[:], data.labels[:] = [5, 1, 1], 7
-    data.tokens[::2], data.labels[::2] = [6, 2, 1], 9  # as many of either: n is even
-    rate, P = empirical(data, np.array([1, 2, 6, 0]))
-    np.testing.assert_allclose(rate, [1.5, 0.5, 0.5, 0])
-    np.testing.assert_allclose(P[:3, [7, 9]], [[2 / 3, 1 / 3], [0, 1], [0, 1]])
-    assert np.isnan(P[3]).all()
-    rate, P = empirical(data, np.array([1]), count="sequences")
-    np.testing.assert_allclose([rate[0], P[0, 7], P[0, 9]], [1, 0.5, 0.5])
-
-
 def test_finite_data_comes_close_to_the_population() -> None:
     # 20,000 rows; a cell of a reasoning anchor holds a share of .04 or less of 4,000 occurrences: sd below .0031
     task = AnchorTask()

@@ -14,8 +14,7 @@ from rb_interp.errors import ConfigError
 from rb_interp.figures.save import draw
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.config import from_mapping, scale_of
-from rb_interp.settings import plain
+from rb_interp.runs.config import from_mapping
 from rb_interp.studies.addition_and_scan import ADDITION_AND_SCAN
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.config import TASKS, AdditionAndScanConfig
@@ -159,18 +158,6 @@ def test_the_page_shows_every_figure_and_every_verdict(tmp_path):
     mean = found.sweep("addition_high").mean_array("answers", "sums", 0.8, stage="final")
     np.testing.assert_array_equal(images[3].get_array(), mean)
     assert "weight decay 0.1 block: 0.59 [0.58, 0.60]" in texts(figure)
-
-
-def test_plain_data_gives_the_study_again_and_paper_and_quick_have_the_claims_decays():
-    config = from_mapping(AdditionAndScanConfig, {"preset": "smoke", "seeds": [3]})
-    assert from_mapping(AdditionAndScanConfig, plain(config)) == config
-    assert scale_of(config) == "smoke"
-    for preset in ("quick", "paper"):
-        sweeps = ADDITION_AND_SCAN.preset(preset).sweeps
-        assert len(sweeps) == 8
-        for name, sweep in sweeps.items():
-            assert sweep.train.weight_decay == (0.1 if name.endswith("high") else 0.01)
-            assert (sweep.gammas, sweep.model.n_layers, sweep.model.n_heads) == ((0.3, 0.8), 2, 1)
 
 
 @pytest.mark.parametrize(

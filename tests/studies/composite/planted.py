@@ -21,38 +21,18 @@ Code = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 _RANDOM = np.random.default_rng(0).standard_normal((2000, WIDTH))
 
 
-def of_answer(key: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """A direction for each answer, unrelated to the others."""
-    return np.eye(WIDTH)[key + SHIFTS[first] + SHIFTS[second]]
-
-
-def of_row(key: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """A random direction for each key and ordered pair."""
-    return _RANDOM[16 * key + 4 * first + second]
-
-
-def of_step(key: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """A direction for each result of the first step."""
-    return np.eye(WIDTH)[key + SHIFTS[first]]
-
-
-def of_first(key: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """A random direction for each key and first anchor."""
-    return _RANDOM[4 * key + first]
-
-
-def of_unordered(key: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """A random direction for each pair, whatever its order."""
-    return _RANDOM[4 * np.minimum(first, second) + np.maximum(first, second)]
-
-
-def of_pair(key: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """A random direction for each ordered pair."""
-    return _RANDOM[4 * first + second]
-
-
-INFERENTIAL: Mapping[str, Code] = {L0: of_pair, L1: of_answer, V: of_step}
-SYMMETRIC: Mapping[str, Code] = {L0: of_unordered, L1: of_row, V: of_first}
+INFERENTIAL: Mapping[str, Code] = {  # a direction for each pair, for each answer, and for each result of the first step
+    L0: lambda key, first, second: _RANDOM[4 * first + second],
+    L1: lambda key, first, second: np.eye(WIDTH)[key + SHIFTS[first] + SHIFTS[second]],
+    V: lambda key, first, second: np.eye(WIDTH)[key + SHIFTS[first]],
+}
+SYMMETRIC: Mapping[
+    str, Code
+] = {  # one for each unordered pair, for each key and pair, and for each key and first anchor
+    L0: lambda key, first, second: _RANDOM[4 * np.minimum(first, second) + np.maximum(first, second)],
+    L1: lambda key, first, second: _RANDOM[16 * key + 4 * first + second],
+    V: lambda key, first, second: _RANDOM[4 * key + first],
+}
 
 
 @contextmanager

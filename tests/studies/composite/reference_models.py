@@ -1,4 +1,4 @@
-"""Hand-written models of the composite task: two layers, one head, with or without LayerNorm after each sublayer.
+"""Hand-written models of the composite task: two layers, one head, LayerNorm after each sublayer.
 
     via_last      L0 moves both anchors to the last position, L1 brings the key there
     via_anchors   L0 moves the key to both anchors, L1 moves both anchors to the last position
@@ -45,17 +45,13 @@ def pair_shifts(data: CompositeDataset, phase: str) -> np.ndarray:
     return table
 
 
-def reference_model(
-    data: CompositeDataset, flow: str, phase: str, shares=ORDERED, table_in: int = 1, norm: str = "post"
-) -> HookedModel:
+def reference_model(data: CompositeDataset, flow: str, phase: str, shares=ORDERED) -> HookedModel:
     """A model of a flow that knows the data's exceptions, and answers held-out pairs as the phase says.
 
     Args:
         data: whose trained shifts it knows. flow: one of FLOWS. phase: ``inferential`` or ``symmetric``.
-        shares: attention to each anchor, which via_a2 has no use for. table_in: layer whose MLP knows the pairs; L0
-            can know them in via_last alone. norm: ``post`` or ``none``.
+        shares: attention to each anchor, which via_a2 has no use for. L1's MLP knows the pairs.
     """
-    assert table_in == 1 or flow == "via_last"
     task, n = data.task, len(data.task.shifts)
     groups = ("own", "gathered", "first", "second", "place")
     named = [f"{group}_{i}" for group in groups for i in range(task.length if group == "place" else n)]
@@ -73,9 +69,9 @@ def reference_model(
     if flow == "via_a2":
         _look_up_apart(blueprint, shifts)
     else:
-        _look_up_mixed(blueprint, shifts, shares, table_in)
+        _look_up_mixed(blueprint, shifts, shares)
     blueprint.answer({"out": UNIT}, keys.mean(), int(keys[0] + shifts.min()), int(keys[-1] + shifts.max()))
-    return _model(blueprint, norm)
+    return _model(blueprint)
 
 
 def _via_last(blueprint: Blueprint, n: int, shares: tuple[float, float]) -> None:
@@ -113,7 +109,7 @@ def _gather_anchors(blueprint: Blueprint, layer: int, n: int, shares: tuple[floa
         blueprint.move(layer, {f"own_{i}": 1.0}, {f"gathered_{i}": 1.0})
 
 
-def _look_up_mixed(blueprint: Blueprint, shifts: np.ndarray, shares: tuple[float, float], layer: int) -> None:
+def _look_up_mixed(blueprint: Blueprint, shifts: np.ndarray, shares: tuple[float, float]) -> None:
     """Units that see the shares m of anchors: 1 for (i, i) where m_i = 1; for (i, j) a hat over m_i - m_j."""
     n, centre = len(shifts), shares[0] - shares[1]
     equal = centre == 0
@@ -130,7 +126,7 @@ def _look_up_mixed(blueprint: Blueprint, shifts: np.ndarray, shares: tuple[float
             for edge, height in ((centre - width, 1.0), (centre, -2.0), (centre + width, 1.0)):
                 read = {f"gathered_{i}": 1.0, f"gathered_{j}": -1.0, "seen": -edge, **others}
                 units.append((read, height * shifts[i, j] / width))
-    _write_units(blueprint, layer, units)
+    _write_units(blueprint, units)
 
 
 def _look_up_apart(blueprint: Blueprint, shifts: np.ndarray) -> None:
@@ -138,12 +134,12 @@ def _look_up_apart(blueprint: Blueprint, shifts: np.ndarray) -> None:
     n = len(shifts)
     pairs = [(i, j) for i in range(n) for j in range(n)]
     units = [({f"first_{i}": 1.0, f"second_{j}": 1.0, "constant": -1.0}, shifts[i, j]) for i, j in pairs]
-    _write_units(blueprint, 1, units)
+    _write_units(blueprint, units)
 
 
-def _write_units(blueprint: Blueprint, layer: int, units: list[tuple[dict[str, float], float]]) -> None:
-    """Units of an MLP by what each reads, and the number that it adds to the answer."""
-    W_in, W_out = (blueprint.weights[f"blocks.{layer}.mlp.{name}"] for name in ("W_in", "W_out"))
+def _write_units(blueprint: Blueprint, units: list[tuple[dict[str, float], float]]) -> None:
+    """Units of L1's MLP by what each reads, and the number that it adds to the answer."""
+    W_in, W_out = (blueprint.weights[f"blocks.1.mlp.{name}"] for name in ("W_in", "W_out"))
     assert len(units) <= W_in.shape[1]
     for number, (read, shift) in enumerate(units):
         for name, weight in read.items():
@@ -151,19 +147,18 @@ def _write_units(blueprint: Blueprint, layer: int, units: list[tuple[dict[str, f
         W_out[number, blueprint.at["out"]] = UNIT * shift
 
 
-def _model(blueprint: Blueprint, norm: str) -> HookedModel:
-    """The model of a blueprint; with ``post``, its writes sum to 0 and LayerNorm gives back what it takes."""
-    task, config = blueprint.task, replace(blueprint.config, norm=norm)
+def _model(blueprint: Blueprint) -> HookedModel:
+    """The model of a blueprint, whose writes sum to 0 and whose LayerNorm gives back what it takes."""
+    task, config = blueprint.task, replace(blueprint.config, norm="post")
     weights = {name: array.copy() for name, array in blueprint.weights.items()}
-    if norm == "post":
-        plus, minus, balance = range(blueprint.spare.start, blueprint.spare.start + 3)
-        weights["pos_embed.W_pos"][:, [plus, minus]] = LENGTH, -LENGTH
-        for name, array in weights.items():
-            if name.endswith(("W_E", "W_pos", "W_O", "W_out")):
-                array[..., balance] -= array.sum(-1)
-        deviation = math.sqrt(2 * LENGTH**2 / config.d_model)
-        for parameter in parameters(config, task.d_vocab, task.length):
-            if parameter.name.endswith((".ln1.w", ".ln2.w")):
-                weights[parameter.name] = np.full(parameter.shape, deviation)
-            weights.setdefault(parameter.name, np.zeros(parameter.shape))
+    plus, minus, balance = range(blueprint.spare.start, blueprint.spare.start + 3)
+    weights["pos_embed.W_pos"][:, [plus, minus]] = LENGTH, -LENGTH
+    for name, array in weights.items():
+        if name.endswith(("W_E", "W_pos", "W_O", "W_out")):
+            array[..., balance] -= array.sum(-1)
+    deviation = math.sqrt(2 * LENGTH**2 / config.d_model)
+    for parameter in parameters(config, task.d_vocab, task.length):
+        if parameter.name.endswith((".ln1.w", ".ln2.w")):
+            weights[parameter.name] = np.full(parameter.shape, deviation)
+        weights.setdefault(parameter.name, np.zeros(parameter.shape))
     return lens_model(config, task.d_vocab, task.length, {k: torch.from_numpy(v) for k, v in weights.items()})
