@@ -13,8 +13,8 @@ ROOT = Path(__file__).parent
 WITH_SHAPES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for path in sorted((ROOT / "rb_interp").rglob("*.py"))
-    if "from jaxtyping import" in path.read_text("utf-8") and path.name not in ("typed.py", "roles.py")
-]  # Roles are made from lists; pyright checks other types, and words are joined and drawn by the hundred thousand
+    if "from jaxtyping import" in path.read_text("utf-8") and path.name not in ("typed.py", "inputs.py")
+]  # Inputs and Roles are made from lists; pyright checks other types, and words are drawn by the hundred thousand
 if not os.environ.get("JAXTYPING_DISABLE"):  # the hook would wrap every function even so
     install_import_hook(WITH_SHAPES, "beartype.beartype")
 

@@ -24,7 +24,7 @@ from rb_interp.interventions.effect import Matrix, rank_correlation
 from rb_interp.models.build import build_model, lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Roles
 from rb_interp.training import TrainConfig, train_members
 
 STREAM = ("resid_pre", "resid_mid", "resid_post")

@@ -56,7 +56,7 @@ from rb_interp.probes.capturing import Tokens
 from rb_interp.probes.embeddings import token_vectors
 from rb_interp.probes.values import value_matrix
 from rb_interp.statistics.nulls import random_directions
-from rb_interp.tasks.dataset import AnchorDataset
+from rb_interp.tasks.anchor import AnchorDataset
 
 __all__ = ["KeyAndSum", "key_and_sum", "permuted_number_line"]
 

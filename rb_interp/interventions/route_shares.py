@@ -50,10 +50,9 @@ from rb_interp.interventions.sites import Site, intervention
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import check_labels, undefined
 from rb_interp.statistics.reading import Reading
+from rb_interp.tasks.anchor import AnchorDataset
 from rb_interp.tasks.counterfactual import can_change_anchor, single_anchors
-from rb_interp.tasks.dataset import AnchorDataset
-from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Inputs, Roles
 from rb_interp.typed import typed
 
 __all__ = ["anchor_routes", "circuit_by_cause", "routes"]

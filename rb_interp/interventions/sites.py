@@ -28,8 +28,7 @@ from torch import Tensor
 from rb_interp.errors import ModelError, RolesError, nearest
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import Tokens, as_rows, capture, has_attention
-from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Inputs, Roles
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 

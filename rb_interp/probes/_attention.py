@@ -50,8 +50,7 @@ from rb_interp.errors import RolesError
 from rb_interp.probes._probe import Found, drawn_once, occupied, pattern, probe
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null
-from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Inputs, Roles
 
 PERMUTED = "roles permuted over rows"
 NULLED = ("key", "anchors")

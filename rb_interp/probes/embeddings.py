@@ -83,8 +83,7 @@ from rb_interp.probes.vectors import (
 )
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null
-from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Inputs, Roles
 from rb_interp.theory.theorem_1 import theorem_1_embeddings
 
 TIES = 12

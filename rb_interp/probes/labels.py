@@ -48,8 +48,7 @@ from rb_interp.probes.capturing import Source, as_rows, float64, logits_of, read
 from rb_interp.probes.vectors import cosines
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null
-from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.roles import selected
+from rb_interp.tasks.inputs import Inputs, selected
 
 Ranges = Sequence[tuple[int, int]] | Sequence[Sequence[int]] | Int[np.ndarray, "group 2"]
 """Lowest and highest label of each group, both inclusive."""

@@ -49,8 +49,7 @@ from rb_interp.probes.arrays import ArrayModel
 from rb_interp.probes.capturing import Source, float64, has_attention, layer_heads, model_of, read
 from rb_interp.statistics import nulls as null_draws
 from rb_interp.statistics.reading import Null
-from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Inputs, Roles
 
 UNDEFINED = "W_V's second singular value is 0, or the embeddings of a group are zero or all the same."
 TOLERANCE = 0.02

@@ -32,8 +32,8 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw
 from rb_interp.runs.protocol import study
 from rb_interp.settings import class_name, overlay, plain
+from rb_interp.tasks.dataset import Task
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.protocol import Task
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from rb_interp.runs.shared_member import (
     task_spec,
 )
 from rb_interp.runs.store import versions, write_file
-from rb_interp.tasks.protocol import Dataset, Task, vocabulary
+from rb_interp.tasks.dataset import Dataset, Task, vocabulary
 from rb_interp.torch_threads import few_threads
 from rb_interp.training.config import TrainConfig
 from rb_interp.typed import typed

@@ -13,7 +13,7 @@ import numpy as np
 from rb_interp.errors import RunError, nearest
 from rb_interp.runs import store as run_store
 from rb_interp.runs.config import SweepConfig, fingerprint
-from rb_interp.tasks.protocol import vocabulary
+from rb_interp.tasks.dataset import vocabulary
 from rb_interp.training.loop import kept_by, stage_name, step_name
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import Part, train_together

@@ -50,8 +50,8 @@ from jaxtyping import Bool, Float, Int
 
 from rb_interp.errors import RunError
 from rb_interp.statistics.reading import Reading
-from rb_interp.tasks.dataset import SETS, Dataset
-from rb_interp.tasks.protocol import HALF
+from rb_interp.tasks.anchor import SETS
+from rb_interp.tasks.dataset import HALF, Dataset
 from rb_interp.text.config import EARLY
 
 Curve = Float[np.ndarray, " evaluation"]

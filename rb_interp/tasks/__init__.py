@@ -1,23 +1,23 @@
 """What a model is trained on: tokens, labels, sets, and the role of every position. Needs numpy alone."""
 
 from rb_interp.settings import fingerprint
-from rb_interp.tasks import battery, induction
-from rb_interp.tasks.anchor import AnchorTask
-from rb_interp.tasks.dataset import SETS, AnchorDataset, Dataset
-from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.protocol import Stage, Task
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.anchor import SETS, AnchorDataset, AnchorTask
+from rb_interp.tasks.counterfactual import Battery, batteries
+from rb_interp.tasks.dataset import Dataset, Stage, Task
+from rb_interp.tasks.induction import InductionTask
+from rb_interp.tasks.inputs import Inputs, Roles
 
 __all__ = [
     "SETS",
     "AnchorDataset",
     "AnchorTask",
+    "Battery",
     "Dataset",
+    "InductionTask",
     "Inputs",
     "Roles",
     "Stage",
     "Task",
-    "battery",
+    "batteries",
     "fingerprint",
-    "induction",
 ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 from typing import Annotated, ClassVar, Literal
 
@@ -23,14 +23,14 @@ from pydantic import Field
 
 from rb_interp.errors import ConfigError, TaskError, nearest
 from rb_interp.settings import Settings, Share, Size, Span, Token, fingerprint
-from rb_interp.tasks.counterfactual import changed_rows
-from rb_interp.tasks.dataset import SETS, TRAIN_SETS, AnchorDataset, draw_dataset
-from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.labels import place
-from rb_interp.tasks.protocol import HALF, Stage
-from rb_interp.tasks.roles import selected
+from rb_interp.tasks.counterfactual import changed_rows, other_positions
+from rb_interp.tasks.dataset import HALF, Dataset, Stage
+from rb_interp.tasks.inputs import Inputs, selected
+from rb_interp.tasks.labels import label_bounds, place
 from rb_interp.typed import typed
 
+SETS = ("mem", "rsn_train", "rsn_test")
+"""Memory (all of it trained on), reasoning trained on, reasoning held out."""
 GROUPS = {"key": "key", "memory": "memory_anchor", "reasoning": "reasoning_anchor"}
 """Group of tokens as readings name it -> its name in Roles."""
 PLATEAU = 0.99
@@ -38,6 +38,34 @@ PLATEAU = 0.99
 MEMORY_ACCURACY = 0.20
 """Memory counts as not learned up to this accuracy."""
 MEMORY, REASONING = SETS.index("mem"), SETS.index("rsn_train")
+
+
+@typed
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AnchorDataset(Dataset):
+    """The rows that one seed draws of an anchor task, with roles ``key``, ``anchor`` and ``noise``.
+
+    Attributes:
+        task: whose rows these are.
+        label_table: ``[memory combination, key]``, as in ``task.combinations("mem")`` and ``task.tokens("key")``.
+    """
+
+    task: AnchorTask
+    label_table: Int[np.ndarray, "combination key"]
+
+    @property
+    def key_position(self) -> Int[np.ndarray, " row"]:
+        """Where each row's key stands."""
+        return self.positions["key"][:, 0]
+
+    @property
+    def anchor_positions(self) -> Int[np.ndarray, "row q"]:
+        """Where each row's anchors stand, in order."""
+        return self.positions["anchor"]
+
+    def fresh_keys(self, rows: Int[np.ndarray, " row"], rng: np.random.Generator) -> Int[np.ndarray, " row"]:
+        """A key for each of the given rows, drawn evenly from all keys."""
+        return rng.choice(self.task.tokens("key"), len(rows))
 
 
 class AnchorTask(Settings):
@@ -65,7 +93,7 @@ class AnchorTask(Settings):
         "paper": {"keys": (21, 120), "memory_anchors": (1, 10), "reasoning_anchors": (11, 20), "n_sequences": 200_000},
     }  # fmt: skip
     ERROR = TaskError
-    sets, train_sets, predicts = SETS, TRAIN_SETS, "last"
+    sets, train_sets, predicts = SETS, SETS[:2], "last"
 
     q: Annotated[int, Field(ge=1, le=4)] = 2
     """Number of anchors; combinations of more are too many to list."""
@@ -122,10 +150,39 @@ class AnchorTask(Settings):
     @typed
     def dataset(self, seed: int) -> AnchorDataset:
         """Draw label table and rows; the same seed gives the same rows on every machine."""
-        drawn = draw_dataset(self, seed)
-        rows = np.arange(len(drawn))
-        plain = replace(drawn, labels=AnchorTask.answers(self, drawn, rows, drawn.tokens))
-        return replace(plain, labels=self.answers(plain, rows, plain.tokens))
+        keys, memory = self.tokens("key"), self.combinations("mem")
+        low, high = label_bounds(self)
+        table = np.random.default_rng([seed, 1]).integers(low, high + 1)
+        if self.unordered:  # each combination has the label of the first one that holds the same anchors
+            _, first, group = np.unique(np.sort(memory, 1), axis=0, return_index=True, return_inverse=True)
+            table = table[first[group.reshape(-1)]]
+        per_set = [np.repeat(self.combinations(set), self.rows_per_combination(set), axis=0) for set in SETS]
+        anchors = np.concatenate(per_set)
+        n, q = anchors.shape
+        rng = np.random.default_rng([seed, 2])
+        tokens = rng.integers(keys[0], keys[-1] + 1, (n, self.length))
+        key_position = rng.integers(0, self.length - q, n)[:, None]
+        if self.balanced_keys:  # rows of one combination stand together, in multiples of the number of keys
+            np.put_along_axis(tokens, key_position, np.resize(keys, n)[:, None], 1)
+        anchor_positions = key_position + 1 + np.arange(q)
+        np.put_along_axis(tokens, anchor_positions, anchors, 1)
+        positions = {"key": key_position, "anchor": anchor_positions}
+        drawn = AnchorDataset(
+            seed=seed,
+            tokens=tokens,
+            labels=np.zeros(n, dtype=tokens.dtype),
+            set=np.repeat(np.arange(len(SETS)), [len(rows) for rows in per_set]),
+            sets=SETS,
+            train_sets=self.train_sets,
+            positions={**positions, "noise": other_positions(positions, self.length)},
+            groups={name: self.tokens(name) for name in GROUPS.values()},
+            name="the anchor task",
+            task=self,
+            label_table=table,
+        )
+        rows = np.arange(n)
+        plain = replace(drawn, labels=AnchorTask.answers(self, drawn, rows, tokens))
+        return replace(plain, labels=self.answers(plain, rows, tokens))
 
     @typed
     def answers(
@@ -199,8 +256,7 @@ class AnchorTask(Settings):
 
     def memory_groups(self) -> Int[np.ndarray, "group n"]:
         """Memory anchors in groups whose combinations never mix: one group, or one per label range."""
-        n_groups = len(self.label_ranges) if self.memory_labels == "ranges" else 1
-        return self.tokens("memory_anchor").reshape(n_groups, -1)
+        return self.tokens("memory_anchor").reshape(len(self.label_ranges) or 1, -1)
 
     @typed
     def combinations(self, set: str) -> Int[np.ndarray, "combination q"]:
@@ -213,112 +269,62 @@ class AnchorTask(Settings):
             rows = [c for c in every if (c in masked) == (set == "rsn_test")]
         return np.array(rows, dtype=np.int64).reshape(-1, self.q)
 
-    def n_combinations(self, set: str) -> int:
-        """Number of ``combinations`` of a set, without listing them.
-
-        >>> task = AnchorTask()
-        >>> [(task.n_combinations(set), len(task.combinations(set))) for set in task.sets]
-        [(25, 25), (23, 23), (2, 2)]
-        """
-        if set == "mem":
-            n_groups = len(self.label_ranges) if self.memory_labels == "ranges" else 1
-            return n_groups * (_n_tokens(self.memory_anchors) // n_groups) ** self.q
-        n_masked = len(dict.fromkeys(self.masked))
-        return n_masked if set == "rsn_test" else _n_tokens(self.reasoning_anchors) ** self.q - n_masked
-
     @typed
     def rows_per_combination(self, set: str) -> int:
         """Rows that each combination of a set gets; reasoning combinations get the same in training and test."""
-        n_memory = round(self.n_sequences * self.memory_share)
-        if set == "mem":
-            return n_memory // self.n_combinations("mem")
-        return (self.n_sequences - n_memory) // _n_tokens(self.reasoning_anchors) ** self.q
+        n_memory, kinds = round(self.n_sequences * self.memory_share), self._kinds()
+        return n_memory // kinds[0] if set == "mem" else (self.n_sequences - n_memory) // kinds[1]
 
-
-def _n_tokens(span: Span) -> int:
-    return span[1] - span[0] + 1
+    def _kinds(self) -> tuple[int, int]:
+        """Numbers of memory and of reasoning combinations, without listing them."""
+        sizes = [high - low + 1 for low, high in (self.memory_anchors, self.reasoning_anchors)]
+        n_groups = len(self.label_ranges) or 1
+        return n_groups * (sizes[0] // n_groups) ** self.q, sizes[1] ** self.q
 
 
 def check(task: AnchorTask) -> None:
     """Raise TaskError, saying what to change, where the settings contradict each other."""
-    spans = {"keys": task.keys, "memory_anchors": task.memory_anchors, "reasoning_anchors": task.reasoning_anchors}
-    for name, (low, high) in spans.items():
-        if low > high:
-            raise TaskError(f"{name}=({low}, {high}) is no range of tokens; expected low <= high.")
-        if high >= task.d_vocab:
-            raise TaskError(
-                f"{name}=({low}, {high}) reaches outside d_vocab={task.d_vocab}; raise d_vocab above {high}."
-            )
+    q, keys, memory, reasoning = task.q, task.keys, task.memory_anchors, task.reasoning_anchors
+    spans = {"keys": keys, "memory_anchors": memory, "reasoning_anchors": reasoning}
     for (first, (a, b)), (second, (c, d)) in combinations(spans.items(), 2):
         if a <= d and c <= b:
             raise TaskError(f"{first}=({a}, {b}) and {second}=({c}, {d}) overlap; choose disjoint ranges.")
-    for name in ("memory_anchors", "reasoning_anchors"):
-        if (spans[name][1] + 1) ** task.q >= 2**63:
+    sums = q * memory[1] if task.memory_labels == "near_sum" else 0
+    spans["memory labels"] = (keys[0] - sums, keys[1] + sums)
+    if task.memory_share < 1:
+        spans["reasoning labels"] = (keys[0] + q * reasoning[0], keys[1] + q * reasoning[1])
+    spans |= {f"label_ranges[{number}]": span for number, span in enumerate(task.label_ranges)}
+    for name, (low, high) in spans.items():
+        if not 0 <= low <= high < task.d_vocab:
             raise TaskError(
-                f"{name}={spans[name]} with q={task.q}: combinations of such tokens have no number of 64 bits; use "
-                f"smaller tokens or a smaller q."
+                f"{name} run from {low} to {high}; expected a range of tokens within 0 to {task.d_vocab - 1}. Change "
+                f"it, or raise d_vocab above {high}."
             )
-    if task.length < task.q + 1:
-        raise TaskError(f"length={task.length} cannot hold a key and q={task.q} anchors; use length >= {task.q + 1}.")
-    _check_masked(task)
-    _check_labels(task)
-    _check_counts(task)
-
-
-def _check_masked(task: AnchorTask) -> None:
-    low, high = task.reasoning_anchors
-    for combination in task.masked:
-        if len(combination) != task.q or not all(low <= a <= high for a in combination):
-            raise TaskError(
-                f"masked combination {tuple(combination)} is not one of q={task.q} reasoning anchors in "
-                f"({low}, {high}); list ordered combinations of reasoning anchors only."
-            )
-
-
-def _check_labels(task: AnchorTask) -> None:
+    if task.length < q + 1:
+        raise TaskError(f"length={task.length} cannot hold a key and q={q} anchors; use length >= {q + 1}.")
+    for held_out in task.masked:
+        if len(held_out) != q or not all(reasoning[0] <= anchor <= reasoning[1] for anchor in held_out):
+            raise TaskError(f"masked combination {held_out} is not one of q={q} reasoning anchors in {reasoning}.")
     if (task.memory_labels == "ranges") != bool(task.label_ranges):
-        raise TaskError(
-            f"memory_labels='{task.memory_labels}' with {len(task.label_ranges)} label_ranges; "
-            f"give label_ranges with memory_labels='ranges', and only with it."
-        )
-    n_memory = task.memory_anchors[1] - task.memory_anchors[0] + 1
-    if task.label_ranges and n_memory % len(task.label_ranges):
-        raise TaskError(
-            f"{n_memory} memory anchors cannot be split into {len(task.label_ranges)} equal groups; "
-            f"change memory_anchors or the number of label_ranges."
-        )
-    highest = task.keys[1] + task.q * task.reasoning_anchors[1]
-    if task.memory_share < 1 and highest >= task.d_vocab:
-        raise TaskError(
-            f"the reasoning label {highest} lies outside d_vocab={task.d_vocab}; raise d_vocab above {highest}."
-        )
-    sums = task.q * task.memory_anchors[1] if task.memory_labels == "near_sum" else 0
-    ranges = task.label_ranges or ((task.keys[0] - sums, task.keys[1] + sums),)
-    lowest, highest = min(low for low, _ in ranges), max(high for _, high in ranges)
-    if lowest < 0 or highest >= task.d_vocab or any(low > high for low, high in ranges):
-        raise TaskError(
-            f"memory labels run from {lowest} to {highest}, outside 0..{task.d_vocab - 1}; "
-            f"change label_ranges, the key range or d_vocab."
-        )
-
-
-def _check_counts(task: AnchorTask) -> None:
-    memory, reasoning = (task.rows_per_combination(set) for set in ("mem", "rsn_train"))
-    n_memory, n_train, n_test = map(task.n_combinations, task.sets)
-    n_reasoning = n_train + n_test
-    if (task.memory_share > 0 and memory == 0) or (task.memory_share < 1 and reasoning == 0):
+        raise TaskError(f"memory_labels='{task.memory_labels}' with {len(task.label_ranges)} label_ranges; give both.")
+    n_anchors, n_groups = memory[1] - memory[0] + 1, len(task.label_ranges) or 1
+    if n_anchors % n_groups:
+        raise TaskError(f"{n_anchors} memory anchors cannot be split into {n_groups} equal groups of label_ranges.")
+    n_memory, n_reasoning = task._kinds()
+    rows = task.rows_per_combination("mem"), task.rows_per_combination("rsn_train")
+    if (task.memory_share > 0 and not rows[0]) or (task.memory_share < 1 and not rows[1]):
         raise TaskError(
             f"n_sequences={task.n_sequences} leaves some of {n_memory} memory and {n_reasoning} reasoning "
             f"combinations without a row; raise n_sequences."
         )
-    n_keys = _n_tokens(task.keys)
-    if task.balanced_keys and (memory % n_keys or reasoning % n_keys):
+    n_keys = keys[1] - keys[0] + 1
+    if task.balanced_keys and (rows[0] % n_keys or rows[1] % n_keys):
         raise TaskError(
-            f"balanced_keys with n_sequences={task.n_sequences}: {memory} rows for each memory combination "
-            f"and {reasoning} for each reasoning combination are no multiple of {n_keys} keys; with memory_share=0.5, "
+            f"balanced_keys with n_sequences={task.n_sequences}: {rows[0]} rows for each memory combination "
+            f"and {rows[1]} for each reasoning combination are no multiple of {n_keys} keys; with memory_share=0.5, "
             f"n_sequences={2 * n_keys * math.lcm(n_memory, n_reasoning)} works."
         )
-    if memory * n_memory + reasoning * n_train == 0:
+    if not rows[0] and len({*task.masked}) == n_reasoning:
         raise TaskError("the training set is empty: every reasoning combination is masked; leave some out of masked.")
 
 

@@ -1,27 +1,46 @@
-"""Rows with labels, sets and roles: a dataset for any task, and that of the anchor task."""
+"""What a task must have to be trained on and probed, and the dataset that fits any task.
+
+A task is a few settings and a way to draw rows; it inherits from no class. Its rows are a `Dataset`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 
 from rb_interp.errors import TaskError, nearest
 from rb_interp.record import Record
-from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.labels import bounds_of, first_of_its_anchors
-from rb_interp.tasks.roles import Roles, selected
+from rb_interp.tasks.inputs import Inputs, Roles, selected
 from rb_interp.typed import typed
 
-if TYPE_CHECKING:
-    from rb_interp.tasks.anchor import AnchorTask
+Evaluation = Float[np.ndarray, "member set 2"]
+"""One evaluation: loss (nats) and accuracy of every member on every set, sets in the task's order."""
+HALF = 0.5
+"""The stage ``half`` is where the loss on rsn_train is first at most this share of ln d_vocab."""
 
-SETS = ("mem", "rsn_train", "rsn_test")
-"""Memory (all of it trained on), reasoning trained on, reasoning held out."""
-TRAIN_SETS = SETS[:2]
+
+@typed
+@dataclass(frozen=True)
+class Stage:
+    """When a member is kept.
+
+    Attributes:
+        reached: takes an evaluation and the one at step 0. Returns True for each member that the stage holds for.
+        keep: ``first`` keeps the first such evaluation, or the last step if none comes. ``last`` keeps the last one.
+        with_siblings: keep all members of the same seed too, in the same file.
+
+    >>> learned = Stage(lambda now, start: now[:, 0, 1] >= 0.9)
+    >>> learned.reached(np.array([[[0.1, 0.95]], [[2.0, 0.3]]]), np.zeros((2, 1, 2))).tolist()
+    [True, False]
+    """
+
+    reached: Callable[[Evaluation, Evaluation], Bool[np.ndarray, " member"]]
+    keep: Literal["first", "last"] = "first"
+    with_siblings: bool = False
 
 
 @typed
@@ -109,69 +128,54 @@ class Dataset(Record):
         return Inputs(self.tokens[rows], labels if labels.ndim == 1 else labels[:, -1], self.roles(rows))
 
 
-@typed
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class AnchorDataset(Dataset):
-    """The rows that one seed draws of an anchor task, with roles ``key``, ``anchor`` and ``noise``.
+@runtime_checkable
+class Task(Protocol):
+    """What is learned.
 
-    Attributes:
-        task: whose rows these are.
-        label_table: ``[memory combination, key]``, as in ``task.combinations("mem")`` and ``task.tokens("key")``.
+    ``counterfactual(data, rows, change, seed=0) -> Inputs`` is optional: the same rows with one thing changed, and
+    their right answers. Patching asks for it. ``spectra`` is optional too, name -> token ids: groups of tokens whose
+    embeddings' spectrum is kept at every evaluation (``training.tracking``).
     """
 
-    task: AnchorTask
-    label_table: Int[np.ndarray, "combination key"]
+    @property
+    def d_vocab(self) -> int: ...
 
     @property
-    def key_position(self) -> Int[np.ndarray, " row"]:
-        """Where each row's key stands."""
-        return self.positions["key"][:, 0]
+    def length(self) -> int:
+        """Positions that a model sees."""
+        ...
 
     @property
-    def anchor_positions(self) -> Int[np.ndarray, "row q"]:
-        """Where each row's anchors stand, in order."""
-        return self.positions["anchor"]
+    def sets(self) -> tuple[str, ...]: ...
 
-    def fresh_keys(self, rows: Int[np.ndarray, " row"], rng: np.random.Generator) -> Int[np.ndarray, " row"]:
-        """A key for each of the given rows, drawn evenly from all keys."""
-        return rng.choice(self.task.tokens("key"), len(rows))
+    @property
+    def train_sets(self) -> tuple[str, ...]:
+        """Sets that are trained on. ``rb-interp patch`` takes rows of the last one where none is named."""
+        ...
+
+    @property
+    def predicts(self) -> str:
+        """``last``: the answer at the last position. ``next``: every next token."""
+        ...
+
+    @property
+    def stages(self) -> Mapping[str, Stage]:
+        """Points of a member's learning curves that training can keep, by name."""
+        ...
+
+    def dataset(self, seed: int) -> Dataset:
+        """The rows of a seed; the same seed gives the same rows."""
+        ...
+
+    def fingerprint(self) -> str:
+        """What the task is; ``tasks.fingerprint`` makes it for any dataclass."""
+        ...
 
 
-def draw_dataset(task: AnchorTask, seed: int) -> AnchorDataset:
-    """Draw the label table (stream 1 of the seed) and the rows (stream 2); the labels are left at 0."""
-    keys, memory = task.tokens("key"), task.combinations("mem")
-    low, high = bounds_of(task)
-    table = np.random.default_rng([seed, 1]).integers(low, high + 1)
-    if task.unordered:
-        table = table[first_of_its_anchors(memory)]
-    per_set = [np.repeat(task.combinations(set), task.rows_per_combination(set), axis=0) for set in SETS]
-    anchors = np.concatenate(per_set)
-    n, q = anchors.shape
-    rng = np.random.default_rng([seed, 2])
-    tokens = rng.integers(keys[0], keys[-1] + 1, (n, task.length))
-    key_position = rng.integers(0, task.length - q, n)[:, None]
-    if task.balanced_keys:  # rows of one combination stand together, in multiples of the number of keys
-        np.put_along_axis(tokens, key_position, np.resize(keys, n)[:, None], 1)
-    anchor_positions = key_position + 1 + np.arange(q)
-    np.put_along_axis(tokens, anchor_positions, anchors, 1)
-    noise = np.ones((n, task.length), dtype=bool)
-    np.put_along_axis(noise, key_position + np.arange(q + 1), False, 1)
-    positions = {
-        "key": key_position,
-        "anchor": anchor_positions,
-        "noise": np.nonzero(noise)[1].reshape(n, task.length - q - 1),
-    }
-    groups = {name: task.tokens(name) for name in ("key", "memory_anchor", "reasoning_anchor")}
-    return AnchorDataset(
-        seed=seed,
-        tokens=tokens,
-        labels=np.zeros(n, dtype=tokens.dtype),
-        set=np.repeat(np.arange(len(SETS)), [len(rows) for rows in per_set]),
-        sets=SETS,
-        train_sets=TRAIN_SETS,
-        positions=positions,
-        groups=groups,
-        name="the anchor task",
-        task=task,
-        label_table=table,
-    )
+def vocabulary(task: Task, data: Dataset) -> int:
+    """Tokens that a model must know: ``d_vocab`` of the dataset where it says one, else that of the task.
+
+    The vocabulary of a text is known once its tokenizer is trained; the task's ``d_vocab`` is then the most that it may
+    have.
+    """
+    return getattr(data, "d_vocab", task.d_vocab)

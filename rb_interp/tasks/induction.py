@@ -22,11 +22,8 @@ from pydantic import Field
 from rb_interp.errors import TaskError
 from rb_interp.settings import Settings, fingerprint
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Inputs, Roles
 from rb_interp.typed import typed
-
-__all__ = ["InductionTask"]
 
 SETS = ("seen", "unseen")
 

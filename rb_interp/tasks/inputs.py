@@ -1,15 +1,20 @@
-"""Rows of tokens with their right answers and the roles of their positions: what probes and interventions are given."""
+"""Rows of tokens with their right answers, and roles: what every position is there for, which tokens form a group.
+
+A role is the only thing that a probe or an intervention knows about a task, so any model on any task can be probed once
+somebody says where its key, its anchors and its noise stand.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Int
 
-from rb_interp.errors import RolesError, shown
+from rb_interp.errors import RolesError, first_line, shown
 from rb_interp.record import Record
-from rb_interp.tasks.roles import Roles, selected
 from rb_interp.typed import as_array, typed
 
 if TYPE_CHECKING:
@@ -17,6 +22,102 @@ if TYPE_CHECKING:
 
 SHOWN_ROWS, SHOWN_TOKENS = 5, 30
 """What a notebook shows of some rows, at most."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Roles(Record):
+    """Positions and token groups by role name.
+
+    Attributes:
+        positions: role -> positions, shape ``[row, n]`` (n may differ between roles, not between rows).
+            The anchor task has ``key`` (n = 1), ``anchor`` (n = q, in order) and ``noise`` (the rest).
+        tokens: group -> token ids, shape ``[n]``. The anchor task has ``key``, ``memory_anchor``
+            and ``reasoning_anchor``.
+        set: name of the set of each row (the anchor task: ``mem``, ``rsn_train`` or ``rsn_test``), shape ``[row]``,
+            or None where there are no sets.
+        task: the name that error messages use.
+
+    >>> roles = Roles({"key": np.array([[0], [2]]), "anchor": np.array([[1], [3]])}, {"key": np.array([5, 6])})
+    >>> roles.position("anchor").tolist()
+    [[1], [3]]
+    """
+
+    positions: Mapping[str, np.ndarray] = field(default_factory=dict)
+    tokens: Mapping[str, np.ndarray] = field(default_factory=dict)
+    set: np.ndarray | None = None
+    task: str = "this task"
+
+    def __post_init__(self) -> None:
+        positions = {name: _whole_numbers(name, at) for name, at in self.positions.items()}
+        for name, at in positions.items():
+            if at.ndim != 2:
+                raise RolesError(f"role '{name}' has positions of shape {list(at.shape)}; expected [row, n].")
+        counts = {name: len(at) for name, at in positions.items()}
+        if self.set is not None:
+            object.__setattr__(self, "set", as_array(self.set).reshape(-1))
+            counts["set"] = len(self.set)
+        if len(set(counts.values())) > 1:
+            raise RolesError(f"roles disagree on the number of rows: {counts}; give each role one row per sequence.")
+        object.__setattr__(self, "positions", positions)
+        groups = {name: _whole_numbers(name, ids).reshape(-1) for name, ids in self.tokens.items()}
+        object.__setattr__(self, "tokens", groups)
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        first = next(iter(self.positions.values()), self.set)
+        return 0 if first is None else len(first)
+
+    @typed
+    def position(self, role: str, probe: str = "this probe") -> Int[np.ndarray, "row n"]:
+        """Positions of a role, shape ``[row, n]``.
+
+        Raises:
+            RolesError: where it is missing; the message has the name of the probe that asks, and what there is.
+        """
+        return _named(self.positions, role, f"{probe} needs the role", self.task)
+
+    @typed
+    def group(self, name: str, probe: str = "this probe") -> Int[np.ndarray, " n"]:
+        """Token ids of a group, shape ``[n]``.
+
+        Raises:
+            RolesError: where it is missing; the message has the name of the probe that asks, and what there is.
+        """
+        return _named(self.tokens, name, f"{probe} needs the token group", self.task)
+
+    @typed
+    def take(self, rows: np.ndarray) -> Roles:
+        """The same roles for a selection of rows (indices or a boolean mask); RolesError where they do not fit."""
+        rows = selected(rows, len(self)) if self.positions or self.set is not None else rows
+        names = None if self.set is None else self.set[rows]
+        return Roles({name: at[rows] for name, at in self.positions.items()}, self.tokens, names, self.task)
+
+
+def _named(known: Mapping[str, np.ndarray], name: str, needs: str, task: str) -> np.ndarray:
+    if name not in known:
+        raise RolesError(
+            f"{needs} '{name}'; {task} provides {{{', '.join(sorted(known))}}}. Add it to the Roles that you pass."
+        )
+    return known[name]
+
+
+def _whole_numbers(name: str, value: Any) -> Int[np.ndarray, ...]:
+    array = as_array(value)
+    whole = array.dtype.kind in "iub" or (array.dtype.kind == "f" and bool((array == np.round(array)).all()))
+    if not whole and array.size:
+        raise RolesError(f"'{name}' holds values of type {array.dtype}; expected whole numbers.")
+    return array.astype(np.int64)
+
+
+def selected(rows: np.ndarray, n: int) -> Int[np.ndarray, " chosen"]:
+    """Numbers of the rows that indices or a mask select among n; RolesError for anything else."""
+    try:
+        chosen = np.arange(n)[rows if rows.size else rows.astype(np.int64)]
+    except IndexError as error:
+        raise RolesError(f"got rows with {first_line(error)}; there are {n} rows.") from None
+    if chosen.ndim != 1:
+        raise RolesError(f"got rows of shape {list(rows.shape)}; expected row numbers or a mask, [n].")
+    return chosen
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -28,8 +129,7 @@ class Inputs(Record):
         labels: ``[row]``, the right answer at the last position. None where nothing asks for answers.
         roles: what the positions are for, and which tokens form a group. Empty by default, and where None is given.
 
-    Raises RolesError for a single token or label in place of rows of them, for tokens that are no whole numbers, and
-    for more or fewer labels than rows.
+    Raises RolesError for tokens that are no rows of whole numbers, and for more or fewer labels than rows.
 
     >>> rows = Inputs(np.array([[5, 6], [7, 8]]), np.array([1, 2]))
     >>> len(rows), rows.take(np.array([1])).tokens.tolist()
@@ -45,19 +145,15 @@ class Inputs(Record):
             object.__setattr__(self, "roles", Roles())
         if not isinstance(self.roles, Roles):
             raise RolesError(f"Inputs got roles={shown(self.roles)}; expected Roles(positions, tokens), or None.")
-        object.__setattr__(self, "tokens", np.asarray(as_array(self.tokens), order="C"))
-        if self.tokens.ndim == 0:
-            raise RolesError(f"got tokens={self.tokens}; expected whole numbers of shape [row, pos].")
-        if self.tokens.dtype.kind not in "iu" and self.tokens.size:
-            raise RolesError(f"got tokens of type {self.tokens.dtype}; expected whole numbers of shape [row, pos].")
+        tokens = np.asarray(as_array(self.tokens), order="C")
+        if tokens.ndim == 0 or (tokens.dtype.kind not in "iu" and tokens.size):
+            raise RolesError(f"got tokens of type {tokens.dtype}; expected whole numbers of shape [row, pos].")
+        object.__setattr__(self, "tokens", tokens)
         if self.labels is not None:
             object.__setattr__(self, "labels", as_array(self.labels))
-            if self.labels.ndim == 0:
-                raise RolesError(f"got labels={self.labels}; expected one for each row.")
-            if len(self.labels) != len(self.tokens):
-                raise RolesError(
-                    f"got {len(self.tokens)} rows of tokens and {len(self.labels)} labels; expected one for each row."
-                )
+            if self.labels.shape[:1] != (len(tokens),):
+                n = self.labels.size
+                raise RolesError(f"got {len(tokens)} rows of tokens and {n} labels; expected one for each row.")
 
     def __len__(self) -> int:
         """Number of rows."""

@@ -25,7 +25,7 @@ from jaxtyping import Bool, Int, Int8, Int32
 
 from rb_interp.errors import TextError, nearest
 from rb_interp.record import Record
-from rb_interp.tasks.roles import selected
+from rb_interp.tasks.inputs import selected
 from rb_interp.text.config import CORPORA, TEXT_SETS, TextConfig
 from rb_interp.text.corpora import BLOCK, Documents, source, stamps
 from rb_interp.text.examples import Example

@@ -12,8 +12,7 @@ from jaxtyping import Int
 
 from rb_interp.errors import TextError
 from rb_interp.settings import fingerprint
-from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.protocol import Evaluation, Stage
+from rb_interp.tasks.dataset import Dataset, Evaluation, Stage
 from rb_interp.text.config import CORPORA, EARLY, TEXT_SETS, TextConfig
 from rb_interp.text.corpora import stamps
 from rb_interp.text.data import TextData, joined, text_data

@@ -144,8 +144,7 @@ def _expected(task: AnchorTask, masked: bool) -> Float[np.ndarray, "d_vocab d_vo
         combinations, n = task.combinations(name), task.rows_per_combination(name)
         low = high = keys[None, :] + combinations.sum(1)[:, None]
         if name == "mem":
-            groups = np.repeat(np.arange(len(task.memory_groups())), len(combinations) // len(task.memory_groups()))
-            low, high = label_bounds(task.memory_labels, combinations, keys, groups, task.label_ranges)
+            low, high = label_bounds(task)
         anchors = task.tokens("memory_anchor" if name == "mem" else "reasoning_anchor")
         repeats = (combinations == anchors[:, None, None]).sum(-1)
         for k, key in enumerate(keys):

@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from rb_interp.errors import ConfigError, TaskError
-from rb_interp.tasks.protocol import Dataset, Task
+from rb_interp.tasks.dataset import Dataset, Task
 from rb_interp.training.config import TrainConfig
 
 Tokens = Int[Tensor, "seed row pos"]

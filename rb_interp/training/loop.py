@@ -19,7 +19,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from rb_interp.errors import ArgumentError, ConfigError
-from rb_interp.tasks.protocol import Task
+from rb_interp.tasks.dataset import Task
 from rb_interp.training.config import TrainConfig, checkpoint_steps, evaluation_steps
 from rb_interp.training.member_group import Member, MemberGroup
 from rb_interp.training.store import CURVES, SPECTRA, Checkpoint, Curves, Store, saved_curves

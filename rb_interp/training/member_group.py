@@ -23,7 +23,7 @@ from torch import Tensor
 from rb_interp.errors import ConfigError, first_line
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw, parameters
-from rb_interp.tasks.protocol import Dataset, Task, vocabulary
+from rb_interp.tasks.dataset import Dataset, Task, vocabulary
 from rb_interp.training.batches import Batches
 from rb_interp.training.config import TrainConfig, learning_rate
 from rb_interp.training.stacked import stacked_logits

@@ -13,7 +13,7 @@ import torch
 
 from rb_interp.errors import ArgumentError
 from rb_interp.models.config import ModelConfig
-from rb_interp.tasks.protocol import Dataset, Task
+from rb_interp.tasks.dataset import Dataset, Task
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.loop import Trained, Training, resolve_device, torch_settings
 from rb_interp.training.member_group import LastGroup, Member, MemberGroup, NextGroup
@@ -55,7 +55,7 @@ def train_members(
     run that was stopped, by Ctrl-C or harder, continues from its last saved state.
 
     Args:
-        task: what is learned; any object with the attributes of ``tasks.protocol.Task``.
+        task: what is learned; any object with the attributes of ``tasks.Task``.
         model, train: what learns it, and how.
         gammas, seeds: the members, each initialisation rate with each seed.
         rates: gamma -> learning rate of its members, where it is not ``train.lr``.

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from tqdm import tqdm
 
 from rb_interp.models.protocol import HookedModel
-from rb_interp.tasks.protocol import Dataset, Task
+from rb_interp.tasks.dataset import Dataset, Task
 from rb_interp.training.batches import Batches
 from rb_interp.training.config import TrainConfig, evaluation_steps, learning_rate
 from rb_interp.training.member_group import make_optimiser

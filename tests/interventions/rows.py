@@ -6,7 +6,7 @@ import torch
 from rb_interp.interventions.hooking import interchange_edits
 from rb_interp.interventions.metrics import answer_logits
 from rb_interp.tasks import AnchorTask, Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Roles
 
 TASK = AnchorTask(
     keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400

@@ -12,7 +12,7 @@ from rb_interp.interventions.ablating import ablate, ablations
 from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.sites import read_at
 from rb_interp.tasks import Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Roles
 
 TOKENS = np.random.default_rng(0).integers(0, 30, (5, 6))
 LABELS, KEY = np.arange(5), np.arange(5)[:, None]

@@ -20,7 +20,7 @@ from rb_interp.interventions.subspace import with_subspace
 from rb_interp.models.generations import GENERATION
 from rb_interp.probes.capturing import capture
 from rb_interp.tasks import Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Roles
 
 pytestmark = pytest.mark.lens
 

@@ -11,7 +11,7 @@ from rb_interp.interventions import Site, ablation, patching_effect, patching_ma
 from rb_interp.interventions.ablating import ablate
 from rb_interp.interventions.patching import default_roles, patch
 from rb_interp.tasks import AnchorTask, Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Roles
 
 LAST = torch.full((3,), 5)
 

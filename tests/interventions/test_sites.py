@@ -15,8 +15,7 @@ from rb_interp.interventions.hooking import Edit, last_logits, with_edits, write
 from rb_interp.interventions.sites import EMBEDDINGS, HOOKS, PER_HEAD, Site, positions, read_at
 from rb_interp.models.build import build_model
 from rb_interp.tasks.anchor import AnchorTask
-from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Inputs, Roles
 
 KEY = np.array([[0], [3], [5]])
 ROLES = Roles({"key": KEY, "anchor": KEY + np.arange(1, 3), "noise": (KEY + np.arange(3, 7)) % 8}, task="the test")

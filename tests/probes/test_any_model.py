@@ -12,7 +12,7 @@ from rb_interp.probes import attention_by_role, geometry, scan, uniformity, valu
 from rb_interp.probes.values import token_embeddings, value_matrix
 from rb_interp.probes.vectors import cosines, mean_off_diagonal
 from rb_interp.tasks import AnchorTask, Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Roles
 from rb_interp.torch_threads import threads
 
 TASK = AnchorTask(

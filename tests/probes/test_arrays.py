@@ -10,7 +10,7 @@ from rb_interp import probes
 from rb_interp.errors import ModelError
 from rb_interp.probes.values import token_embeddings
 from rb_interp.tasks import Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Roles
 
 N, LENGTH, LAYERS = 30, 9, 2
 KEY = np.arange(N)[:, None] % 6

@@ -19,7 +19,7 @@ from rb_interp.probes import (
     weight_rank,
 )
 from rb_interp.tasks import Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Roles
 
 KEY = np.arange(30)[:, None] % 6
 INPUTS = Inputs(

@@ -6,8 +6,7 @@ import torch
 from lens_models import hooks_on, lens_model
 
 from rb_interp.probes import captured, cosines_by_target
-from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Inputs, Roles
 
 HOOK = "blocks.1.hook_resid_mid"
 RNG = np.random.default_rng(0)

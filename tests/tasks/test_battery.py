@@ -7,11 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rb_interp.tasks import AnchorTask
-from rb_interp.tasks.battery import batteries
+from rb_interp.tasks import AnchorTask, batteries
 
-TASK = AnchorTask()
-FOUND = batteries(TASK, rows=300)
+TASK = AnchorTask(n_sequences=4000)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return batteries(TASK, rows=200)
 
 
 def blocks(task, row) -> list[tuple[int, int]]:
@@ -22,7 +25,9 @@ def blocks(task, row) -> list[tuple[int, int]]:
     return [(p, int(sum(row[p : p + 1 + task.q]))) for p in starts]
 
 
-@pytest.mark.parametrize("task", [TASK, AnchorTask(q=3, masked=((11, 12, 13),)), AnchorTask(length=5)], ids=str)
+@pytest.mark.parametrize(
+    "task", [TASK, replace(TASK, q=3, masked=((11, 12, 13),)), replace(TASK, length=5)], ids=["plain", "q", "length"]
+)
 def test_every_label_is_the_rules_and_every_row_is_of_its_kind(task):
     found = batteries(task, rows=200)
     for name, (inputs, second) in found.items():
@@ -49,16 +54,16 @@ def test_every_label_is_the_rules_and_every_row_is_of_its_kind(task):
         assert (found[f"key_at_{position}"].inputs.roles.position("key") == position).all()
 
 
-def test_a_distractor_is_no_part_of_the_block_and_stands_anywhere_else():
-    roles = FOUND["distractor"].inputs.roles
+def test_a_distractor_is_no_part_of_the_block_and_stands_anywhere_else(found):
+    roles = found["distractor"].inputs.roles
     beyond = roles.position("distractor") - roles.position("key")
     assert set(np.unique(beyond)) == set(range(-6, 9)) - {0, 1, 2, 3}
 
 
-def test_rows_are_the_same_at_every_call_and_another_seed_gives_others():
-    again, other = batteries(TASK, rows=300), batteries(TASK, rows=300, seed=1)
-    assert list(FOUND) == ["held_out", "length_4", "distractor", "second_block", *(f"key_at_{p}" for p in range(7))]
-    for name, battery in FOUND.items():
+def test_rows_are_the_same_at_every_call_and_another_seed_gives_others(found):
+    again, other = batteries(TASK, rows=200), batteries(TASK, rows=200, seed=1)
+    assert list(found) == ["held_out", "length_4", "distractor", "second_block", *(f"key_at_{p}" for p in range(7))]
+    for name, battery in found.items():
         assert (battery.inputs.tokens == again[name].inputs.tokens).all()
         assert (battery.inputs.tokens != other[name].inputs.tokens).any()
         combinations = np.take_along_axis(battery.inputs.tokens, battery.inputs.roles.position("anchor"), 1)
@@ -66,16 +71,11 @@ def test_rows_are_the_same_at_every_call_and_another_seed_gives_others():
 
 
 def test_a_kind_without_rows_is_left_out():
-    assert "distractor" not in batteries(AnchorTask(q=1, masked=((13,),)), rows=10)
+    assert "distractor" not in batteries(replace(TASK, q=1, masked=((13,),)), rows=10)
     assert "held_out" not in batteries(replace(TASK, masked=()), rows=10)
-    assert list(batteries(AnchorTask(length=3), rows=10)) == ["held_out", "key_at_0"]
-    assert list(batteries(AnchorTask(length=4), rows=10)) == [
-        "held_out",
-        "length_4",
-        "distractor",
-        "key_at_0",
-        "key_at_1",
-    ]
+    assert list(batteries(replace(TASK, length=3), rows=10)) == ["held_out", "key_at_0"]
+    kinds = ["held_out", "length_4", "distractor", "key_at_0", "key_at_1"]
+    assert list(batteries(replace(TASK, length=4), rows=10)) == kinds
 
 
 class Doubled(AnchorTask):
@@ -88,7 +88,7 @@ class Doubled(AnchorTask):
 
 def test_a_task_with_labels_of_its_own_has_its_own_answers():
     plain = batteries(TASK, rows=100)
-    for name, (inputs, second) in batteries(Doubled(), rows=100).items():
+    for name, (inputs, second) in batteries(Doubled(n_sequences=4000), rows=100).items():
         if second is None:  # where answers differ, other rows may be left out
             first_anchor = np.take_along_axis(inputs.tokens, inputs.roles.position("anchor")[:, :1], 1)[:, 0]
             np.testing.assert_array_equal(inputs.labels, plain[name].inputs.labels + first_anchor)

@@ -54,7 +54,7 @@ from rb_interp.studies.anchor.circuits import ANCHORS_MIN, CARRY_MIN, KEY_MIN
 from rb_interp.studies.anchor.claims import BY_ID
 from rb_interp.studies.anchor.readings import OPTIONS, one_pass
 from rb_interp.tasks import SETS, Inputs
-from rb_interp.tasks.protocol import HALF
+from rb_interp.tasks.dataset import HALF
 from rb_interp.training.member_group import Member
 
 Side = Literal[">=", "<=", ">", "<"]

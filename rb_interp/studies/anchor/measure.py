@@ -12,7 +12,7 @@ are the ends of a 95 % Student t interval and NaN below two seeds. Arrays are
 Equivalence: are two circuits two mechanisms? What do members of each answer to the same rows, some unlike any they
 learned?
 
-At gamma .8, final, on the rows of `tasks.battery`. With d_ab the share of rows that members a and b answer differently
+At gamma .8, final, on rows of `tasks.batteries`. With d_ab the share of rows that members a and b answer differently
 (argmax), a seed's reading ``equivalence/<battery>`` is its mean over partners of other circuits less its mean over
 partners of its own; NaN where it has no partner of one kind. The permutation test over members and the means over pairs
 are those of `statistics.nulls`. Members named ``none`` take no part, since they learned nothing. ``mixed``
@@ -51,8 +51,7 @@ from rb_interp.studies.anchor.circuits import CIRCUITS, circuit_of_seed, circuit
 from rb_interp.studies.anchor.config import FIXED
 from rb_interp.studies.anchor.dynamics import OFFSET, dynamics, order_table, own_signs
 from rb_interp.studies.anchor.readings import read_members
-from rb_interp.tasks import SETS
-from rb_interp.tasks.battery import Battery, batteries
+from rb_interp.tasks import SETS, Battery, batteries
 from rb_interp.training.member_group import Member
 
 

@@ -65,8 +65,7 @@ from rb_interp.studies.composite.config import LOWER, MIDDLE, SMALL, TWO_LAYERS
 from rb_interp.studies.composite.flow import inferential_rows
 from rb_interp.studies.composite.phase import INFERENTIAL, SYMMETRIC, Placed
 from rb_interp.studies.composite.rows import CompositeDataset, role_positions
-from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Inputs, Roles
 from rb_interp.torch_threads import few_threads
 from rb_interp.training.member_group import Member
 

@@ -29,9 +29,8 @@ from rb_interp.errors import TaskError, nearest
 from rb_interp.settings import Settings, Share, Size, Span, Token, fingerprint
 from rb_interp.studies.composite.rows import SETS, TRAIN_SETS, CompositeDataset, draw_dataset, random_candidates
 from rb_interp.tasks.counterfactual import changed_rows
-from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.protocol import Stage
-from rb_interp.tasks.roles import selected
+from rb_interp.tasks.dataset import Stage
+from rb_interp.tasks.inputs import Inputs, selected
 
 Pair = tuple[Token, Token]
 Shift = Annotated[int, Field(ge=-1_000_000, le=1_000_000)]

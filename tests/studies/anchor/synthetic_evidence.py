@@ -22,9 +22,8 @@ from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.causes import Causes
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.studies.anchor.measure import Equivalence, array_means, compare, summaries
-from rb_interp.tasks import SETS
+from rb_interp.tasks import SETS, batteries
 from rb_interp.tasks.anchor import GROUPS
-from rb_interp.tasks.battery import batteries
 
 COMPONENTS = ("resid_pre.0", "attn_out.0", "mlp_out.0", "attn_out.1", "mlp_out.1", "resid_post.1")
 STRONG = {("attn_out.1", "key"), ("attn_out.0", "anchor_sum"), ("resid_post.1", "key_and_sum")}

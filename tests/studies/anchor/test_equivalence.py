@@ -8,8 +8,7 @@ from synthetic_evidence import make_evidence
 
 from rb_interp.studies.anchor.figures import draw_equivalence
 from rb_interp.studies.anchor.measure import compare
-from rb_interp.tasks import Inputs
-from rb_interp.tasks.battery import Battery
+from rb_interp.tasks import Battery, Inputs
 
 ROWS = Battery(Inputs(np.zeros((4, 2), dtype=int), np.array([5, 5, 5, 5])), second=np.array([6, 6, 6, 6]))
 ANSWERS = {
