@@ -17,7 +17,7 @@ from rb_interp.studies.emb_mlp.config import Scaling
 from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.induction import InductionTask
-from rb_interp.text import TextConfig
+from rb_interp.text import TextTask
 from rb_interp.training.config import TrainConfig
 
 NO_WHOLE = "input should be a valid integer"
@@ -77,8 +77,8 @@ def test_every_number_of_a_study_has_a_lowest_and_a_highest_value(kind):
         (AnchorTask, {"masked": ((11, 13), 11)}, "masked.1=11: input should be a valid tuple"),
         (AnchorTask, {"memory_share": 1.5}, "memory_share=1.5: input should be less than or equal to 1"),
         (InductionTask, {"block": 2}, "block=2: input should be greater than or equal to 3"),
-        (TextConfig, {"hops": (0, 1)}, "hops.0=0: input should be greater than or equal to 1"),
-        (TextConfig, {"d_vocab": 256}, "d_vocab=256: input should be greater than or equal to 257"),
+        (TextTask, {"hops": (0, 1)}, "hops.0=0: input should be greater than or equal to 1"),
+        (TextTask, {"d_vocab": 256}, "d_vocab=256: input should be greater than or equal to 257"),
         (CompositeTask, {"shifts": (1,)}, "shifts=(1,): tuple should have at least 2 items"),
         (CompositeTask, {"evaluation_rows": 3}, "evaluation_rows=3: input should be a multiple of 2"),
         (AdditionTask, {"block": (0, 5000)}, "block.1=5000: input should be less than or equal to 4999"),

@@ -46,7 +46,7 @@ from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
-    from rb_interp.text.examples import Example
+    from rb_interp.text.prontoqa import Example
 
 ANSWERS = ("True", "False")
 KINDS = ("premise", "rule", "conclusion")
@@ -179,7 +179,7 @@ def chain_accuracy(model: Source, inputs: ChainInputs) -> Found:
 
 def encode_example(example: Example, tokenizer: Any) -> Encoded:
     """Tokens of an example, with the place and kind of each sentence of its chain."""
-    from rb_interp.text.examples import step_kinds
+    from rb_interp.text.prontoqa import step_kinds
 
     parts = [example.prompt, *(f" {sentence}" for sentence in example.chain_of_thought), f" {example.answer}"]
     pieces = [tokenizer.encode(part) for part in parts]

@@ -72,7 +72,7 @@ from rb_interp.probes.vectors import (
 )
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.text.config import CORPORA
+from rb_interp.text.task import CORPORA
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -35,7 +35,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rb_interp.errors import TextError, shown
-from rb_interp.text.config import CORPORA
+from rb_interp.text.task import CORPORA
 from rb_interp.typed import as_array, typed
 
 MIN_COUNT = 20

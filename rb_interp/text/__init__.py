@@ -1,10 +1,8 @@
 """Text to train language models on: PrOntoQA and short stories, as examples, tokens and rows."""
 
-from rb_interp.text.config import TextConfig
 from rb_interp.text.corpora import read_prontoqa, read_stories
 from rb_interp.text.data import Rows, TextData, text_data
-from rb_interp.text.examples import Example, step_kinds, verify
-from rb_interp.text.prontoqa import generate
+from rb_interp.text.prontoqa import Example, generate, step_kinds, verify
 from rb_interp.text.stories import generate_stories
 from rb_interp.text.task import TextTask
 from rb_interp.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
@@ -12,7 +10,6 @@ from rb_interp.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 __all__ = [
     "Example",
     "Rows",
-    "TextConfig",
     "TextData",
     "TextTask",
     "Tokenizer",

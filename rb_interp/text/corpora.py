@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from rb_interp.errors import TextError, first_line
-from rb_interp.text.config import CORPORA, TextConfig
-from rb_interp.text.examples import QUERY, Example, split_sentences, verify
-from rb_interp.text.prontoqa import generate
+from rb_interp.text.prontoqa import QUERY, Example, generate, split_sentences, verify
 from rb_interp.text.stories import STAND_IN, generate_stories
+from rb_interp.text.task import CORPORA, TextTask
 from rb_interp.typed import typed
 
 BLOCK = 250
@@ -164,7 +163,7 @@ def files_of(place: str) -> list[Path]:
     return files
 
 
-def stamps(config: TextConfig) -> tuple:
+def stamps(config: TextTask) -> tuple:
     """Names, times and sizes of the files of both corpora: one that has changed is read again. TextError as above."""
     states = ((file, file.stat()) for corpus in CORPORA for file in files_of(getattr(config, corpus)))
     return tuple((str(file), state.st_mtime_ns, state.st_size) for file, state in states)
@@ -175,12 +174,12 @@ class Documents:
 
     No two are the same text, so no text is both trained on and held out.
 
-    >>> stories = Documents(TextConfig(), "stories", seed=0)
+    >>> stories = Documents(TextTask(), "stories", seed=0)
     >>> stories.take(2, 3) == stories.take(0, 5)[2:]
     True
     """
 
-    def __init__(self, config: TextConfig, corpus: str, seed: int):
+    def __init__(self, config: TextTask, corpus: str, seed: int):
         generates = getattr(config, corpus) == MADE[corpus]
         self._more = (_generated if generates else _drawn)(config, corpus, seed)
         self._kept: dict[str, Document] = {}
@@ -203,10 +202,10 @@ def text_of(document: Document) -> str:
     return document if isinstance(document, str) else document.text
 
 
-def source(config: TextConfig, corpus: str) -> str:
+def source(config: TextTask, corpus: str) -> str:
     """Where a corpus comes from, in words.
 
-    >>> source(TextConfig(hops=(5,)), "prontoqa")
+    >>> source(TextTask(hops=(5,)), "prontoqa")
     'PrOntoQA, generated (fictional ontology, hops 5, random order)'
     """
     place = _place(getattr(config, corpus), corpus)
@@ -220,7 +219,7 @@ def source(config: TextConfig, corpus: str) -> str:
     return f"{name} from the hub ({hub})" if hub != place else f"{name} from {Path(place).expanduser().resolve().name}"
 
 
-def _generated(config: TextConfig, corpus: str, seed: int) -> Iterator[Document]:
+def _generated(config: TextTask, corpus: str, seed: int) -> Iterator[Document]:
     """Blocks of documents, each with a seed of its own; ends where a block brings nothing that is new."""
     seen: set[str] = set()
     for number in count():
@@ -232,13 +231,13 @@ def _generated(config: TextConfig, corpus: str, seed: int) -> Iterator[Document]
         yield from documents
 
 
-def _block(config: TextConfig, corpus: str, seed: int) -> Sequence[Document]:
+def _block(config: TextTask, corpus: str, seed: int) -> Sequence[Document]:
     if corpus == "prontoqa":
-        return generate(BLOCK, seed, config.hops, config.ontology, config.ordering)
+        return generate(BLOCK, seed, config.hops, config.ordering)
     return generate_stories(BLOCK, seed)
 
 
-def _drawn(config: TextConfig, corpus: str, seed: int) -> Iterator[Document]:
+def _drawn(config: TextTask, corpus: str, seed: int) -> Iterator[Document]:
     """Documents that are read, in an order that the seed draws."""
     place = _place(getattr(config, corpus), corpus)
     # about twice what is needed of a large set, so that seeds draw different stories

@@ -25,10 +25,11 @@ from jaxtyping import Bool, Int, Int8, Int32
 
 from rb_interp.errors import TextError, nearest
 from rb_interp.record import Record
+from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.inputs import selected
-from rb_interp.text.config import CORPORA, TEXT_SETS, TextConfig
 from rb_interp.text.corpora import BLOCK, Documents, source, stamps
-from rb_interp.text.examples import Example
+from rb_interp.text.prontoqa import Example
+from rb_interp.text.task import CORPORA, TEXT_SETS, TRAIN, TextTask
 from rb_interp.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 from rb_interp.typed import typed
 
@@ -109,7 +110,7 @@ class TextData(Record):
             sha256.
     """
 
-    config: TextConfig
+    config: TextTask
     seed: int
     tokenizer: Tokenizer
     train: Rows
@@ -129,14 +130,52 @@ class TextData(Record):
         return rows.select(rows.of(corpus))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class TextRows(Dataset):
+    """Rows of both corpora, trained on and held out; a batch takes as many of one corpus as of the other.
+
+    Attributes:
+        text: what the rows are cut from.
+    """
+
+    text: TextData | None = None
+
+    @property
+    def d_vocab(self) -> int:
+        """Entries of the tokenizer; it may have fewer than the task's ``d_vocab``."""
+        assert self.text is not None
+        return self.text.tokenizer.d_vocab
+
+    def sample(self, set: str, n: int) -> Int[np.ndarray, " n"]:
+        """The first n rows of a set; documents come in random order already."""
+        return self.rows(set)[:n]
+
+    @classmethod
+    def of(cls, text: TextData) -> TextRows:
+        """All rows of a text, the training rows of both corpora first."""
+        rows = joined([text.train, text.test])
+        tokens = rows.tokens.astype(np.int64)
+        return cls(
+            seed=text.seed,
+            tokens=tokens[:, :-1],
+            labels=np.where(rows.targets, tokens[:, 1:], -1),
+            set=np.concatenate([text.train.corpus, len(CORPORA) + text.test.corpus]).astype(np.int64),
+            sets=TEXT_SETS,
+            train_sets=TRAIN,
+            name="the text task",
+            batch_sets=TRAIN,
+            text=text,
+        )
+
+
 @typed
-def text_data(config: TextConfig, seed: int) -> TextData:
+def text_data(config: TextTask, seed: int) -> TextData:
     """Draw the documents of a seed, tokenise them and cut them into rows.
 
     ``data.tokenizer.d_vocab`` may be below ``config.d_vocab`` where ``train`` finds no more merges. Raises TextError
     where a text or tokenizer cannot be had or there is too little text.
 
-    >>> data = text_data(TextConfig.preset("smoke"), seed=0)
+    >>> data = text_data(TextTask.preset("smoke"), seed=0)
     >>> data.train.tokens.shape, data.test.tokens.shape, len(data.examples)
     ((80, 257), (16, 257), 20)
     """
@@ -152,13 +191,19 @@ def text_data(config: TextConfig, seed: int) -> TextData:
     return TextData(config, seed, tokenizer, train, test, examples[0], counts, entropies, provenance)
 
 
+@lru_cache(maxsize=8)
+def drawn(task: TextTask, seed: int, stamps: tuple) -> TextData:
+    """`text_data`, kept while the files stay as they are (``corpora.stamps``)."""
+    return text_data(task, seed)
+
+
 @typed
-def text_provenance(config: TextConfig) -> dict[str, Any]:
+def text_provenance(config: TextTask) -> dict[str, Any]:
     """What a text is, without building it: source and ``stand_in`` of each corpus, the tokenizer's kind and size.
 
     ``provenance["stand_in"]`` holds sentences to show wherever numbers of this text are shown; empty where all is real.
 
-    >>> text_provenance(TextConfig())["stand_in"]
+    >>> text_provenance(TextTask())["stand_in"]
     ['The stories are sentences of a small story grammar, standing in for TinyStories.']
     """
     provenance: dict[str, Any] = {
@@ -173,7 +218,7 @@ def text_provenance(config: TextConfig) -> dict[str, Any]:
 
 
 @typed
-def tokenizer_of(config: TextConfig) -> Tokenizer:
+def tokenizer_of(config: TextTask) -> Tokenizer:
     """The tokenizer of a text, the same for all seeds; trained at most once per process. TextError as ``text_data``."""
     if config.tokenizer != "train":
         return load_tokenizer(config.tokenizer, config.d_vocab)
@@ -183,7 +228,7 @@ def tokenizer_of(config: TextConfig) -> Tokenizer:
 
 
 @lru_cache(maxsize=4)
-def _trained(config: TextConfig, stamps: tuple) -> Tokenizer:
+def _trained(config: TextTask, stamps: tuple) -> Tokenizer:
     corpora = (Documents(config, corpus, seed=0).texts(0, TOKENIZER_DOCUMENTS) for corpus in CORPORA)
     return train_tokenizer(chain.from_iterable(corpora), config.d_vocab)
 
@@ -199,7 +244,7 @@ def entropy(counts: Int[np.ndarray, " d_vocab"]) -> float:
 
 
 def _corpus(
-    config: TextConfig, corpus: str, seed: int, tokenizer: Tokenizer
+    config: TextTask, corpus: str, seed: int, tokenizer: Tokenizer
 ) -> tuple[Rows, Rows, list[Example], dict[str, Any]]:
     """Training rows, held-out rows and examples of a corpus, and what ``TextData.provenance`` says of them."""
     documents = Documents(config, corpus, seed)
@@ -227,7 +272,7 @@ def _corpus(
 
 
 def _fill(
-    config: TextConfig, corpus: str, documents: Documents, start: int, n: int, tokenizer: Tokenizer
+    config: TextTask, corpus: str, documents: Documents, start: int, n: int, tokenizer: Tokenizer
 ) -> tuple[Rows, int, int]:
     """n rows from the documents that begin at ``start``; the number of documents used, and of those cut short."""
     number = CORPORA.index(corpus)

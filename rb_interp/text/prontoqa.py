@@ -1,43 +1,276 @@
-"""PrOntoQA examples: a chain of concepts, one deduction up it, and a query (Saparov & He 2023; paper 1, section 5).
+"""PrOntoQA (Saparov & He 2023, v1 of the generator, modus ponens; paper 1, section 5): examples, proofs, a generator.
 
-The original draws a chain, a start and a walk, and throws everything away unless the walk uses exactly ``hops`` rules.
-That is rare for many hops, so here the same distribution is drawn at once. With w = .3 for a plain and .7 for a negated
-property, a walk goes on past a concept with probability 1 / (1 + w) and ends there with w / (1 + w), independently
+A sentence states one fact, a `Statement`. Three forms say it of every member of a concept ("Wumpuses are hot.", "Each
+wumpus is hot.", "Every wumpus is hot."). A fourth form says it of a single entity ("Max is hot."). `verify` shares only
+the words and the forms with the generator. Concepts are the made-up ones of the original's fictional ontology.
+
+An example has a chain of concepts, one deduction up it, and a query. The original draws a chain, a start and a walk,
+and throws everything away unless the walk uses exactly ``hops`` rules. That is rare for many hops, so here the same
+distribution is drawn at once. With w = .3 for a plain and .7 for a negated property, a walk goes on past a concept with
+probability 1 / (1 + w) and ends there with w / (1 + w), independently
 of everything else. Whether a walk is kept therefore depends on the polarities alone, and given that it is kept:
 
 - the depth of the chain is its first law given depth >= hops, and the start uniform over depths hops, ..., depth;
 - a passed concept has each literal with its first weight times 1 / (1 + w), the last one w / (1 + w);
 - all other concepts have the first weights: 1 for a plain literal, 1/2 for a negated one.
-
-In the true ontology the branch and the start carry the product of these factors as their weight.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
-from rb_interp.text.config import TextConfig
-from rb_interp.text.examples import EACH, EVERY, GROUND, PLURAL, QUERY, Example, Statement, words
+from rb_interp.errors import TextError
+from rb_interp.text.task import TextTask
 from rb_interp.typed import typed
 
+PLURAL, EACH, EVERY, GROUND = "plural", "Each", "Every", "ground"
 FORMS = (PLURAL, PLURAL, EACH, EVERY)
 """Half of the rules are plural, a quarter each are of the others."""
+QUERY = "True or false: "
+ENTITIES = ("Fae", "Rex", "Sally", "Max", "Alex", "Sam", "Polly", "Stella", "Wren")
+CONCEPTS = ("wumpus", "yumpus", "zumpus", "dumpus", "rompus", "numpus", "tumpus", "vumpus", "impus", "jompus")
+FAMILIES = [
+    ["blue", "red", "brown", "orange"],
+    ["small", "large"],
+    ["metallic", "wooden", "luminous", "liquid"],
+    ["transparent", "opaque"],
+    ["nervous", "happy", "feisty", "shy"],
+    ["bright", "dull"],
+    ["sweet", "sour", "spicy", "bitter"],
+    ["floral", "fruity", "earthy"],
+    ["hot", "cold", "temperate"],
+    ["kind", "mean", "angry", "amenable", "aggressive"],
+]
+"""Families of properties; a concept has at most one property of each."""
+PLURALS = {concept: f"{concept}es" for concept in CONCEPTS}
+PROPERTIES = {word for family in FAMILIES for word in family}
 DRAW = {False: 0.3, True: 0.7}
 """How much a plain and a negated property draw the walk to end at it; going on to the parent draws it with 1."""
 
+_SENTENCE = re.compile(r"(?:(Each|Every) )?(.+?) (is|are) (not )?(?:an? )?(.+)\.")
+_ENTITY = re.compile(r"[A-Z][a-z]*")
+
 Literal = tuple[str, bool]
 """A property, and whether it is negated."""
+
+
+@typed
+@dataclass(frozen=True)
+class Example:
+    """A question that a chain of deductions answers.
+
+    Attributes:
+        question: the context: its rules, then the premise, one space between sentences.
+        query: ``"True or false: "`` and the statement asked about.
+        chain_of_thought: the 2 hops + 1 sentences of the proof: the premise, then a rule and its conclusion a hop.
+        answer: ``"True"`` or ``"False"``.
+        hops: number of rules that the proof uses, at least 1.
+
+    >>> example = Example(
+    ...     "Each wumpus is not hot. Rompuses are hot. Rompuses are impuses. Max is a rompus.",
+    ...     "True or false: Max is hot.",
+    ...     ("Max is a rompus.", "Rompuses are hot.", "Max is hot."), "True", 1)
+    >>> example.prompt.splitlines()[1]
+    'A:'
+    >>> example.text.removeprefix(example.prompt)
+    ' Max is a rompus. Rompuses are hot. Max is hot. True'
+    """
+
+    question: str
+    query: str
+    chain_of_thought: tuple[str, ...]
+    answer: str
+    hops: int
+
+    @property
+    def prompt(self) -> str:
+        """What a model is shown before it reasons: the question, the query and ``A:``."""
+        return f"Q: {self.question} {self.query}\nA:"
+
+    @property
+    def text(self) -> str:
+        """The whole document that a model is trained on: prompt, chain of thought and answer, as in the original."""
+        return f"{self.prompt} {' '.join(self.chain_of_thought)} {self.answer}"
+
+
+class Statement(NamedTuple):
+    """One fact: of a concept (``form`` plural, Each or Every) or of one entity (``form`` ground).
+
+    >>> fact = Statement("wumpus", "impus", False, "plural")
+    >>> fact.sentence, fact._replace(form="Each").sentence, fact.of("Max").sentence
+    ('Wumpuses are impuses.', 'Each wumpus is an impus.', 'Max is an impus.')
+    """
+
+    subject: str
+    predicate: str
+    negated: bool
+    form: str
+
+    @property
+    def sentence(self) -> str:
+        """The sentence that says it."""
+        return _sentence(*self)
+
+    def of(self, entity: str) -> Statement:
+        """The same predicate said of one entity."""
+        return Statement(entity, self.predicate, self.negated, GROUND)
+
+    def denied(self) -> Statement:
+        """The opposite statement; a double negation is removed."""
+        return self._replace(negated=not self.negated)
+
+
+@lru_cache(maxsize=65536)
+def _sentence(subject: str, predicate: str, negated: bool, form: str) -> str:
+    maybe_not = "not " if negated else ""
+    if form == PLURAL:
+        return f"{PLURALS[subject].capitalize()} are {maybe_not}{PLURALS.get(predicate, predicate)}."
+    article = "" if predicate not in PLURALS else "an " if predicate[0] in "aeiou" else "a "
+    return f"{subject if form == GROUND else f'{form} {subject}'} is {maybe_not}{article}{predicate}."
+
+
+def split_sentences(text: str) -> tuple[str, ...]:
+    """The sentences of a text, each with its full stop."""
+    return tuple(re.split(r"(?<=\.) ", text))
+
+
+@lru_cache(maxsize=65536)
+def parse_sentence(sentence: str) -> Statement:
+    """Read one sentence; TextError for an unknown word, a wrong article, plural or capital, and any other form.
+
+    >>> parse_sentence("Every wumpus is not hot.")
+    Statement(subject='wumpus', predicate='hot', negated=True, form='Every')
+    """
+    if parts := _SENTENCE.fullmatch(sentence):
+        quantifier, who, verb, negation, what = parts.groups()
+        form = PLURAL if verb == "are" else quantifier or GROUND
+        if form == PLURAL:
+            who, what = who.lower().removesuffix("es"), what.removesuffix("es")
+        known = what in PLURALS or what in PROPERTIES
+        if known and (_ENTITY.fullmatch(who) if form == GROUND else who in PLURALS):
+            statement = Statement(who, what, negation is not None, form)
+            # Said again, it must be the same to the letter: that checks articles, plurals, capitals and spaces at once.
+            if statement.sentence == sentence:
+                return statement
+    raise TextError(
+        f"'{sentence}' is no sentence of PrOntoQA: expected 'Xs are Y.', 'Each x is Y.', 'Every x is Y.' or "
+        f"'Name is Y.', in its words."
+    )
+
+
+@typed
+def step_kinds(example: Example) -> tuple[str, ...]:
+    """What each sentence of the chain of thought is: ``premise``, ``rule`` or ``conclusion``, shape ``[2 hops + 1]``.
+
+    The first statement about the entity is the premise, later ones are conclusions. Raises TextError for a sentence
+    that can not be read.
+
+    >>> chain = ("Max is a rompus.", "Rompuses are hot.", "Max is hot.")
+    >>> step_kinds(Example("", "", chain, "True", 1))
+    ('premise', 'rule', 'conclusion')
+    """
+    kinds: list[str] = []
+    for sentence in example.chain_of_thought:
+        rule = parse_sentence(sentence).form != GROUND
+        kinds.append("rule" if rule else "conclusion" if "premise" in kinds else "premise")
+    return tuple(kinds)
+
+
+class Proof(NamedTuple):
+    """What ``verify`` has found out.
+
+    Attributes:
+        premise: what is known of the entity at first. conclusion: the property that the chain ends with.
+        rules: those that the chain of thought uses, in its order, shape ``[hops]``. context: all, in its order.
+        derived: all that follows of the entity. label: whether the query follows.
+        contradicting: the rule that gives the property with the other polarity, None in a context without one.
+    """
+
+    premise: Statement
+    rules: tuple[Statement, ...]
+    conclusion: Statement
+    context: tuple[Statement, ...]
+    derived: frozenset[Statement]
+    contradicting: Statement | None
+    label: bool
+
+
+@typed
+def verify(example: Example) -> Proof:
+    """Check an example from its text alone and return its proof.
+
+    Everything is parsed; all that follows from the premise is derived; the chain of thought must follow step by step
+    with rules that stand word for word in the context; the query and the answer must agree with it. Raises TextError
+    with the reason at the first fault.
+
+    >>> example = Example(
+    ...     "Each wumpus is not hot. Rompuses are hot. Rompuses are impuses. Max is a rompus.",
+    ...     "True or false: Max is hot.",
+    ...     ("Max is a rompus.", "Rompuses are hot.", "Max is hot."), "True", 1)
+    >>> verify(example).contradicting.sentence
+    'Each wumpus is not hot.'
+    """
+    sentences, chain = split_sentences(example.question), example.chain_of_thought
+    *context, premise = map(parse_sentence, sentences)
+    n = len(chain)
+    _require(all(rule.form != GROUND for rule in context), "only the last sentence of a context may be of an entity")
+    named = premise.form == GROUND and premise.predicate in PLURALS and not premise.negated
+    _require(named, f"'{premise.sentence}' ends the context and is no premise 'Name is a concept.'")
+    _require(n == 2 * example.hops + 1 > 1, f"{example.hops} hops and {n} sentences in the chain; expected 2 hops + 1")
+    _require(chain[0] == premise.sentence, f"the chain begins with '{chain[0]}', not with '{premise.sentence}'")
+    known, rules = premise, []
+    for step, after in zip(chain[1::2], chain[2::2], strict=True):
+        _require(step in sentences[:-1], f"'{step}' is no rule of the context")
+        rule = parse_sentence(step)
+        applies = rule.subject == known.predicate and not known.negated
+        _require(applies, f"'{step}' does not apply to '{known.sentence}'")
+        known = rule.of(premise.subject)
+        _require(after == known.sentence, f"'{step}' gives '{known.sentence}', not '{after}'")
+        rules.append(rule)
+    _require(known.predicate not in PLURALS, f"the chain ends with a concept, '{known.sentence}', not with a property")
+    derived, opposite = derive(context, premise), known.denied()
+    _require(opposite not in derived, f"'{known.sentence}' and its opposite both follow from the context")
+    asked = {QUERY + known.sentence: True, QUERY + opposite.sentence: False}
+    _require(example.query in asked, f"the query is '{example.query}'; expected one of {', '.join(map(repr, asked))}")
+    label = asked[example.query]
+    _require(example.answer == str(label), f"the answer is '{example.answer}', and the query is {label}")
+    other_way = (rule for rule in context if rule[1:3] == opposite[1:3])
+    return Proof(premise, (*rules,), known, (*context,), derived, next(other_way, None), label)
+
+
+def derive(rules: Sequence[Statement], premise: Statement) -> frozenset[Statement]:
+    """All statements about the entity of the premise that follow from it and the rules (forward chaining).
+
+    >>> rules = [parse_sentence("Wumpuses are rompuses."), parse_sentence("Each rompus is not hot.")]
+    >>> sorted(fact.sentence for fact in derive(rules, parse_sentence("Max is a wumpus.")))
+    ['Max is a rompus.', 'Max is a wumpus.', 'Max is not hot.']
+    """
+    derived: set[Statement] = set()
+    waiting = [premise]
+    while waiting:
+        fact = waiting.pop()
+        if fact not in derived and not fact.negated:  # "is not a wumpus" lets nothing follow by modus ponens
+            waiting += [rule.of(fact.subject) for rule in rules if rule.subject == fact.predicate]
+        derived.add(fact)
+    return frozenset(derived)
+
+
+def _require(right: bool, otherwise: str) -> None:
+    if not right:
+        raise TextError(f"PrOntoQA example: {otherwise}. Leave it out, or generate it again.")
 
 
 class Chain(NamedTuple):
     """A chain of concepts and the deduction drawn on it.
 
     Attributes:
-        concepts: root first. literals: the property of each, None where it has none.
+        concepts: root first. literals: the property of each, None for the root.
         start, end: depths of the concept that the premise names, and of the one whose property is concluded.
         entity: whom the deduction speaks of. other: the concept of the contradicting rule.
     """
@@ -55,19 +288,16 @@ def generate(
     n: int,
     seed: int,
     hops: Sequence[int] = (1, 2, 3, 4, 5),
-    ontology: str = "fictional",
     ordering: str = "random",
 ) -> list[Example]:
     """Draw ``n`` PrOntoQA examples: as many of each number of hops as possible, in random order.
 
-    Follows version 1 of the original (ten concepts, a contradicting rule about another concept, so that the label
-    cannot be read off a word). ``verify`` proves each example. Raises ConfigError if a setting is out of range.
+    Follows version 1 of the original: ten concepts, a contradicting rule about another concept, so that the label can
+    not be read off a word. `verify` proves each example. Raises ConfigError if a setting is out of range.
 
     Args:
         seed: together with the other settings it decides every draw.
-        hops: numbers of rules that a proof may use: 1 to 8, and 1 to 5 in the true ontology.
-        ontology: names of the concepts: ``fictional``, ``true`` (real chains, true statements) or ``false``
-            (real names in random order).
+        hops: numbers of rules that a proof may use: 1 to 8.
         ordering: of the rules in the context: ``random``, ``preorder`` (root first) or ``postorder`` (root last).
 
     >>> example = generate(1, seed=0, hops=(1,))[0]
@@ -78,12 +308,12 @@ def generate(
     >>> example.query, example.answer
     ('True or false: Sam is large.', 'False')
     """
-    hops = TextConfig.preset("quick", hops=tuple(hops), ontology=ontology, ordering=ordering).hops
-    rng = random.Random(repr((int(seed), hops, ontology, ordering, True)))
+    task = TextTask(hops=tuple(hops), ordering=ordering)  # pyright: ignore[reportArgumentType] (it says what is wrong)
+    hops = task.hops
+    rng = random.Random(repr((int(seed), hops, task.ontology, ordering, True)))
     wanted = [hops[at % len(hops)] for at in range(n)]
     rng.shuffle(wanted)
-    chains = (_true_chain(rng, n) if ontology == "true" else _random_chain(rng, n, ontology) for n in wanted)
-    return [_example(rng, chain, ordering) for chain in chains]
+    return [_example(rng, _chain(rng, n), ordering) for n in wanted]
 
 
 def _example(rng: random.Random, chain: Chain, ordering: str) -> Example:
@@ -113,62 +343,23 @@ def _example(rng: random.Random, chain: Chain, ordering: str) -> Example:
     return Example(question, query, tuple(thoughts), str(holds), len(steps))
 
 
-def _random_chain(rng: random.Random, hops: int, ontology: str) -> Chain:
-    """A chain of shuffled names; one name is kept for the contradicting rule."""
-    names = rng.choice(words().false_concepts) if ontology == "false" else words().concepts
-    # A chain stops growing with probability q / 2, q = 1 / (hops + 2), or where names run out.
+def _chain(rng: random.Random, hops: int) -> Chain:
+    """A chain of shuffled concepts; one is kept for the contradicting rule."""
+    # A chain stops growing with probability q / 2, q = 1 / (hops + 2), or where concepts run out.
     stop, depth = 0.5 / (hops + 2), hops
-    while depth < len(names) - 2 and rng.random() >= stop:
+    while depth < len(CONCEPTS) - 2 and rng.random() >= stop:
         depth += 1
     start = rng.randint(hops, depth)
     end = start - hops + 1
-    other, *concepts = rng.sample(names, depth + 2)
+    other, *concepts = rng.sample(CONCEPTS, depth + 2)
     literals: list[Literal] = []
-    for at, family in enumerate(rng.sample(words().families, depth), start=1):
+    for at, family in enumerate(rng.sample(FAMILIES, depth), start=1):
         plain, negated = _factor(False, at, start, end), 0.5 * _factor(True, at, start, end)
         literals.append((rng.choice(family), rng.random() * (plain + negated) < negated))
-    return Chain(tuple(concepts), (None, *literals), start, end, rng.choice(words().entities), other)
+    return Chain(tuple(concepts), (None, *literals), start, end, rng.choice(ENTITIES), other)
 
 
 def _factor(negated: bool, depth: int, start: int, end: int) -> float:
     """How a property's chance changes with what the walk does at its concept: ends there, passes it, or neither."""
     draw = DRAW[negated]
     return draw / (1 + draw) if depth == end else 1 / (1 + draw) if end < depth <= start else 1.0
-
-
-def _true_chain(rng: random.Random, hops: int) -> Chain:
-    places, bounds = _true_places(hops)
-    at = rng.random() * bounds[-1]
-    which, start = next(place for place, bound in zip(places, bounds, strict=True) if at < bound)
-    concepts, end = _true_concepts(which, hops), start - hops + 1
-    literals: list[Literal | None] = []
-    for depth, concept in enumerate(concepts):
-        options = words().true_properties.get(concept, ())
-        weights = [_factor(negated, depth, start, end) for _, negated in options]
-        literals.append(rng.choices(options, weights)[0] if options else None)
-    concluded = literals[end]
-    assert concluded is not None, "a walk ends at a concept with a property"
-    entity = rng.choice(words().prime_entities if concepts[0] == "number" else words().entities)
-    return Chain(concepts, tuple(literals), start, end, entity, words().contradicted_by[concluded[0]])
-
-
-@lru_cache(maxsize=8)
-def _true_places(hops: int) -> tuple[list[tuple[int, int]], list[float]]:
-    """The (branch, start) of which a walk of ``hops`` rules is possible, and their cumulative weights."""
-    places, weights = [], []
-    for which in range(len(words().true_chains)):
-        concepts = _true_concepts(which, hops)
-        for start in range(hops, len(concepts)):
-            end, weight = start - hops + 1, 1 / (len(concepts) - hops)
-            for depth in range(end, start + 1):
-                options = words().true_properties.get(concepts[depth], ())
-                factors = [_factor(negated, depth, start, end) for _, negated in options]
-                # Without a property a walk can pass and can not end.
-                weight *= sum(factors) / len(factors) if factors else float(depth != end)
-            places.append((which, start))
-            weights.append(weight)
-    return places, list(accumulate(weights))
-
-
-def _true_concepts(which: int, hops: int) -> tuple[str, ...]:
-    return tuple(concept for concept, least in words().true_chains[which] if hops >= least)

@@ -1,8 +1,7 @@
 """A small story grammar of our own: plain children's stories, for where the real ones are not at hand.
 
-A story takes one of the plots of ``tables/story_plots.txt``. It draws its cast and what is fixed for the story (a toy,
-a colour, a place). Then it writes out each beat in one of several ways, with the words of ``tables/story_words.toml``.
-The notation:
+A story takes one of the plots of ``stories.toml``. It draws its cast and what is fixed for the story (a toy, a colour,
+a place). Then it writes out each beat in one of several ways, with the words of that file. The notation:
 
     [a|b|c]    one of these, each as likely; may be nested
     {hero}     what the story has fixed under this name, else a new draw from the list of that name;
@@ -37,7 +36,6 @@ from rb_interp.typed import typed
 
 STAND_IN = "sentences of a small story grammar, standing in for TinyStories"
 
-_TABLES = Path(__file__).parent / "tables"
 _TOKENS = re.compile(r"[\[\]|]|\{[\w.]+\}|[^\[\]|{}]+")
 _ARTICLE = re.compile(r"\b([Aa]) (?=[aeiou])(?!uni|use|one\b)")
 _LEFT_OUT = re.compile(r" (?=[ \n])|(?<=\n) ")  # a sentence that is left out leaves its space behind
@@ -129,7 +127,7 @@ class _Story:
 
 @cache
 def _words() -> dict[str, Any]:
-    return read_toml(_TABLES / "story_words.toml")
+    return read_toml(Path(__file__).with_suffix(".toml"))
 
 
 @cache
@@ -144,12 +142,12 @@ def _lists() -> dict[str, tuple]:
 
 @cache
 def _plots() -> tuple[_Plot, ...]:
-    _, *plots = re.split(r"^# .*\n", (_TABLES / "story_plots.txt").read_text("utf-8"), flags=re.MULTILINE)
+    _, *plots = re.split(r"^# .*\n", _words()["plots"], flags=re.MULTILINE)
     return tuple(map(_plot, plots))
 
 
 def _plot(text: str) -> _Plot:
-    """A plot as it stands in ``story_plots.txt``, without its title."""
+    """A plot as it stands in the file, without its title."""
     head, _, body = text.strip().partition("\n")
     cast, *fixed = head.split()
     paragraphs = re.split(r"\n\s*\n|\n\s*(?=\")", body.strip())

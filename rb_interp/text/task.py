@@ -1,49 +1,36 @@
-"""The text of a configuration as a task: predict every next token on a 1:1 mix of PrOntoQA and stories."""
+"""The text of a language model as a task: predict every next token on a 1:1 mix of PrOntoQA and stories."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Int
+from pydantic import AfterValidator, Field
 
-from rb_interp.errors import TextError
-from rb_interp.settings import fingerprint
-from rb_interp.tasks.dataset import Dataset, Evaluation, Stage
-from rb_interp.text.config import CORPORA, EARLY, TEXT_SETS, TextConfig
-from rb_interp.text.corpora import stamps
-from rb_interp.text.data import TextData, joined, text_data
-from rb_interp.typed import typed
+from rb_interp.errors import ConfigError, TextError
+from rb_interp.settings import ReadRows, Settings, each_once, fingerprint
+from rb_interp.tasks.dataset import Evaluation, Stage
 
+if TYPE_CHECKING:
+    from rb_interp.text.data import TextData, TextRows
+
+CORPORA = ("prontoqa", "stories")
+"""The two corpora, by their index everywhere: 0 reasoning (PrOntoQA), 1 memory (TinyStories)."""
+TEXT_SETS = ("prontoqa_train", "stories_train", "prontoqa_test", "stories_test")
+"""The sets of a language study; ``_test`` is held out."""
 TRAIN = TEXT_SETS[: len(CORPORA)]
+EARLY = 0.80
+"""The stage ``early`` is where the training loss, mean of both corpora, first is at most this share of its start."""
+GPT2_D_VOCAB = 50_257
+LEAST_D_VOCAB = 257
+"""All bytes and the token that ends a document."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TextRows(Dataset):
-    """Rows of both corpora, trained on and held out; a batch takes as many of one corpus as of the other.
+class TextTask(Settings):
+    """Next-token prediction on PrOntoQA and TinyStories, 1:1 (paper 1, Figs. 1 and 7).
 
-    Attributes:
-        text: what the rows are cut from.
-    """
-
-    text: TextData | None = None
-
-    @property
-    def d_vocab(self) -> int:
-        """Entries of the tokenizer; it may have fewer than the task's ``d_vocab``."""
-        assert self.text is not None
-        return self.text.tokenizer.d_vocab
-
-    def sample(self, set: str, n: int) -> Int[np.ndarray, " n"]:
-        """The first n rows of a set; documents come in random order already."""
-        return self.rows(set)[:n]
-
-
-class TextTask(TextConfig):
-    """Next-token prediction on a text (paper 1, Figs. 1 and 7). The settings are those of ``TextConfig``.
+    Raises ConfigError where a value is out of range or settings contradict each other.
 
     >>> task = TextTask.preset("smoke")
     >>> data = task.dataset(seed=0)
@@ -51,10 +38,59 @@ class TextTask(TextConfig):
     ((96, 256), 40, 256)
     """
 
-    source_fields: ClassVar[tuple] = ("prontoqa", "stories")
+    PRESETS: ClassVar[dict] = {
+        "smoke": {"sequences": 40, "held_out": 8, "answers": 20, "hops": (1, 2), "d_vocab": 512, "n_ctx": 256},
+        "quick": {},
+        "paper": {
+            "stories": "hub", "sequences": 5000, "held_out": 250, "answers": 500, "tokenizer": "gpt2",
+            "d_vocab": GPT2_D_VOCAB, "n_ctx": 512, "layout": "padded",
+        },
+    }  # fmt: skip
+    source_fields: ClassVar[tuple] = CORPORA
     sets: ClassVar[tuple] = TEXT_SETS
     train_sets: ClassVar[tuple] = TRAIN
     predicts: ClassVar[str] = "next"
+
+    prontoqa: str = "generate"
+    """``generate``, ``hub``, ``hub:owner/name``, or a file or folder."""
+    stories: str = "grammar"
+    """``grammar`` (a stand-in for TinyStories), ``hub``, ``hub:owner/name``, or a file or folder."""
+    hops: Annotated[tuple[Annotated[int, Field(ge=1, le=8)], ...], Field(min_length=1), AfterValidator(each_once)] = (
+        1,
+        2,
+        3,
+        4,
+        5,
+    )
+    """Numbers of reasoning steps of generated PrOntoQA examples."""
+    ontology: Literal["fictional"] = "fictional"
+    """Concepts of generated examples: the made-up ones."""
+    ordering: Literal["random", "preorder", "postorder"] = "random"
+    """Order of the sentences of generated contexts."""
+    sequences: ReadRows = 1000
+    """Training rows of each corpus."""
+    held_out: ReadRows = 100
+    """Held-out rows of each corpus."""
+    answers: Annotated[int, Field(ge=1, le=10_000_000)] = 200
+    """Held-out PrOntoQA examples on which answers and chains are judged."""
+    tokenizer: str = "train"
+    """``train`` (byte-level BPE of the mix), ``gpt2`` (from the hub), a folder or a tokenizer.json."""
+    d_vocab: Annotated[int, Field(ge=LEAST_D_VOCAB, le=1_000_000)] = 2048
+    """For ``train`` the size at most, for others the size they must have (GPT-2: 50,257)."""
+    n_ctx: Annotated[int, Field(ge=2, le=100_000)] = 256
+    """Tokens that a model sees of a row; a row holds one more, the last target."""
+    layout: Literal["packed", "padded"] = "packed"
+    """``packed`` (rows cut from the stream of all documents) or ``padded`` (one document a row)."""
+
+    def __post_init__(self) -> None:
+        for name, default in (("prontoqa", "generate"), ("stories", "grammar"), ("tokenizer", "train")):
+            if not getattr(self, name).removeprefix("hub:"):
+                raise ConfigError(f"{name}='{getattr(self, name)}' names nothing; expected '{default}' or a place.")
+        if self.tokenizer == "gpt2" and self.d_vocab != GPT2_D_VOCAB:
+            raise ConfigError(
+                f"d_vocab={self.d_vocab} with tokenizer 'gpt2', which has {GPT2_D_VOCAB:,} entries; "
+                f"give d_vocab={GPT2_D_VOCAB}, or tokenizer 'train' for a vocabulary of your own size."
+            )
 
     @property
     def length(self) -> int:
@@ -64,18 +100,19 @@ class TextTask(TextConfig):
     @property
     def stages(self) -> Mapping[str, Stage]:
         """``early``: the first evaluation whose training loss, mean of both corpora, is at most 80 % of the first."""
-        return {"early": Stage(lambda now, start: _pooled(now) <= EARLY * _pooled(start))}
+        return {"early": Stage(lambda now, start: _training_loss(now) <= EARLY * _training_loss(start))}
 
     def fingerprint(self) -> str:
         """Twelve hex digits of class and settings."""
         return fingerprint(self)
 
-    @typed
     def text(self, seed: int) -> TextData:
         """The text of a seed, drawn once per process while its files stay as they are; TextError without a text."""
-        return _drawn(self, seed, stamps(self))
+        from rb_interp.text.corpora import stamps
+        from rb_interp.text.data import drawn
 
-    @typed
+        return drawn(self, seed, stamps(self))
+
     def prepare(self, seeds: Sequence[int]) -> None:
         """Raise TextError where the text of a seed cannot be had, or no example of it could be asked."""
         for text in map(self.text, seeds):
@@ -87,39 +124,21 @@ class TextTask(TextConfig):
                     f"hops."
                 )
 
-    @typed
     def provenance(self, seed: int) -> dict[str, Any]:
         """What a seed reads, as plain data: sources, sizes, hashes, unigram entropies (nats)."""
         text = self.text(seed)
         return {**text.provenance, "entropies": list(text.entropies)}
 
-    @typed
     def dataset(self, seed: int) -> TextRows:
         """The rows of a seed's text; a label is the next token, -1 where nothing is to be predicted.
 
         Raises TextError where the text cannot be had.
         """
-        text = self.text(seed)
-        rows = joined([text.train, text.test])
-        tokens = rows.tokens.astype(np.int64)
-        return TextRows(
-            seed=seed,
-            tokens=tokens[:, :-1],
-            labels=np.where(rows.targets, tokens[:, 1:], -1),
-            set=np.concatenate([text.train.corpus, len(CORPORA) + text.test.corpus]).astype(np.int64),
-            sets=TEXT_SETS,
-            train_sets=TRAIN,
-            name="the text task",
-            batch_sets=TRAIN,
-            text=text,
-        )
+        from rb_interp.text.data import TextRows
+
+        return TextRows.of(self.text(seed))
 
 
-@lru_cache(maxsize=8)
-def _drawn(task: TextTask, seed: int, stamps: tuple) -> TextData:
-    return text_data(task, seed)
-
-
-def _pooled(values: Evaluation) -> np.ndarray:
-    """Mean of the training losses of each member."""
+def _training_loss(values: Evaluation) -> np.ndarray:
+    """Mean over both corpora, of each member."""
     return np.nanmean(values[:, : len(TRAIN), 0], axis=1)

@@ -12,7 +12,7 @@ from jaxtyping import Int
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from rb_interp.errors import TextError, first_line
-from rb_interp.text.config import LEAST_D_VOCAB
+from rb_interp.text.task import LEAST_D_VOCAB
 from rb_interp.typed import typed
 
 END = "<|endoftext|>"

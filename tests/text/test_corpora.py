@@ -11,7 +11,7 @@ from pyarrow.parquet import write_table
 
 from rb_interp.errors import TextError
 from rb_interp.text import read_prontoqa, read_stories
-from rb_interp.text.examples import Example
+from rb_interp.text.prontoqa import Example
 
 EXAMPLE = Example(
     "Each wumpus is not hot. Rompuses are hot. Max is a rompus.",

@@ -1,24 +1,39 @@
-"""The PrOntoQA generator against its verifier, against plain rejection sampling, and against the original."""
+"""The PrOntoQA verifier refuses planted faults; the generator beside it, rejection sampling and the original."""
 
 import os
 import random
+import re
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from rb_interp.errors import TextError
 from rb_interp.text.corpora import read_prontoqa
-from rb_interp.text.examples import Example, split_sentences, verify, words
-from rb_interp.text.prontoqa import generate
+from rb_interp.text.prontoqa import (
+    CONCEPTS,
+    FAMILIES,
+    PLURALS,
+    PROPERTIES,
+    Example,
+    Statement,
+    derive,
+    generate,
+    parse_sentence,
+    split_sentences,
+    step_kinds,
+    verify,
+)
 
 # Mean sentences of 11,650 (2,500 from 6 hops on) examples of the original generator for each number of hops.
 ORIGINAL = {1: 11.24, 2: 13.67, 3: 15.39, 4: 16.48, 5: 17.20, 6: 17.62, 7: 17.88, 8: 18.00}
 
 
 def is_concept(rule) -> bool:
-    return rule.predicate in words().plurals
+    return rule.predicate in PLURALS
 
 
 @pytest.fixture(scope="module")
@@ -26,23 +41,19 @@ def examples() -> list[Example]:
     return generate(4_000, seed=0, hops=range(1, 9))
 
 
-@pytest.mark.parametrize(("ontology", "most"), [("fictional", 8), ("true", 5), ("false", 8)])
 @pytest.mark.parametrize("ordering", ["random", "preorder", "postorder"])
-def test_every_example_is_right_by_its_text_alone(ontology, most, ordering):
-    hops = range(1, most + 1)
-    drawn = generate(12 * len(hops), seed=3, hops=hops, ontology=ontology, ordering=ordering)
-    proofs = [verify(example) for example in drawn]
-    assert Counter(len(proof.rules) for proof in proofs) == dict.fromkeys(hops, 12)
+def test_every_example_is_right_by_its_text_alone(ordering):
+    proofs = [verify(example) for example in generate(96, seed=3, hops=range(1, 9), ordering=ordering)]
+    assert Counter(len(proof.rules) for proof in proofs) == dict.fromkeys(range(1, 9), 12)
     for proof in proofs:  # the label cannot be read off a word: its property is said once the other way
         others = [rule for rule in proof.context if rule.predicate == proof.conclusion.predicate]
         assert sum(rule.negated != proof.conclusion.negated for rule in others) == 1
-        assert len(others) == 2 or proof.conclusion.predicate in ("prime", "composite")
+        assert len(others) == 2
 
 
-@pytest.mark.parametrize("ontology", ["fictional", "true"])
 @pytest.mark.parametrize(("ordering", "step"), [("preorder", 1), ("postorder", -1)])
-def test_rules_stand_from_root_to_leaf_or_back(ontology, ordering, step):
-    for example in generate(40, seed=1, ontology=ontology, ordering=ordering):
+def test_rules_stand_from_root_to_leaf_or_back(ordering, step):
+    for example in generate(40, seed=1, ordering=ordering):
         proof = verify(example)
         context = [rule for rule in proof.context[::step] if rule != proof.contradicting]
         ups = [rule for rule in context if is_concept(rule)]
@@ -74,12 +85,12 @@ def plain_walk(rng, literals, start, hops):
     return None
 
 
-def plain_fictional(rng, hops):
+def plain_chain(rng, hops):
     """A chain and a walk by rejection of everything, without names: (depth, start, polarities above 0, end)."""
     while True:
         literals, left = [None], 10 - 2
         while left and not (rng.random() < 1 / (hops + 2) and rng.random() < 0.5):
-            options = [(word, negated) for word in rng.choice(words().families) for negated in (False, True)]
+            options = [(word, negated) for word in rng.choice(FAMILIES) for negated in (False, True)]
             literals.append(rng.choices(options, [0.5 if negated else 1.0 for _, negated in options])[0])
             left -= 1
         if len(literals) <= hops:
@@ -90,7 +101,7 @@ def plain_fictional(rng, hops):
             return len(literals) - 1, start, passed, literals[end][1]
 
 
-def drawn_fictional(example):
+def drawn_chain(example):
     proof = verify(example)
     parent = {rule.subject: rule.predicate for rule in proof.context if is_concept(rule)}
     start, at = 0, proof.premise.predicate
@@ -99,26 +110,6 @@ def drawn_fictional(example):
     polarity = {rule.subject: rule.negated for rule in proof.context if not is_concept(rule)}
     passed = sum(polarity[rule.subject] for rule in proof.rules[:-1])
     return len(parent), start, passed, proof.conclusion.negated
-
-
-def plain_true(rng, hops):
-    while True:
-        chain = [concept for concept, least in rng.choice(words().true_chains) if hops >= least]
-        options = [words().true_properties.get(concept) for concept in chain]
-        literals = [rng.choice(choice) if choice else None for choice in options]
-        if len(chain) > hops:
-            start = rng.randrange(hops, len(chain))
-            end = plain_walk(rng, literals, start, hops)
-            if end is not None:
-                passed = sum(literal[1] for literal in literals[end + 1 : start + 1] if literal)
-                return chain[start], *literals[end], passed
-
-
-def drawn_true(example):
-    proof = verify(example)
-    polarity = {rule.subject: rule.negated for rule in proof.context if not is_concept(rule)}
-    passed = sum(polarity.get(rule.subject, False) for rule in proof.rules[:-1])
-    return proof.premise.predicate, *proof.conclusion[1:3], passed
 
 
 def cells_of_one_law(first, second, share=1.0):
@@ -131,19 +122,11 @@ def cells_of_one_law(first, second, share=1.0):
     return len(cells)
 
 
-@pytest.mark.parametrize(
-    ("ontology", "hops", "plain", "drawn"),
-    [
-        ("fictional", 1, plain_fictional, drawn_fictional),
-        ("fictional", 3, plain_fictional, drawn_fictional),
-        ("true", 1, plain_true, drawn_true),
-        ("true", 5, plain_true, drawn_true),
-    ],
-)
-def test_direct_sampling_has_the_law_of_rejection_sampling(ontology, hops, plain, drawn):
+@pytest.mark.parametrize("hops", [1, 3])
+def test_direct_sampling_has_the_law_of_rejection_sampling(hops):
     n, rng = 1000, random.Random(5)
-    rejected = Counter(plain(rng, hops) for _ in range(n))
-    direct = Counter(map(drawn, generate(n, seed=5, hops=(hops,), ontology=ontology)))
+    rejected = Counter(plain_chain(rng, hops) for _ in range(n))
+    direct = Counter(map(drawn_chain, generate(n, seed=5, hops=(hops,))))
     assert cells_of_one_law(rejected, direct) >= 5
 
 
@@ -173,27 +156,19 @@ def test_shares_are_those_of_the_original(examples):
     assert abs(label[~asked_not].mean() - 0.529) < 4.5 * 0.5 / np.sqrt((~asked_not).sum())
 
 
-@pytest.fixture(scope="module")
-def real():
-    """A proof for each of the original's examples, the training and validation files first."""
+@pytest.mark.wide
+def test_every_real_example_passes_and_has_the_words_and_lengths_of_ours():
+    """Counts over the original's examples and over ours are draws from one law."""
     if "RB_INTERP_DATA" not in os.environ:
         pytest.skip("RB_INTERP_DATA does not name the folder with the original's examples")
     folder = Path(os.environ["RB_INTERP_DATA"]) / "prontoqa"
     files = ("v1_fictional_train.jsonl", "v1_fictional_valid.jsonl", "LogicLLM_ProntoQA_dev.json")
-    return [[verify(example) for example in read_prontoqa(folder / file)] for file in files]
-
-
-@pytest.mark.wide
-def test_every_real_example_passes(real):
-    assert [len(proofs) for proofs in real] == [10_000, 500, 500]
-    assert Counter(len(proof.rules) for proof in real[0]) == dict.fromkeys(range(1, 6), 2_000)
-    assert Counter(len(proof.rules) for proof in real[2]) == {5: 500}
-
-
-@pytest.mark.wide
-def test_words_and_lengths_are_those_of_the_real_files(real):
-    """Counts over the original's examples and over ours are draws from one law."""
-    theirs, ours = real[0] + real[1], [verify(example) for example in generate(1_500, seed=4)]
+    real = [read_prontoqa(folder / file) for file in files]  # each is proved as it is read
+    assert [len(examples) for examples in real] == [10_000, 500, 500]
+    assert Counter(example.hops for example in real[0]) == dict.fromkeys(range(1, 6), 2_000)
+    assert Counter(example.hops for example in real[2]) == {5: 500}
+    theirs, ours = map(verify, real[0][::4]), map(verify, generate(1_000, seed=4))
+    theirs, ours = list(theirs), list(ours)
     share = len(ours) / len(theirs)
     for counted in (
         lambda p: [(len(p.rules), len(p.context))],
@@ -216,12 +191,121 @@ def test_the_same_settings_give_the_same_examples_and_hops_are_balanced():
     assert first != other
     assert Counter(e.hops for e in first) == {1: 4, 2: 4, 4: 4}
     assert [e.hops for e in first] != [1, 2, 4] * 4
-    assert generate(0, seed=0) == []
 
 
 def test_no_concept_stands_twice_and_that_of_the_contradicting_rule_nowhere_else(examples):
     for example in examples[:500]:
         proof = verify(example)
         others = {word for rule in proof.context if rule != proof.contradicting for word in rule[:2]}
-        assert proof.contradicting.subject in set(words().concepts) - others
+        assert proof.contradicting.subject in set(CONCEPTS) - others
         assert max(Counter((rule.subject, is_concept(rule)) for rule in proof.context).values()) == 1
+
+
+# Written by hand: rompus -> wumpus -> impus -> yumpus; wumpus has the property, numpus contradicts it.
+RIGHT = Example(
+    "Impuses are yumpuses. Every numpus is not hot. Each wumpus is hot. Impuses are shy. Every rompus is a wumpus. "
+    "Wumpuses are impuses. Rompuses are not blue. Max is a rompus.",
+    "True or false: Max is not hot.",
+    ("Max is a rompus.", "Every rompus is a wumpus.", "Max is a wumpus.", "Each wumpus is hot.", "Max is hot."),
+    "False",
+    2,
+)
+
+
+def test_a_right_example_gives_its_proof():
+    proof = verify(RIGHT)
+    assert proof.premise == Statement("Max", "rompus", False, "ground")
+    assert [rule.sentence for rule in proof.rules] == ["Every rompus is a wumpus.", "Each wumpus is hot."]
+    assert proof.conclusion.sentence == "Max is hot."
+    assert proof.contradicting is not None
+    assert proof.contradicting.sentence == "Every numpus is not hot."
+    assert (proof.label, len(proof.context)) == (False, 7)
+    assert {fact.sentence for fact in proof.derived} == {
+        *("Max is a rompus.", "Max is a wumpus.", "Max is an impus.", "Max is a yumpus."),
+        *("Max is not blue.", "Max is hot.", "Max is shy."),
+    }
+    assert step_kinds(RIGHT) == ("premise", "rule", "conclusion", "rule", "conclusion")
+
+
+def chain(**changed: str) -> Example:
+    return replace(
+        RIGHT, chain_of_thought=tuple(changed.get(f"s{at}", s) for at, s in enumerate(RIGHT.chain_of_thought))
+    )
+
+
+def question(old: str, new: str) -> Example:
+    assert old in RIGHT.question
+    return replace(RIGHT, question=RIGHT.question.replace(old, new))
+
+
+PLANTED = [
+    (replace(RIGHT, answer="True"), "the answer is 'True', and the query is False"),
+    (replace(RIGHT, answer="false"), "the answer is 'false'"),
+    (
+        replace(RIGHT, query="True or false: Max is shy."),
+        "expected one of 'True or false: Max is hot.', 'True or false:",
+    ),
+    (chain(s0="Max is a wumpus."), "the chain begins with 'Max is a wumpus.', not with 'Max is a rompus.'"),
+    (question(" Each wumpus is hot.", ""), "'Each wumpus is hot.' is no rule of the context"),
+    (chain(s1="Impuses are shy."), "'Impuses are shy.' does not apply to 'Max is a rompus.'"),
+    (chain(s3="Impuses are shy.", s4="Max is shy."), "does not apply to 'Max is a wumpus.'"),
+    (chain(s4="Max is not hot."), "'Each wumpus is hot.' gives 'Max is hot.', not 'Max is not hot.'"),
+    (chain(s3="Wumpuses are impuses.", s4="Max is an impus."), "the chain ends with a concept, 'Max is an impus.'"),
+    (replace(RIGHT, hops=3), "3 hops and 5 sentences in the chain"),
+    (replace(RIGHT, chain_of_thought=RIGHT.chain_of_thought[:1], hops=0), "0 hops and 1 sentences"),
+    (question("Impuses are yumpuses.", "Max is a rompus."), "only the last sentence of a context may be of an entity"),
+    (question(" Max is a rompus.", ""), "'Rompuses are not blue.' ends the context and is no premise"),
+    (question("Max is a rompus.", "Max is blue."), "'Max is blue.' ends the context and is no premise"),
+    (question("Impuses are shy.", "Impuses are not hot."), "'Max is hot.' and its opposite both follow"),
+]
+
+
+@pytest.mark.parametrize(("example", "message"), PLANTED)
+def test_planted_faults_are_refused(example, message):
+    with pytest.raises(TextError, match=f"{re.escape(message)}.*Leave it out, or generate it again\\.$"):
+        verify(example)
+
+
+def test_a_rule_behind_a_negated_concept_proves_nothing():
+    question = "Every numpus is not hot. Each rompus is not a wumpus. Each wumpus is hot. Max is a rompus."
+    thoughts = ("Max is a rompus.", "Each rompus is not a wumpus.", "Max is not a wumpus.", "Each wumpus is hot.")
+    with pytest.raises(TextError, match="'Each wumpus is hot.' does not apply to 'Max is not a wumpus.'"):
+        verify(Example(question, "True or false: Max is hot.", (*thoughts, "Max is hot."), "True", 2))
+
+
+def test_a_context_without_a_contradicting_rule_is_proved_too():
+    proof = verify(question(" Every numpus is not hot.", ""))
+    assert proof.contradicting is None
+    assert not proof.label
+
+
+def test_every_sentence_reads_back_as_what_it_says():
+    for noun in CONCEPTS:
+        for form in ("plural", "Each", "Every"):
+            for predicate, negated in (("impus", False), ("hot", True)):
+                statement = Statement(noun, predicate, negated, form)
+                assert parse_sentence(statement.sentence) == statement
+        assert parse_sentence(Statement("Max", noun, False, "ground").sentence).predicate == noun
+    for word in PROPERTIES:
+        assert parse_sentence(f"Max is not {word}.") == Statement("Max", word, True, "ground")
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Every wumpus is a impus.", "wumpuses are hot.", "All wumpuses are hot.", "No wumpus is a rompus.",
+        "Max is a hot.", "Max is hot", "max is hot.", "Every wumpuses are hot.", "Max is impus.", "",
+    ],
+)  # fmt: skip
+def test_sentences_of_no_form_are_refused(sentence):
+    with pytest.raises(TextError, match="is no sentence of PrOntoQA: expected 'Xs are Y.', 'Each x is Y.'"):
+        parse_sentence(sentence)
+
+
+def test_deriving_ends_on_a_circle_and_stops_at_a_negation():
+    rules = [
+        parse_sentence(s) for s in ("Wumpuses are rompuses.", "Rompuses are wumpuses.", "Wumpuses are not impuses.")
+    ]
+    rules.append(parse_sentence("Impuses are hot."))
+    found = {fact.sentence for fact in derive(rules, parse_sentence("Max is a wumpus."))}
+    assert found == {"Max is a wumpus.", "Max is a rompus.", "Max is not an impus."}

@@ -5,8 +5,8 @@ import pytest
 from tokenizers import Tokenizer as Backend
 
 from rb_interp.errors import RolesError, TextError
-from rb_interp.text.config import CORPORA, TextConfig
 from rb_interp.text.data import content_key, joined, packed, padded, stream, text_data
+from rb_interp.text.task import CORPORA, TextTask
 from rb_interp.text.tokenizer import END as MARK
 from rb_interp.text.tokenizer import Tokenizer, train_tokenizer
 
@@ -25,7 +25,7 @@ def test_padded_rows_are_one_document_each_cut_and_filled_with_end():
 
 
 def test_the_text_of_a_preset_and_seed_is_always_the_same():
-    data = text_data(TextConfig.preset("smoke"), 0)
+    data = text_data(TextTask.preset("smoke"), 0)
     digests = [data.tokenizer.fingerprint, *(data.provenance[corpus]["sha256"] for corpus in CORPORA)]
     assert [digest[:8] for digest in digests] == ["0c461855", "e6647beb", "bbae9c4b"]
 

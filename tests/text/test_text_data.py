@@ -15,11 +15,11 @@ import pytest
 from rb_interp.errors import TextError
 from rb_interp.text import corpora
 from rb_interp.text import data as module
-from rb_interp.text.config import TextConfig
 from rb_interp.text.corpora import Documents, text_of
 from rb_interp.text.data import entropy, text_data, text_provenance, tokenizer_of
+from rb_interp.text.task import TextTask
 
-SMALL = TextConfig(sequences=60, held_out=12, answers=20, d_vocab=512, n_ctx=128)
+SMALL = TextTask(sequences=60, held_out=12, answers=20, d_vocab=512, n_ctx=128)
 PADDED = replace(SMALL, layout="padded", n_ctx=64)
 real = pytest.mark.skipif(
     not os.environ.get("RB_INTERP_DATA"), reason="RB_INTERP_DATA is not set: no real stories and no GPT-2 tokenizer"
@@ -64,7 +64,7 @@ def test_packed_rows_are_the_documents_after_the_held_out_ones_word_for_word(cor
 
 
 def test_held_out_text_and_examples_are_never_trained_on():
-    data = text_data(replace(SMALL, hops=(1,), ontology="true"), seed=0)
+    data = text_data(replace(SMALL, hops=(1,)), seed=0)
     trained = data.tokenizer.decode(data.rows("prontoqa_train").tokens[:, 1:].ravel())
     assert len({example.text for example in data.examples}) == 20
     assert [example for example in data.examples if example.text in trained] == []

@@ -12,9 +12,8 @@ from torch.nn.functional import cross_entropy
 
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.text.config import TEXT_SETS
 from rb_interp.text.data import Rows, text_data
-from rb_interp.text.task import TextTask
+from rb_interp.text.task import TEXT_SETS, TextTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.loop import step_name
 from rb_interp.training.member_group import Member, NextGroup
@@ -150,8 +149,7 @@ COMPILED = """
 import torch
 from dataclasses import replace
 from rb_interp.text.task import TextTask
-from rb_interp.training.member_group import Member
-from rb_interp.training.member_group import NextGroup
+from rb_interp.training.member_group import Member, NextGroup
 import sys
 sys.path.insert(0, sys.argv[1])
 from test_next_group import GPT2, SMALL, TRAIN

@@ -23,8 +23,8 @@ from rb_interp.runs.members import MemberModels, measure_members
 from rb_interp.statistics.learning_order import by_set, corpus_loss, delta_loss, readings_of_curves
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks import Inputs
-from rb_interp.text.config import CORPORA
 from rb_interp.text.data import TextData
+from rb_interp.text.task import CORPORA
 from rb_interp.training.member_group import Member
 
 if TYPE_CHECKING:

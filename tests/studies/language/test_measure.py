@@ -26,8 +26,7 @@ from rb_interp.studies.language.config import LanguageConfig, info, train_note
 from rb_interp.studies.language.figures import FIGURES, KINDS, NAMED, as_shown
 from rb_interp.studies.language.measure import _read, text_of
 from rb_interp.tasks import Inputs
-from rb_interp.text.config import TEXT_SETS
-from rb_interp.text.task import TextTask
+from rb_interp.text.task import TEXT_SETS, TextTask
 
 pytestmark = pytest.mark.wide
 
