@@ -36,7 +36,7 @@ from rb_interp.interventions.hooking import Edit
 from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured
 from rb_interp.interventions.sites import Site, intervention, positions, scatter
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.averaging import average_operator
+from rb_interp.probes._attention import average_operator
 from rb_interp.probes.capturing import Tokens, capture
 from rb_interp.tasks.inputs import Inputs
 

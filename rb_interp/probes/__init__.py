@@ -1,10 +1,8 @@
 """What a trained model computes: each probe gives a Reading with its null and the untrained model's."""
 
-from rb_interp.probes._attention import attention, attention_by_role, attention_to_key
-from rb_interp.probes._scan import scan
-from rb_interp.probes.arrays import from_arrays
-from rb_interp.probes.averaging import uniformity
-from rb_interp.probes.capturing import capture, captured
+from rb_interp.probes._attention import attention, attention_by_role, attention_to_key, uniformity
+from rb_interp.probes._probe import scan
+from rb_interp.probes.capturing import capture, captured, from_arrays
 from rb_interp.probes.chain import chain_accuracy, chain_inputs
 from rb_interp.probes.embeddings import geometry, lattice
 from rb_interp.probes.labels import cosines_by_target, label_range

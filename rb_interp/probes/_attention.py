@@ -1,4 +1,4 @@
-r"""Which role attends to which: the attention of one head, from the positions of some roles to those of others.
+r"""Attention of one head: which role attends to which, and is it uniform on everything it can see?
 
 `attention` (paper 2, Fig. 3, draws these numbers as the width of its lines). With A the pattern on row r, Q_r and K_r
 the positions of two roles in it, and O_rq the other positions that query q sees:
@@ -36,6 +36,18 @@ carries reads key_from_anchor_j above .99; one that averages about .25, and an u
 mean of 1/i over the anchors' positions: .25 for the first of two anchors in 9 positions, .19 for the second. A head
 that looks at the previous position reads 1 for the first anchor whatever stands there. Attention shows where a position
 looks, not what it takes, nor that it is passed on; patch to know.
+
+`uniformity` (paper 1, Lemma 1 and Fig. 6: "average operator"). Query i (counted from 1) of the average operator puts
+1/i on each of positions 1..i. The distance of a pattern from it:
+
+    TV_i = 1/2 sum_j |A_ij - 1/i|      entropy_i = -sum_j A_ij ln A_ij / ln i      for i = 2..L  (i = 1 has no choice)
+
+How it can mislead. A trained averaging head reads TV near 0 (claim M1 asks for at most .10) and entropy near 1. A head
+that looks at one position reads 1 - 1/i, .77 on average over i = 2..9; a fixed pattern drawn at random reads
+(1 - 1/i)^i, about .32. But an *untrained* model of small initialisation also reads 0 (Lemma 1), a larger one too where
+no LayerNorm precedes the attention: uniform attention shows a circuit only together with a loss that has fallen, and
+against a model of larger initialisation. The converse holds as well: a head may average when the circuit forms and
+sharpen later, so say at which step. Uniform attention also says nothing about what is averaged; see value_alignment.
 """
 
 from __future__ import annotations
@@ -45,10 +57,11 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.special import entr
 
-from rb_interp.errors import RolesError
+from rb_interp.errors import ModelError, RolesError
 from rb_interp.probes._probe import Found, drawn_once, occupied, pattern, probe
-from rb_interp.statistics.nulls import permutations
+from rb_interp.statistics.nulls import dirichlet_rows, permutations
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs, Roles
 
@@ -101,7 +114,9 @@ def attention(
     places = {f"{q}_to_{k}": (at_q, at_k) for at_q, q in enumerate(queries) for at_k, k in enumerate(keys)}
     found, values = _between(pattern, looking, seen, places), {}
     for name, (q, k) in places.items():
-        values[name + EXCESS] = excess(pattern, looking[..., q], seen[..., k])
+        queries = queries_with_a_choice(looking[..., q], seen[..., k])
+        given = (pattern[queries.row, queries.at] * queries.role).sum(1)
+        values[name + EXCESS] = float(queries.beyond(given).mean()) if len(given) else float("nan")
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
         drawn = dict(cast(Any, found).nulls(n_null, seed))
@@ -151,9 +166,12 @@ def attention_by_role(pattern: Pattern, inputs: Inputs) -> Found:
             f"attention_by_role got one position twice in row {row}: key {key[row].tolist()}, "
             f"anchor {anchors[row].tolist()}; give every position of a row one role."
         )
-    seen, last = masks_by_role(key, anchors, pattern.shape[-1]), pattern[:, -1:]
+    named = {"key": key, **{f"anchor_{i + 1}": anchors[:, [i]] for i in range(anchors.shape[1])}, "anchors": anchors}
+    seen = {name: _mask(at, pattern.shape[-1]) for name, at in named.items()}
+    noise, at_end = ~seen["key"] & ~seen["anchors"], np.arange(pattern.shape[-1]) == pattern.shape[-1] - 1
+    seen |= {"self": noise & at_end, "noise": noise & ~at_end}
+    last, looking = pattern[:, -1:], np.ones((len(pattern), 1, 1), dtype=bool)
     places = {role: (0, number) for number, role in enumerate(seen)}
-    looking = np.ones((len(last), 1, 1), dtype=bool)
     found = _between(last, looking, np.stack(list(seen.values()), 2), places)
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
@@ -166,14 +184,6 @@ def attention_by_role(pattern: Pattern, inputs: Inputs) -> Found:
 
     still = [role for role in NULLED if role in found.still]
     return found._replace(nulls=nulls, arrays={"mean_attention": last[:, 0].mean(0)}, still=still)
-
-
-def masks_by_role(key: Int[np.ndarray, "row n"], anchors: Int[np.ndarray, "row m"], length: int) -> dict[str, Mask]:
-    """Which positions of each row are the key, an anchor, all anchors, the last position itself, and other noise."""
-    named = {"key": key, **{f"anchor_{i + 1}": anchors[:, [i]] for i in range(anchors.shape[1])}, "anchors": anchors}
-    masks = {name: _mask(at, length) for name, at in named.items()}
-    noise, last = ~masks["key"] & ~masks["anchors"], np.arange(length) == length - 1
-    return {**masks, "self": noise & last, "noise": noise & ~last}
 
 
 @probe(pattern)
@@ -285,16 +295,9 @@ def queries_with_a_choice(looking: Mask, seen: Mask) -> Queries:
     return Queries(row[choice], at[choice], role[choice], n[choice], (at + 1 - n)[choice])
 
 
-def excess(pattern: Pattern, looking: Mask, seen: Mask) -> float:
-    """Mean attention to the role beyond that to as many other positions, in [-1, 1]; NaN for no query with a choice."""
-    queries = queries_with_a_choice(looking, seen)
-    given = pattern[queries.row, queries.at]
-    return float(queries.beyond((given * queries.role).sum(1)).mean()) if len(given) else float("nan")
-
-
 @drawn_once
 def random_excess(looking: Mask, seen: Mask, n_null: int, seed: int) -> Float[np.ndarray, " draw"]:
-    """`excess` of patterns drawn at random; it depends on no model, so that all heads share it."""
+    """Mean excess of patterns drawn at random; it depends on no model, so that all heads share it."""
     queries, length, rng = queries_with_a_choice(looking, seen), looking.shape[1], np.random.default_rng(seed)
     if not len(queries.row):
         return np.full(n_null, np.nan)
@@ -304,3 +307,53 @@ def random_excess(looking: Mask, seen: Mask, n_null: int, seed: int) -> Float[np
         pattern /= pattern.sum(2, keepdims=True)
         draws.append(queries.beyond((pattern[:, queries.at] * queries.role).sum(2)).mean(1))
     return np.concatenate(draws)
+
+
+@probe(pattern)
+def uniformity(pattern: Pattern, inputs: Inputs, *, counted: Bool[np.ndarray, "row pos"] | None = None) -> Found:
+    """How far one head's attention is from uniform, on the given rows.
+
+    Values: ``tv`` in [0, 1], the mean of TV_i over inputs and rows 2..L (0: the average operator); ``max_deviation``,
+    the largest abs(A_ij - 1/i) of any input; ``entropy``, the mean of H_i / ln i (1: uniform). Arrays: ``tv_per_row``
+    ``[L - 1]``, NaN for a query that counts in no row, and ``mean_pattern`` ``[L, L]``, means over inputs. Null of
+    ``tv``: random patterns, side less. Source: paper 1, Lemma 1 and Fig. 6.
+
+    Args:
+        inputs: rows of two positions or more, else ModelError; roles and labels are not needed.
+        counted: queries that are text, where rows are filled up behind their end; what fills a row is no query. By
+            default all.
+    """
+    length = pattern.shape[-1]
+    if length < 2:
+        raise ModelError("uniformity got rows of 1 position; give at least 2, since the first has no choice.")
+    counted = np.ones(pattern.shape[:2], dtype=bool) if counted is None else counted
+    deviation, chosen = np.abs(pattern - average_operator(length)), counted[:, 1:]
+    distance = deviation[:, 1:].sum(-1) / 2
+    entropy = entr(pattern[:, 1:]).sum(-1) / np.log(np.arange(2, length + 1))
+    values = {
+        "tv": float(distance[chosen].mean()),
+        "max_deviation": float(deviation.max(-1)[counted].max()),
+        "entropy": float(entropy[chosen].mean()),
+    }
+    n = chosen.sum(0)
+    per_row = np.where(n > 0, (distance * chosen).sum(0) / np.maximum(n, 1), np.nan)
+    arrays = {"tv_per_row": per_row, "mean_pattern": pattern.mean(0)}
+    return Found(values, lambda n_null, seed: {"tv": simplex_null(length, n_null, seed)}, arrays, len(inputs))
+
+
+def average_operator(length: int) -> Float[np.ndarray, "query key"]:
+    """The causal pattern that attends uniformly: 1/i on each of the first i positions.
+
+    >>> average_operator(2).tolist()
+    [[1.0, 0.0], [0.5, 0.5]]
+    """
+    return np.tril(np.ones((length, length))) / np.arange(1, length + 1)[:, None]
+
+
+@drawn_once
+def simplex_null(length: int, n_null: int, seed: int) -> Null:
+    """TV of patterns whose rows are uniform on the simplex, one pattern for all inputs."""
+    total, rng = np.zeros(n_null), np.random.default_rng(seed)
+    for i in range(2, length + 1):
+        total += np.abs(dirichlet_rows(n_null, i, rng) - 1 / i).sum(1) / 2
+    return Null("attention rows drawn uniformly from the simplex", total / (length - 1), side="less")

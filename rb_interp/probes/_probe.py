@@ -1,4 +1,4 @@
-"""What every probe shares: its arguments, what it reads, the untrained model, nulls, and notes of NaN.
+"""What every probe shares: its arguments, what it reads, the untrained model, nulls, and notes of NaN; and `scan`.
 
 A probe is written as a function of what it reads, such as an attention pattern, the embedding or a layer's matrices,
 and returns what it `Found`. ``@probe(reads)`` makes the public call of it, ``probe(model, inputs, *, layer, head,
@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
+from functools import cached_property, wraps
 from hashlib import blake2b
+from itertools import product
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.models.protocol import hooked
-from rb_interp.probes.capturing import Source, as_rows, has_attention, head_pattern, model_of
+from rb_interp.probes.capturing import Keep, Source, as_rows, capture, float64, has_attention, kept, model_of
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
@@ -39,6 +40,8 @@ STILL = (
 )
 HEAD: Mapping[str, int | None] = {"layer": 0, "head": 0}
 """The place of a probe that reads one head, unless another one is asked for."""
+ROOM = 2**30
+"""Bytes of activations that one pass of `scan` keeps, about; where all layers need more, several passes share them."""
 REMEMBERED = 64
 """Results that `drawn_once` remembers, at most."""
 SHARED = {
@@ -99,7 +102,8 @@ def embedding(model: Source, **_: Any) -> Tensor:
 
 def pattern(model: Source, inputs: Inputs, layer: int, head: int) -> np.ndarray:
     """The attention pattern of a head; ModelError where TransformerLens wrote 0 for what is not finite."""
-    found = head_pattern(model, inputs.tokens, layer, head)
+    name = f"blocks.{layer}.attn.hook_pattern"
+    found = float64(capture(model, inputs.tokens, [name], keep=lambda every: every[:, head])[name])
     if not found.any(-1).all() and not finite_weights(model):
         raise ModelError(f"got a model whose {DIVERGED}")
     return found
@@ -206,10 +210,7 @@ def drawn_once(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        key: tuple = ()
-        for one in args:
-            array = isinstance(one, np.ndarray)
-            key += (one.shape, str(one.dtype), blake2b(np.ascontiguousarray(one).data).digest()) if array else (one,)
+        key = tuple(_digest(one) if isinstance(one, np.ndarray) else one for one in args)
         if key not in results:
             if len(results) >= REMEMBERED:
                 results.pop(next(iter(results)))
@@ -217,6 +218,10 @@ def drawn_once(function: Callable[P, R]) -> Callable[P, R]:
         return results[key]
 
     return call
+
+
+def _digest(array: np.ndarray) -> tuple:
+    return array.shape, str(array.dtype), blake2b(np.ascontiguousarray(array).data).digest()
 
 
 def check_layer_head(
@@ -322,3 +327,91 @@ def undefined(
             reason = next((reason for first, reason in reasons.items() if name.startswith(first)), NOT_FINITE)
             notes[name] = start + (f"the model's {DIVERGED}" if broken else reason)
     return notes
+
+
+@typed
+def scan(
+    probe: Callable[..., Reading], model: Source, inputs: Inputs, *, layers: Iterable[int] | None = None,
+    heads: Iterable[int] | None = None, cache: Source | None = None, **options: Any,
+) -> pd.DataFrame:  # fmt: skip
+    """Readings of a probe on every given layer and head (default: all), one row per layer, head and quantity.
+
+    The columns are those of Reading.to_frame(). With many heads some p-values are small by chance: correct for their
+    number before pointing at one head.
+
+    Args:
+        probe: any probe that takes ``layer`` and ``head``. model, inputs: what it is given; activations in place of a
+            model, if it reads these.
+        layers, heads: numbers, counted from 0; by default all.
+        cache: activations of these rows that you have already, such as of ``run_with_cache``; then nothing runs.
+        options: go to the probe, such as ``untrained``, ``n_null``, ``seed`` or ``k``.
+
+    Raises:
+        ModelError: where the probe does not look at single heads, or a layer or head is not there.
+    """
+    name = getattr(probe, "__name__", "this probe")
+    if not {"layer", "head"} <= set(inspect.signature(probe).parameters):
+        raise ModelError(f"{name} does not look at single layers and heads; call {name}(model, inputs) itself.")
+    if one := sorted({"layer", "head"} & set(options)):
+        raise ModelError(
+            f"scan got {one[0]}={options[one[0]]!r}; it reads many: give {one[0]}s=[...], or leave it away."
+        )
+    looked_at = model_of(model)
+    if not has_attention(looked_at):
+        check_layer_head(looked_at, 0, 0, name)
+    heads = list(range(looked_at.cfg.n_heads) if heads is None else heads)
+    layers = list(range(looked_at.cfg.n_layers) if layers is None else layers)
+    source = OnePass(model if cache is None else cache, layers)
+    if options.get("untrained") is not None:
+        options["untrained"] = OnePass(options["untrained"], layers)
+    rows = []
+    for layer, head in product(layers, heads):
+        reading = probe(source, inputs, layer=layer, head=head, **options)
+        rows += [row | {"layer": layer, "head": head} for row in reading.noted_rows()]
+    return pd.DataFrame(rows)
+
+
+class OnePass:
+    """A source of which many heads are read: what is asked of one layer is captured of all layers, and remembered.
+
+    A model that is changed afterwards is not run again, so a source of this kind lives for one call.
+
+    Args:
+        source: what is read. layers: those that will be asked for.
+    """
+
+    def __init__(self, source: Source, layers: Sequence[int]) -> None:
+        self.source, self.model, self.layers = source, model_of(source), sorted(layers)
+        self.cache_dict: dict[str, Tensor] = {}
+        self._kept: dict[tuple, dict[str, Tensor]] = {}
+
+    @cached_property
+    def finite(self) -> bool:
+        """Whether every weight is finite."""
+        return finite_weights(self.model)
+
+    def of_rows(self, rows: Int[Tensor, "row pos"], names: Sequence[str], keep: Keep = None) -> dict[str, Tensor]:
+        """Named activations of any rows, which the model runs where they are not kept yet."""
+        held = self._kept.setdefault(_digest(rows.numpy()), {})
+        if not set(names) <= held.keys():
+            wanted, asked = self._together(rows, names), {_place(name)[1] for name in names}
+            for name in [name for name in held if _place(name)[1] in asked]:
+                del held[name]  # the next layers take the place of those before
+            held |= capture(self.model, rows, wanted)
+        return {name: kept(held[name], keep) for name in names}
+
+    def _together(self, rows: Int[Tensor, "row pos"], names: Sequence[str]) -> list[str]:
+        """The names, and the same of the following layers as far as there is room."""
+        cfg, length = self.model.cfg, rows.shape[1]
+        widest = max(getattr(cfg, "d_mlp", 0) or 0, cfg.d_model, cfg.n_heads * max(length, cfg.d_head))
+        most = max(1, ROOM // (4 * rows.numel() * widest * len(names)))
+        first = min(_place(name)[0] for name in names)
+        layers = [layer for layer in self.layers if layer >= first][:most]
+        more = [f"blocks.{at}.{_place(name)[1]}" if "blocks." in name else name for at in layers for name in names]
+        return [*names, *(name for name in dict.fromkeys(more) if name in self.model.hook_dict and name not in names)]
+
+
+def _place(name: str) -> tuple[int, str]:
+    """A hook's layer, 0 where it has none, and its name within the layer."""
+    parts = name.split(".", 2)
+    return (int(parts[1]), parts[2]) if parts[0] == "blocks" else (0, name)

@@ -1,18 +1,32 @@
-"""Activations of any TransformerLens model, by hook name, with no gradient and no hook left behind; heads' weights.
+"""Sources, which probes read: activations of any TransformerLens model by hook name, or plain arrays; heads' weights.
 
 A source is a model, activations that were captured of it beforehand, or plain arrays. Several probes of the same model
 and rows need one pass. ``captured`` makes it, and gives TransformerLens's own ``ActivationCache``, which knows its
-model. A cache of ``model.run_with_cache`` does as well.
+model. A cache of ``model.run_with_cache`` does as well. No gradient and no hook is left behind.
 
-How it can mislead. A cache does not know its tokens: it must be of the rows whose roles and labels the probe is given,
-in their order, and of the weights that the model still has. Only their number and length can be checked.
+``from_arrays`` reads plain arrays, from nnsight, pyvene, a torch module or a file. They have the names that
+TransformerLens gives them. Those of every layer may be given together, under a short name:
+
+    pattern [layer, row, head, query, key]      resid_pre, resid_mid, resid_post, attn_out, mlp_out [layer, row, pos, d]
+    q, k, v, z [layer, row, pos, head, d_head]  logits [row, pos, d_vocab]
+    W_Q, W_K, W_V [layer, head, d_model, d_head]    W_O [layer, head, d_head, d_model]     W_E [d_vocab, d_model]
+    W_in [layer, d_model, d_mlp]    W_out [layer, d_mlp, d_model]
+    token_inputs [d_vocab, d_model] or [layer, d_vocab, d_model]: each token's embedding as attention reads it
+
+Weights are in the convention x W. ``token_inputs`` is W_E where no LayerNorm stands before the attention, else
+LayerNorm's output for each token; arrays cannot be run, so that nobody else knows it.
+
+How it can mislead. A cache and arrays do not know their tokens: activations must be of the rows whose roles and labels
+the probe is given, in their order, and of the weights that the model still has. Only numbers of rows and positions can
+be checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
@@ -23,16 +37,13 @@ from torch import Tensor
 
 from rb_interp.errors import ArgumentError, ModelError, nearest, shown
 from rb_interp.models.protocol import HookedModel, hooked
-from rb_interp.probes.arrays import ArrayModel
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from transformer_lens import ActivationCache
 
-    from rb_interp.probes.arrays import Arrays
-
-    Source = HookedModel | ActivationCache | Arrays
+    Source = HookedModel | ActivationCache | "Arrays"
 else:
     Source = Annotated[object, Is[lambda value: hooked(value, caches=True) is not None]]
 
@@ -41,22 +52,44 @@ Tokens = np.ndarray | Tensor
 Keep = Callable[[Tensor], Tensor] | None
 MAX_LOGITS = 2**26
 """Logits of one pass, at most: those of every position."""
+RESIDUALS = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
+BY_LAYER = {
+    "pattern": ("attn.hook_pattern", "row head query key"),
+    **{name: (f"attn.hook_{name}", "row pos head d_head") for name in "qkvz"},
+    **{name: (f"hook_{name}", "row pos d_model") for name in RESIDUALS},
+    **{name: (f"attn.{name}", "head d_model d_head") for name in ("W_Q", "W_K", "W_V")},
+    "W_O": ("attn.W_O", "head d_head d_model"),
+    "W_in": ("mlp.W_in", "d_model d_mlp"),
+    "W_out": ("mlp.W_out", "d_mlp d_model"),
+    "token_inputs": ("token_inputs", "d_vocab d_model"),
+}
+"""Short name -> the name within a block, and the axes of one layer."""
+WHOLE = {"W_E": ("embed.W_E", "d_vocab d_model"), "logits": ("logits", "row pos d_vocab")}
+AXES = dict([*BY_LAYER.values(), *WHOLE.values()])
+GROUPED = ("attn.W_V", "attn.W_K", "attn.hook_v", "attn.hook_k")
+"""What heads may share."""
+LONGEST = 10**6
+"""Positions of a row where no array tells them."""
+TELLING = {"d_model": "'resid_pre' or 'W_E'", "d_head": "'W_V'", "d_vocab": "'W_E'"}
+"""Size -> arrays that tell it."""
+SUM = 0.05
+"""By how much attention in half precision may miss a sum of 1."""
 
 
 class _EnoughError(Exception):
     """All that was asked for has been read, so the rest of the pass is left out."""
 
 
+class MissingArrayError(ModelError, AttributeError):
+    """An array that a probe reads was not given; `hasattr` says no."""
+
+
 @typed
 @few_threads
 def capture(
-    model: Source,
-    tokens: Tokens,
-    names: Sequence[str],
-    *,
-    batch: int | None = None,
-    keep: Callable[[Tensor], Tensor] | None = None,
-) -> dict[str, Tensor]:
+    model: Source, tokens: Tokens, names: Sequence[str], *,
+    batch: int | None = None, keep: Callable[[Tensor], Tensor] | None = None,
+) -> dict[str, Tensor]:  # fmt: skip
     """Run tokens through a model and return the named activations, rows first, on CPU, in the model's own dtype.
 
     The model runs in evaluation mode and is given back as it was; hooks that the caller has attached stay and act. A
@@ -74,49 +107,13 @@ def capture(
             tokens lie outside its vocabulary or context. For a cache, where it lacks one or is of other rows.
         ArgumentError: where ``keep`` gives no tensor with the rows of its activation.
     """
-    return read(model, as_rows(tokens), names, keep, batch)
-
-
-@typed
-@few_threads
-def captured(
-    model: HookedModel, tokens: Tokens, names: Sequence[str] = (), *, batch: int | None = None
-) -> ActivationCache:
-    """The named activations of some rows in one pass, for every probe that reads these rows.
-
-    Pass it to a probe of activations in place of the model.
-
-    Args:
-        tokens: integers ``[row, pos]``. batch: rows of one pass.
-        names: full hook names; by default the attention patterns of every layer.
-
-    Raises ModelError as `capture` does.
-
-    >>> from rb_interp import AnchorTask, build_model
-    >>> from rb_interp.probes import attention_to_key, uniformity
-    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
-    >>> inputs = data.inputs(data.sample("rsn_train", 20))
-    >>> cache = captured(model, inputs.tokens)
-    >>> uniformity(cache, inputs).values == uniformity(model, inputs).values
-    True
-    """
-    from transformer_lens import ActivationCache
-
-    names = names or [f"blocks.{layer}.attn.hook_pattern" for layer in range(model_of(model).cfg.n_layers)]
-    return ActivationCache(read(model, as_rows(tokens), names, batch=batch), model)
-
-
-def read(
-    source: Source, rows: Int[Tensor, "row pos"], names: Sequence[str], keep: Keep = None, batch: int | None = None
-) -> dict[str, Tensor]:
-    """What `capture` returns, of tokens that `as_rows` gave."""
-    names = list(dict.fromkeys(names))
-    own: Any = getattr(source, "source", source)  # that of a scan, which remembers what a model has given
+    rows, names = as_rows(tokens), list(dict.fromkeys(names))
+    own: Any = getattr(model, "source", model)  # that of a scan, which remembers what a model has given
     if hasattr(own, "cache_dict"):
-        return _held(own, rows, names, keep)
-    if own is not source:
-        return cast(Any, source).of_rows(rows, names, keep)
-    model = model_of(source)
+        return {name: kept(_held(own, rows, name), keep) for name in names}
+    if own is not model:
+        return cast(Any, model).of_rows(rows, names, keep)
+    model = model_of(model)
     for name in names:
         if name not in model.hook_dict:
             raise ModelError(f"this model has no hook '{name}'; {nearest(name, model.hook_dict)}")
@@ -146,26 +143,50 @@ def read(
     return {name: torch.cat(chunks) for name, chunks in parts.items()}
 
 
-def _held(
-    cache: ActivationCache, rows: Int[Tensor, "row pos"], names: Sequence[str], keep: Keep = None
-) -> dict[str, Tensor]:
-    """Named activations of a cache; ModelError where it lacks one, or is of another number of rows or positions."""
-    result = {}
-    for name in names:
-        if name not in cache.cache_dict and hasattr(cache.model, "arrays"):
-            cast(Any, cache.model).array(name)
-        if name not in cache.cache_dict:
-            raise ModelError(
-                f"this cache has no '{name}'; capture it too, or pass the model; {nearest(name, cache.cache_dict)}"
-            )
-        value = cache.cache_dict[name]
-        if not cache.has_batch_dim or len(value) != len(rows) or rows.shape[1] not in value.shape[1:]:
-            raise ModelError(
-                f"the cache holds '{name}' of shape {list(value.shape)} and the rows are {list(rows.shape)}; give the "
-                f"cache of these rows, with its batch dimension."
-            )
-        result[name] = kept(value, keep)
-    return result
+@typed
+@few_threads
+def captured(
+    model: HookedModel, tokens: Tokens, names: Sequence[str] = (), *, batch: int | None = None
+) -> ActivationCache:
+    """The named activations of some rows in one pass, for every probe that reads these rows.
+
+    Pass it to a probe of activations in place of the model.
+
+    Args:
+        tokens: integers ``[row, pos]``. batch: rows of one pass.
+        names: full hook names; by default the attention patterns of every layer.
+
+    Raises ModelError as `capture` does.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> from rb_interp.probes import attention_to_key, uniformity
+    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
+    >>> inputs = data.inputs(data.sample("rsn_train", 20))
+    >>> cache = captured(model, inputs.tokens)
+    >>> uniformity(cache, inputs).values == uniformity(model, inputs).values
+    True
+    """
+    from transformer_lens import ActivationCache
+
+    names = names or [f"blocks.{layer}.attn.hook_pattern" for layer in range(model_of(model).cfg.n_layers)]
+    return ActivationCache(capture(model, tokens, names, batch=batch), model)
+
+
+def _held(cache: ActivationCache, rows: Int[Tensor, "row pos"], name: str) -> Tensor:
+    """An activation of a cache; ModelError where it lacks it, or is of another number of rows or positions."""
+    if name not in cache.cache_dict:
+        if hasattr(cache.model, "arrays"):
+            raise _missing(name)
+        raise ModelError(
+            f"this cache has no '{name}'; capture it too, or pass the model; {nearest(name, cache.cache_dict)}"
+        )
+    value = cache.cache_dict[name]
+    if not cache.has_batch_dim or len(value) != len(rows) or rows.shape[1] not in value.shape[1:]:
+        raise ModelError(
+            f"the cache holds '{name}' of shape {list(value.shape)} and the rows are {list(rows.shape)}; give the "
+            f"cache of these rows, with its batch dimension."
+        )
+    return value
 
 
 def kept(value: Tensor, keep: Keep) -> Tensor:
@@ -179,9 +200,7 @@ def kept(value: Tensor, keep: Keep) -> Tensor:
     return part.detach().cpu()
 
 
-def logits_of(
-    source: Source, tokens: Tokens, *, keep: Keep = None, given: Int[np.ndarray, " row"] | None = None
-) -> Tensor:
+def logits_of(source: Source, tokens: Tokens, *, keep: Keep = None, given: np.ndarray | None = None) -> Tensor:
     """Logits ``[row, pos, d_vocab]`` of some rows, or what is kept of them, on CPU; of a cache its model's.
 
     Args:
@@ -191,18 +210,18 @@ def logits_of(
     """
     model, rows = model_of(source), as_rows(tokens)
     if isinstance(model, ArrayModel):
-        logits = model.logits if given is None else model.logits[given, : rows.shape[1]]
+        held = model.array("logits")
+        logits = held if given is None else held[given, : rows.shape[1]]
         if logits.shape[:2] != rows.shape:
             raise ModelError(
-                f"these arrays hold logits of shape {list(model.logits.shape)} and the rows are {list(rows.shape)}; "
+                f"these arrays hold logits of shape {list(held.shape)} and the rows are {list(rows.shape)}; "
                 f"give the logits of these rows."
             )
         return kept(logits, keep)
     check_range(model, rows)
     device = next(model.parameters()).device
     with torch.no_grad(), evaluation(model):
-        logits = (model(chunk.to(device)) for chunk in rows.split(passes(model, rows)))
-        return torch.cat([(part if keep is None else keep(part)).cpu() for part in logits])
+        return torch.cat([kept(model(chunk.to(device)), keep) for chunk in rows.split(passes(model, rows))])
 
 
 def model_of(source: Source) -> HookedModel:
@@ -257,8 +276,7 @@ def passes(model: HookedModel, rows: Int[Tensor, "row pos"]) -> int:
 
 def check_range(model: HookedModel, rows: Int[Tensor, "row pos"]) -> None:
     """Raise ModelError where tokens lie outside a model's vocabulary, or rows outside its context."""
-    cfg = model.cfg
-    low, high = int(rows.min()), int(rows.max())
+    cfg, low, high = model.cfg, int(rows.min()), int(rows.max())
     if low < 0 or high >= cfg.d_vocab:
         raise ModelError(f"got tokens from {low} to {high}; this model knows tokens 0 to {cfg.d_vocab - 1}.")
     if rows.shape[1] > cfg.n_ctx:
@@ -278,25 +296,167 @@ def evaluation(model: HookedModel) -> Iterator[None]:
             module.training = True
 
 
-def head_pattern(
-    source: Source, tokens: Tokens, layer: int, head: int, queries: slice | int = slice(None)
-) -> np.ndarray:
-    """Attention pattern of one head in float64, ``[row, query, key]``, or ``[row, key]`` of one query."""
-    name = f"blocks.{layer}.attn.hook_pattern"
-    return read(source, as_rows(tokens), [name], lambda pattern: pattern[:, head, queries])[name].double().numpy()
-
-
-def layer_heads(model: HookedModel, layer: int, name: str) -> Float[Tensor, "head rows columns"]:
+def layer_heads(source: Source, layer: int, name: str) -> Float[Tensor, "head rows columns"]:
     """W_Q, W_K, W_V or W_O of all heads of a layer; grouped heads may share one, so that there are fewer.
 
     ``model.W_V`` would copy the weights of every layer, and in a bridge a block may hold all heads side by side.
     """
-    if isinstance(model, ArrayModel):
-        return model.array(f"blocks.{layer}.attn.{name}")
+    model = model_of(source)
     held = getattr(model.blocks[layer].attn, name, None)
-    return held if isinstance(held, Tensor) and held.ndim == 3 else getattr(model, name)[layer]
+    if isinstance(model, ArrayModel) or (isinstance(held, Tensor) and held.ndim == 3):
+        return getattr(model.blocks[layer].attn, name)
+    return getattr(model, name)[layer]
 
 
 def float64(weight: Tensor) -> np.ndarray:
     """A weight or activation as an array in float64."""
     return weight.detach().cpu().double().numpy()
+
+
+@typed
+def from_arrays(arrays: Mapping | None = None, *, attn_only: bool = False, **named: Any) -> Arrays:
+    """A source for every probe from plain arrays, numpy's or torch's; ``untrained=`` takes such a source as well.
+
+    A probe that reads an array which is not there says which one to add. Nothing runs, so probes that need a model to
+    do something new ask for what it would have given. From ``W_E`` alone ``geometry`` reads the embedding
+    itself; of a model with LayerNorm before its attention it reads what LayerNorm makes of it, your ``token_inputs``.
+
+    Args:
+        arrays: by name: ``blocks.0.attn.hook_pattern``, ``blocks.0.attn.W_V``, ``("pattern", 0)``, or a short name of
+            the module's table with all layers, stacked or as a list or mapping by layer.
+        attn_only: whether the layers have no MLP.
+        named: the same by short name, as in ``from_arrays(pattern=patterns, W_V=W_V)``.
+
+    Raises:
+        ModelError: for a name that is not known, and an array of another number of axes.
+
+    >>> from rb_interp import Inputs
+    >>> from rb_interp.probes import uniformity
+    >>> even = np.tril(np.ones((4, 4))) / np.arange(1, 5)[:, None]
+    >>> source = from_arrays(pattern=np.tile(even, (2, 1, 3, 1, 1)))       # [layer, row, head, query, key]
+    >>> uniformity(source, Inputs(np.array([[1, 2, 3, 4]])), layer=1, head=2).values["tv"]
+    0.0
+    """
+    held: dict[str, Tensor] = {}
+    for name, value in {**(arrays or {}), **named}.items():
+        held |= _read(name, value)
+    return Arrays(held, attn_only)
+
+
+class Arrays:
+    """Activations and weights by name, in place of a model or a cache; see `from_arrays`."""
+
+    has_batch_dim = True
+
+    def __init__(self, held: Mapping[str, Tensor], attn_only: bool) -> None:
+        self.cache_dict, self.model = dict(held), ArrayModel(held, attn_only)
+
+
+class _Named(SimpleNamespace):
+    """Weights of one part of a block, or sizes, as attributes; MissingArrayError names one that is not there."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise _missing(self.__dict__.get("place", "") + name)
+
+
+class ArrayModel:
+    """What arrays know of their model: sizes and weights under TransformerLens's names."""
+
+    def __init__(self, held: Mapping[str, Tensor], attn_only: bool) -> None:
+        self.arrays, self.hook_dict = held, dict.fromkeys(name for name in held if "hook_" in name)
+        self.cfg = _Named(attn_only=attn_only, **_sizes(held))
+        self.blocks = [
+            SimpleNamespace(**{part: _Named(place=f"blocks.{at}.{part}.") for part in ("attn", "mlp")})
+            for at in range(self.cfg.n_layers)
+        ]
+        for name, array in held.items():
+            if ".attn." in name or ".mlp." in name:
+                _, at, part, weight = name.split(".", 3)
+                setattr(getattr(self.blocks[int(at)], part), weight, array)
+
+    def array(self, name: str) -> Tensor:
+        """An array by its full name; MissingArrayError says which one to add."""
+        if name not in self.arrays:
+            raise _missing(name)
+        return self.arrays[name]
+
+    @property
+    def W_E(self) -> Tensor:  # noqa: N802 (weights carry the field's names)
+        """Token embedding."""
+        return self.array("embed.W_E")
+
+    def token_inputs(self, layer: int) -> Tensor:
+        """Each token's embedding as a layer's attention reads it."""
+        return self.array("token_inputs" if "token_inputs" in self.arrays else f"blocks.{layer}.token_inputs")
+
+    def parameters(self) -> Iterator[Tensor]:
+        """The weights."""
+        return (array for name, array in self.arrays.items() if ".W_" in name or ".b_" in name)
+
+
+def _missing(name: str) -> MissingArrayError:
+    """The error for an array, by its full name, or for a size that no array tells."""
+    if name in TELLING:
+        return MissingArrayError(f"these arrays do not tell {name}; add {TELLING[name]} to from_arrays.")
+    shape = f" [{', '.join(_axes(name))}]" if _axes(name) else ""
+    return MissingArrayError(f"these arrays have no '{name}'{shape}; add it to from_arrays.")
+
+
+def _axes(name: str) -> list[str]:
+    """The axes of an array by its full name; none where they are not known."""
+    return AXES.get(name.split(".", 2)[-1] if name.startswith("blocks.") else name, "").split()
+
+
+def _sizes(held: Mapping[str, Tensor]) -> dict[str, int]:
+    """What the shapes of some arrays tell of their model."""
+    numbers = [int(name.split(".")[1]) for name in held if name.startswith("blocks.")]
+    sizes, grouped = {"n_layers": max(numbers, default=-1) + 1, "n_ctx": LONGEST}, {}
+    for name, array in held.items():
+        shape = dict(zip(_axes(name), array.shape, strict=True)) if _axes(name) else {}
+        if "head" in shape:  # those of GROUPED may be fewer than the model's
+            (grouped if name.endswith(GROUPED) else sizes)["n_heads"] = shape["head"]
+        sizes |= {axis: shape[axis] for axis in TELLING if axis in shape}
+        sizes["n_ctx"] = shape.get("pos", sizes["n_ctx"])
+    return {"n_heads": int(bool(numbers))} | grouped | sizes  # without heads no probe can ask for another one than 0
+
+
+def _read(name: Any, value: Any) -> dict[str, Tensor]:
+    """The arrays under one name, by full name."""
+    if isinstance(name, tuple) and len(name) == 2 and name[0] in BY_LAYER:
+        name = f"blocks.{name[1]}.{BY_LAYER[name[0]][0]}"
+    several = isinstance(value, Mapping | list | tuple)
+    of_all = name == "token_inputs" and not several and np.ndim(value) == 2
+    if of_all or name in WHOLE or (isinstance(name, str) and ("." in name or name.startswith("hook_"))):
+        full = WHOLE[name][0] if name in WHOLE else name
+        return {full: _array(full, name, value)}
+    if name not in BY_LAYER:
+        near = nearest(str(name), [*BY_LAYER, *WHOLE])
+        raise ModelError(f"from_arrays does not know {shown(name)}, nor is it the full name of a hook; {near}")
+    if not several and not getattr(value, "ndim", 0):
+        raise ModelError(
+            f"from_arrays got {name}={shown(value)}; expected an array for each layer, stacked, listed or by number."
+        )
+    layers = value.items() if isinstance(value, Mapping) else enumerate(value)
+    full = {f"blocks.{layer}.{BY_LAYER[name][0]}": (layer, one) for layer, one in layers}
+    return {place: _array(place, f"{name} of L{layer}", one) for place, (layer, one) in full.items()}
+
+
+def _array(full: str, name: str, value: Any) -> Tensor:
+    """An array as a tensor on CPU; ModelError where it has another number of axes."""
+    axes = _axes(full)
+    try:
+        found = value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+    except (TypeError, ValueError, RuntimeError):
+        raise ModelError(f"from_arrays got {name}={shown(value)}; expected an array of numbers.") from None
+    if axes and found.ndim != len(axes):
+        raise ModelError(
+            f"from_arrays got {name} of shape {list(found.shape)}; expected [{', '.join(axes)}] for each layer."
+        )
+    if full.endswith("hook_pattern"):
+        sums = found.double().sum(-1)
+        if found.min() < 0 or bool(((sums - 1).abs() > SUM).any()):
+            raise ModelError(
+                f"from_arrays got {name} with rows that sum to {float(sums.min()):.3g} to {float(sums.max()):.3g}; "
+                f"expected attention after its softmax, each row of which sums to 1."
+            )
+    return found

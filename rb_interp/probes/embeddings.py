@@ -55,32 +55,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, nearest, shown
+from rb_interp.probes import vectors as of_vectors
 from rb_interp.probes._probe import Found, embedding, probe, source
 from rb_interp.probes.capturing import Source, float64, model_of
-from rb_interp.probes.values import Groups, numbered, token_embeddings, token_groups
-from rb_interp.probes.vectors import (
-    cosines,
-    expected_abs_cos,
-    gaussian_participations,
-    gram_participations,
-    mean_off_diagonal,
-    pairs,
-    participation,
-    pearson,
-    principal_components,
-    ranked_pairs,
-    ranks,
-    row_correlations,
-    spearman,
-)
+from rb_interp.probes.values import numbered, token_embeddings, token_groups
+from rb_interp.probes.vectors import cosines, pairs, participation, principal_components, ranks, spearman
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs, Roles
@@ -92,39 +78,40 @@ SHORT = 16
 """Positions over which normalised embeddings are averaged where no tokens say how long a row is, at most."""
 LAGS, COMPONENTS, MOST_STEP = 10, 3, 1000
 RATIO = {"participation_ratio": "no untrained model was given, or its own participation is not defined."}
-Embedding = Float[np.ndarray, "d_vocab d_model"]
 Vectors = Float[np.ndarray, "token d_model"]
 
 
-@dataclass(frozen=True, eq=False)
-class Layout:
-    """What a reading of the geometry asks of which group.
+class Laid(NamedTuple):
+    """Embeddings of some groups of tokens, and what is asked of which group.
 
     Attributes:
-        groups: name -> token ids. alike: groups whose mean cosine is read.
-        ordered: groups whose tokens stand for numbers. line: the ordered group that is held against Theorem 1, or
-            none. numbers: of an ordered group, those of its tokens; by default their ids.
+        vectors: group -> the embeddings of its tokens. alike: groups whose mean cosine is read.
+        ordered: group -> the numbers that its tokens stand for. line: the one that is held against Theorem 1, or "".
+        d_vocab: coordinates of Theorem 1's embeddings.
     """
 
-    groups: Groups
-    alike: tuple[str, ...]
-    ordered: tuple[str, ...] = ()
-    line: str = ""
-    numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
+    vectors: Mapping[str, Vectors]
+    alike: Sequence[str]
+    ordered: Mapping[str, np.ndarray]
+    line: str
+    d_vocab: int
 
-    def __post_init__(self) -> None:
-        for name in (*self.alike, *self.ordered, *((self.line,) if self.line else ())):
-            if name not in self.groups:
-                raise RolesError(f"geometry has no group '{name}'; {nearest(name, self.groups)}")
+    def every(self) -> Vectors:
+        """The embeddings of all groups."""
+        return np.concatenate(list(self.vectors.values()))
 
-    def of(self, name: str) -> np.ndarray:
-        """The numbers of an ordered group's tokens."""
-        return self.numbers.get(name, self.groups[name])
+    def theory(self) -> Float[np.ndarray, "n n"] | None:
+        """Eq. (14)'s cosines of the line's tokens; None unless all numbers are whole ones, which are its labels."""
+        if not self.line or not all(np.issubdtype(numbers.dtype, np.integer) for numbers in self.ordered.values()):
+            return None
+        return cosines(theorem_1_embeddings(self.ordered[self.line], self.d_vocab, "reasoning"))
 
-    @property
-    def has_theory(self) -> bool:
-        """Whether Eq. (14) speaks of the numbers: whole ones, which are its labels."""
-        return bool(self.line) and all(np.issubdtype(self.of(name).dtype, np.integer) for name in self.ordered)
+    def leading(self) -> dict[str, np.ndarray]:
+        """The ordered groups' scores on the leading component of all tokens, and on that of each group."""
+        ends = np.cumsum([len(of) for of in self.vectors.values()])[:-1]
+        pooled = dict(zip(self.vectors, np.split(principal_components(self.every())[0][:, 0], ends), strict=True))
+        own = {f"own_pc1_{name}": principal_components(self.vectors[name])[0][:, 0] for name in self.ordered}
+        return {f"pc1_{name}": pooled[name] for name in self.ordered} | own
 
 
 @probe(
@@ -152,7 +139,7 @@ def geometry(
             own_pc1_g and theory are read of ordered groups alone.
         values: the numbers where they are not the ids: ``{token: number}``, or ``{group: a number for each token}``.
             Groups whose tokens all have one are ordered.
-        line: the group that order_rho and theory read; by default the last one that is ordered.
+        line: the ordered group that order_rho and theory read; by default the last one.
 
     Raises:
         RolesError: where a token group is missing, and for values of other tokens.
@@ -160,54 +147,25 @@ def geometry(
     """
     roles, length = (Roles(), SHORT) if inputs is None else (inputs.roles, inputs.tokens.shape[1])
     named = token_groups(groups, roles, "geometry")
-    numbers = _numbers(values or {}, named)
-    by_number = (*ordered, *(name for name in numbers if name not in ordered))
-    layout = Layout(named, tuple(alike or named), by_number, line or (by_number[-1] if by_number else ""), numbers)
-    read, (used, _) = model_of(model), numbered(named)
-    W_E = float64(read.W_E).copy()
-    W_E[used] = token_embeddings(model, used, min(length, read.cfg.n_ctx), layer, head)
+    by_group = {name: given for name, given in (values or {}).items() if isinstance(name, str)}
+    for name in (*by_group, *alike, *ordered, *((line,) if line else ())):
+        if name not in named:
+            raise RolesError(f"geometry has no group '{name}'; {nearest(name, named)}")
+    numbers = _numbers(values or {}, by_group, named)
+    numbers = {name: numbers.get(name, named[name]) for name in (*ordered, *numbers, *((line,) if line else ()))}
+    read, (used, group) = model_of(model), numbered(named)
+    every = token_embeddings(model, used, min(length, read.cfg.n_ctx), layer, head)
+    vectors = {name: every[group == number] for number, name in enumerate(named)}
+    laid = Laid(vectors, alike or list(named), numbers, line or next(reversed(numbers), ""), len(read.W_E))
     return Found(
-        geometry_values(W_E, layout),
-        lambda n_null, seed: geometry_nulls(W_E, layout, n_null, np.random.default_rng(seed)),
-        lambda: geometry_arrays(W_E, layout),
+        _values(laid),
+        lambda n_null, seed: _nulls(laid, n_null, np.random.default_rng(seed)),
+        lambda: {"tokens": used, "group": group, **_arrays(laid, named)},
     )
 
 
-def geometry_values(W_E: Embedding, layout: Layout) -> dict[str, float]:
-    """Every quantity of the module's table from an embedding matrix alone (participation_ratio: nan)."""
-    groups, used = layout.groups, numbered(layout.groups)[0]
-    abs_cos = mean_off_diagonal(np.abs(cosines(W_E[used])))
-    values = {f"cos_{name}": mean_off_diagonal(cosines(W_E[groups[name]])) for name in layout.alike}
-    values |= {"abs_cos": abs_cos, "abs_cos_random": expected_abs_cos(W_E.shape[1])}
-    values["abs_cos_ratio"] = abs_cos / expected_abs_cos(W_E.shape[1])
-    if layout.ordered:
-        along, numbers = pairs(cosines(W_E[groups[layout.line]])), layout.of(layout.line)
-        values["order_rho"] = spearman(pairs(np.abs(numbers[:, None] - numbers)), along.round(TIES))
-        for start, scores in _leading(W_E, layout).items():
-            values |= {f"{start}_{name}": abs(spearman(layout.of(name), of)) for name, of in scores.items()}
-    values |= {"participation": participation(W_E[used]), "participation_ratio": math.nan}
-    if layout.has_theory:
-        along = pairs(cosines(W_E[groups[layout.line]]))
-        values["theory"] = pearson(pairs(_theory_cosines(layout, len(W_E))), along)
-    return values
-
-
-def _leading(W_E: Embedding, layout: Layout) -> dict[str, dict[str, np.ndarray]]:
-    """The ordered groups' scores on the leading component of all used tokens, and on that of each group."""
-    used, groups = numbered(layout.groups)[0], {name: layout.groups[name] for name in layout.ordered}
-    pooled = dict(zip(used.tolist(), principal_components(W_E[used])[0][:, 0], strict=True))
-    return {
-        "pc1": {name: np.array([pooled[token] for token in ids.tolist()]) for name, ids in groups.items()},
-        "own_pc1": {name: principal_components(W_E[ids])[0][:, 0] for name, ids in groups.items()},
-    }
-
-
-def _numbers(values: Mapping, groups: Groups) -> dict[str, np.ndarray]:
+def _numbers(values: Mapping, by_group: dict[str, Any], groups: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The number of each token, by group, of the groups whose tokens all have one."""
-    by_group = {name: given for name, given in values.items() if isinstance(name, str)}
-    for name in by_group:
-        if name not in groups:
-            raise RolesError(f"geometry has no group '{name}'; {nearest(name, groups)}")
     for name, ids in groups.items():
         if name not in by_group and len(ids) and set(ids.tolist()) <= values.keys():
             by_group[name] = [values[token] for token in ids.tolist()]
@@ -223,10 +181,30 @@ def _numbers(values: Mapping, groups: Groups) -> dict[str, np.ndarray]:
     return result
 
 
-def geometry_nulls(W_E: Embedding, layout: Layout, n_null: int, rng: np.random.Generator) -> dict[str, Null]:
+def _values(laid: Laid) -> dict[str, float]:
+    """Every quantity of the module's table (participation_ratio: nan)."""
+    every, theory = laid.every(), laid.theory()
+    abs_cos, by_chance = of_vectors.mean_off_diagonal(np.abs(cosines(every))), _by_chance(every)
+    values = {f"cos_{name}": of_vectors.mean_off_diagonal(cosines(laid.vectors[name])) for name in laid.alike}
+    values |= {"abs_cos": abs_cos, "abs_cos_random": by_chance, "abs_cos_ratio": abs_cos / by_chance}
+    along = pairs(cosines(laid.vectors[laid.line])) if laid.line else np.zeros(0)
+    if laid.ordered:
+        numbers = laid.ordered[laid.line]
+        values["order_rho"] = spearman(pairs(np.abs(numbers[:, None] - numbers)), along.round(TIES))
+        for name, scores in laid.leading().items():
+            values[name] = abs(spearman(laid.ordered[name.partition("pc1_")[2]], scores))
+    values |= {"participation": participation(every), "participation_ratio": math.nan}
+    return values if theory is None else {**values, "theory": of_vectors.pearson(pairs(theory), along)}
+
+
+def _by_chance(vectors: Vectors) -> float:
+    return of_vectors.expected_abs_cos(vectors.shape[1])
+
+
+def _nulls(laid: Laid, n_null: int, rng: np.random.Generator) -> dict[str, Null]:
     """Nulls: the group's token values permuted (order_rho, pc1_*, own_pc1_*, theory), random vectors (the rest)."""
-    nulls = _order_nulls(W_E, layout, n_null, rng) if layout.ordered else {}
-    vectors = rng.standard_normal((n_null, len(numbered(layout.groups)[0]), W_E.shape[1]), dtype=np.float32)
+    every, nulls = laid.every(), _order_nulls(laid, n_null, rng) if laid.ordered else {}
+    vectors = rng.standard_normal((n_null, *every.shape), dtype=np.float32)
     vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
     gram = (vectors @ vectors.swapaxes(1, 2)).astype(np.float64)
 
@@ -234,58 +212,47 @@ def geometry_nulls(W_E: Embedding, layout: Layout, n_null: int, rng: np.random.G
         return pairs(matrices).mean(1) if matrices.shape[-1] > 1 else np.full(len(matrices), np.nan)
 
     draws = {"abs_cos": mean_pairs(np.abs(gram))}
-    draws["abs_cos_ratio"] = draws["abs_cos"] / expected_abs_cos(W_E.shape[1])
-    sizes = {name: len(layout.groups[name]) for name in layout.alike}
+    draws["abs_cos_ratio"] = draws["abs_cos"] / _by_chance(every)
+    sizes = {name: len(laid.vectors[name]) for name in laid.alike}
     draws |= {f"cos_{name}": mean_pairs(gram[:, :n, :n]) for name, n in sizes.items()}
     nulls |= {name: Null("random vectors", of) for name, of in draws.items()}
-    spread = Null("random vectors", gram_participations(gram), "less")
+    spread = Null("random vectors", of_vectors.gram_participations(gram), "less")
     return {**nulls, "participation": spread, "participation_ratio": spread}
 
 
-def _order_nulls(W_E: Embedding, layout: Layout, n_null: int, rng: np.random.Generator) -> dict[str, Null]:
-    line = layout.of(layout.line)
-    real = pairs(cosines(W_E[layout.groups[layout.line]]))
+def _order_nulls(laid: Laid, n_null: int, rng: np.random.Generator) -> dict[str, Null]:
+    line, real, said = laid.ordered[laid.line], pairs(cosines(laid.vectors[laid.line])), "token values permuted"
     orders = permutations(n_null, len(line), rng)
 
     def draws(matrix: Float[np.ndarray, "n n"], of: np.ndarray) -> Float[np.ndarray, " draw"]:
-        return row_correlations(pairs(matrix[orders[:, :, None], orders[:, None, :]]), of)
+        return of_vectors.row_correlations(pairs(matrix[orders[:, :, None], orders[:, None, :]]), of)
 
-    distance = ranked_pairs(np.abs(line[:, None] - line))
-    nulls = {"order_rho": Null("token values permuted", draws(distance, ranks(real.round(TIES))), "less")}
-    if layout.has_theory:
-        nulls["theory"] = Null("token values permuted", draws(_theory_cosines(layout, len(W_E)), real))
-    leading = _leading(W_E, layout)
-    for name in layout.ordered:
-        shuffled = rng.permuted(np.tile(ranks(layout.of(name)), (n_null, 1)), axis=1)
-        for start, scores in leading.items():
-            drawn = np.abs(row_correlations(shuffled, ranks(scores[name])))
-            nulls[f"{start}_{name}"] = Null("token values permuted", drawn)
+    distance, theory = of_vectors.ranked_pairs(np.abs(line[:, None] - line)), laid.theory()
+    nulls = {"order_rho": Null(said, draws(distance, ranks(real.round(TIES))), "less")}
+    if theory is not None:
+        nulls["theory"] = Null(said, draws(theory, real))
+    shuffled = {of: rng.permuted(np.tile(ranks(number), (n_null, 1)), axis=1) for of, number in laid.ordered.items()}
+    for name, scores in laid.leading().items():
+        drawn = of_vectors.row_correlations(shuffled[name.partition("pc1_")[2]], ranks(scores))
+        nulls[name] = Null(said, np.abs(drawn))
     return nulls
 
 
-def geometry_arrays(W_E: Embedding, layout: Layout) -> dict[str, np.ndarray]:
+def _arrays(laid: Laid, named: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What Fig. 5 draws: cosine matrices, principal components, and Theorem 1's counterparts."""
-    groups, names = layout.groups, list(layout.groups)
-    used, group = numbered(groups)
-    scores, explained = principal_components(W_E[used])
-    arrays = {f"cos_{name}_matrix": cosines(W_E[groups[name]]) for name in layout.alike}
-    arrays |= {"cos_all_matrix": cosines(W_E[used]), "tokens": used, "group": group}
-    arrays |= {"pca": _columns(scores, 3), "explained": explained}
-    if layout.has_theory:
+    scores, explained = principal_components(laid.every())
+    arrays = {f"cos_{name}_matrix": cosines(laid.vectors[name]) for name in laid.alike}
+    arrays |= {"cos_all_matrix": cosines(laid.every()), "pca": _columns(scores, 3), "explained": explained}
+    if (theory := laid.theory()) is not None:
         ideal = [
-            theorem_1_embeddings(layout.of(name), len(W_E), "reasoning" if name == layout.line else "key")
-            for name in layout.ordered
+            theorem_1_embeddings(numbers, laid.d_vocab, "reasoning" if name == laid.line else "key")
+            for name, numbers in laid.ordered.items()
         ]
-        tokens, numbers = numbered({name: groups[name] for name in layout.ordered})
-        arrays["theory_cos_matrix"] = _theory_cosines(layout, len(W_E))
+        arrays["theory_cos_matrix"] = theory
         arrays["pca_theory"] = _columns(principal_components(np.concatenate(ideal))[0], 2)
-        arrays["pca_theory_tokens"] = tokens
-        arrays["pca_theory_group"] = np.array([names.index(name) for name in layout.ordered])[numbers]
+        arrays["pca_theory_tokens"], group = numbered({name: named[name] for name in laid.ordered})
+        arrays["pca_theory_group"] = np.array([list(named).index(name) for name in laid.ordered])[group]
     return arrays
-
-
-def _theory_cosines(layout: Layout, n_coordinates: int) -> Float[np.ndarray, "n n"]:
-    return cosines(theorem_1_embeddings(layout.of(layout.line), n_coordinates, "reasoning"))
 
 
 def _columns(scores: Float[np.ndarray, "token component"], n: int) -> Float[np.ndarray, "token n"]:
@@ -327,27 +294,23 @@ def lattice(W_E: Tensor, inputs: Inputs | None = None, *, tokens: Any = "key", s
             for order in permutations(n_null, len(ids), rng)
         ]
         permuted = {name: Null("tokens permuted", np.array([one[name] for one in drawn])) for name in drawn[0]}
-        gaussian = gaussian_participations(n_null, len(ids), vectors.shape[1], rng)
+        gaussian = of_vectors.gaussian_participations(n_null, len(ids), vectors.shape[1], rng)
         return permuted | {"participation": Null("random vectors", gaussian, "less")}
 
-    return Found(lattice_values(vectors, ids, steps), nulls, arrays)
-
-
-def token_vectors(model: Source, ids: Int[np.ndarray, " token"]) -> Vectors:
-    """Rows of W_E in float64."""
-    return float64(model_of(model).W_E.detach()[ids])
-
-
-def lattice_values(vectors: Vectors, ids: Int[np.ndarray, " token"], steps: Sequence[int]) -> dict[str, float]:
-    """The quantities of the module's table from embeddings alone (participation_ratio: nan)."""
     spread = participation(vectors)
-    return {
+    values = {
         **_laid_out(_centred_cosines(vectors), ids, steps),
         "pc_order": _pc_order(principal_components(vectors)[0][:, :COMPONENTS], ids),
         "participation": spread,
         "log_participation": math.log(spread) if spread > 0 else math.nan,
         "participation_ratio": math.nan,
     }
+    return Found(values, nulls, arrays)
+
+
+def token_vectors(model: Source, ids: Int[np.ndarray, " token"]) -> Vectors:
+    """Rows of W_E in float64."""
+    return float64(model_of(model).W_E.detach()[ids])
 
 
 def _pc_order(scores: Float[np.ndarray, "token component"], ids: Int[np.ndarray, " token"]) -> float:

@@ -44,7 +44,7 @@ from jaxtyping import Bool, Float, Int
 
 from rb_interp.errors import ModelError, TaskError
 from rb_interp.probes._probe import Found, check_labels, occupied, probe, source
-from rb_interp.probes.capturing import Source, as_rows, float64, logits_of, read
+from rb_interp.probes.capturing import Source, capture, float64, logits_of
 from rb_interp.probes.vectors import cosines
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null
@@ -121,7 +121,7 @@ def position_vectors(model: Source, inputs: Inputs, hook: str, role: str | None 
     """
     n, length = inputs.tokens.shape
     at = np.full(n, length - 1) if role is None else occupied(inputs, role, "cosines_by_target")[:, 0]
-    activation = read(model, as_rows(inputs.tokens), [hook])[hook]
+    activation = capture(model, inputs.tokens, [hook])[hook]
     if activation.ndim < 3 or activation.shape[1] != length:
         raise ModelError(
             f"cosines_by_target got the hook '{hook}', whose activation has the shape {list(activation.shape)}; "

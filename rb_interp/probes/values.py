@@ -45,8 +45,7 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, nearest, shown
 from rb_interp.probes._probe import Found, check_layer_head, drawn_once, probe, source
-from rb_interp.probes.arrays import ArrayModel
-from rb_interp.probes.capturing import Source, float64, has_attention, layer_heads, model_of, read
+from rb_interp.probes.capturing import ArrayModel, Source, capture, float64, has_attention, layer_heads, model_of
 from rb_interp.statistics import nulls as null_draws
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs, Roles
@@ -224,7 +223,7 @@ def value_matrix(model: Source, *, layer: int = 0, head: int = 0) -> Float[np.nd
     Raises ModelError for a layer or head that is not there, and for weights that are not finite.
     """
     check_layer_head(model, layer, head, "value_matrix", caches=True)
-    stacked = layer_heads(model_of(model), layer, "W_V")
+    stacked = layer_heads(model, layer, "W_V")
     own = stacked[head * len(stacked) // model_of(model).cfg.n_heads]
     if not own.isfinite().all():
         raise ModelError(f"W_V of L{layer} is not all finite: the model's training has diverged.")
@@ -233,7 +232,7 @@ def value_matrix(model: Source, *, layer: int = 0, head: int = 0) -> Float[np.nd
 
 def output_matrix(source: Source, layer: int, head: int) -> Float[np.ndarray, "d_head d_model"]:
     """W_O of one head in float64."""
-    return float64(layer_heads(model_of(source), layer, "W_O")[head])
+    return float64(layer_heads(source, layer, "W_O")[head])
 
 
 def value_svd(
@@ -313,7 +312,7 @@ def attention_inputs(source: Source, rows: Int[Tensor, "row pos"], layer: int, h
     model, block = model_of(source), f"blocks.{layer}."
     wanted = [block + "attn.hook_v", block + "hook_resid_pre"]
     wanted += [block + name for name in ("ln1.hook_normalized", "ln1.hook_out") if block + name in model.hook_dict]
-    run = getattr(source, "of_rows", partial(read, model))  # these are not the rows of a cache
+    run = getattr(source, "of_rows", partial(capture, model))  # these are not the rows of a cache
     v, *activations = run(rows, wanted).values()
     # use_attn_in and use_split_qkv_input give each head an input of its own
     own = [x if x.ndim == 3 else x[:, :, head * x.shape[2] // model.cfg.n_heads] for x in activations]

@@ -42,7 +42,7 @@ from jaxtyping import Float, Int, Shaped
 from rb_interp.errors import RolesError, shown
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import Found, occupied, probe, source
-from rb_interp.probes.capturing import Source, Tokens, as_rows, float64, layer_heads, model_of, read
+from rb_interp.probes.capturing import Source, Tokens, capture, float64, layer_heads, model_of
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs
 
@@ -189,13 +189,13 @@ def position_outputs(
     """
     hooks = component_hooks(model_of(model), layer, head)
     keep = (lambda activation: activation[:, -1]) if at is None else None
-    cache = read(model, as_rows(tokens), list(hooks.values()), keep)
+    cache = capture(model, tokens, list(hooks.values()), keep=keep)
     every = cache if at is None else {hook: value[np.arange(len(at)), at] for hook, value in cache.items()}
     outputs = {name: float64(every[hook]) for name, hook in hooks.items()}
     for name in hooks if head is not None else ():
         component, _, number = name.partition(".")
         if component == "attn_out":
-            outputs[name] = outputs[name][:, head] @ float64(layer_heads(model_of(model), int(number), "W_O")[head])
+            outputs[name] = outputs[name][:, head] @ float64(layer_heads(model, int(number), "W_O")[head])
     return outputs
 
 

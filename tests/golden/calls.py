@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -34,7 +35,6 @@ from rb_interp.interventions.interchanging import key_and_sum, permuted_number_l
 from rb_interp.interventions.route_shares import anchor_routes
 from rb_interp.interventions.subspace import leading, matched_spans, token_basis
 from rb_interp.models.build import lens_model
-from rb_interp.probes.averaging import uniformity_of_heads
 from rb_interp.probes.values import value_matrix
 from rb_interp.runs.config import fingerprint
 from rb_interp.studies.anchor import causes
@@ -221,6 +221,12 @@ def _captured(s: Subject) -> Any:
     return {"captured": cache[names[1]], "capture": kept[names[1]]}
 
 
+def _uniformity_of_heads(s: Subject) -> Any:
+    heads = product(range(s.model.cfg.n_layers), range(s.model.cfg.n_heads))
+    found = [probes.uniformity(s.model, s.inputs, layer=layer, head=head, n_null=0) for layer, head in heads]
+    return [replace(one, arrays={"tv_per_row": one.arrays["tv_per_row"]}) for one in found]
+
+
 def _from_arrays(s: Subject) -> Any:
     pattern = pattern_of(s.model, s.inputs.tokens).numpy()
     arrays = probes.from_arrays({"blocks.0.attn.hook_pattern": pattern})
@@ -378,7 +384,7 @@ CALLS: dict[str, Callable[[Subject], Any]] = {
     "attention_to_key": _probe(probes.attention_to_key),
     "uniformity": _probe(probes.uniformity),
     "uniformity from arrays": _from_arrays,
-    "uniformity_of_heads": lambda s: uniformity_of_heads(s.model, s.inputs, layers=range(s.model.cfg.n_layers)),
+    "uniformity_of_heads": _uniformity_of_heads,
     "scan": lambda s: probes.scan(probes.uniformity, s.model, s.inputs, n_null=0)[["quantity", "value"]],
     "value_alignment": _grouped(probes.value_alignment),
     "variance_explained": _probe(probes.variance_explained),

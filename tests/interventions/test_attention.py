@@ -20,7 +20,7 @@ from rb_interp.interventions.attention import (
 from rb_interp.interventions.hooking import last_logits, with_edits
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
-from rb_interp.probes.averaging import average_operator
+from rb_interp.probes._attention import average_operator
 from rb_interp.tasks import Inputs, Roles
 
 ROWS = DATA.sample("rsn_train", 30)

@@ -95,11 +95,11 @@ def test_a_scan_takes_one_pass_and_gives_the_numbers_of_single_calls(probe, opti
 
 
 def test_a_scan_without_room_takes_more_passes_and_gives_the_same(monkeypatch):
-    from rb_interp.probes import _scan
+    from rb_interp.probes import _probe
 
     model = lens_model("gpt2")
     once = scan(uniformity, model, INPUTS, n_null=5)
-    monkeypatch.setattr(_scan, "ROOM", 1)
+    monkeypatch.setattr(_probe, "ROOM", 1)
     count, found = passes(model, lambda: scan(uniformity, model, INPUTS, n_null=5))
     assert count == 4
     assert found.equals(once)

@@ -6,18 +6,14 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pandas as pd
 
+from rb_interp import probes
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.averaging import uniformity_of_heads
-from rb_interp.probes.chain import chain_accuracy, chain_inputs
-from rb_interp.probes.language import embedding_rank, next_token
-from rb_interp.probes.similarity import token_similarity
-from rb_interp.probes.tokens import token_table
-from rb_interp.probes.weights import weight_rank
 from rb_interp.runs.measured import Measured, readings_table
 from rb_interp.runs.members import MemberModels, measure_members
 from rb_interp.statistics.learning_order import by_set, corpus_loss, delta_loss, readings_of_curves
@@ -32,6 +28,8 @@ if TYPE_CHECKING:
     from rb_interp.runs.sweep import Sweep
     from rb_interp.studies.language.config import LanguageConfig
 
+TOGETHER = 16
+"""Rows of one pass where the patterns of all heads are kept."""
 LAYERS = 2
 """Early layers whose attention is read, as far as a model has them."""
 STAGES = ("early", "final")
@@ -97,13 +95,13 @@ def _readings(models: MemberModels, member: Member, config: LanguageConfig) -> I
         now = _read(models.model, text, config, untrained=models.untrained)
         for (where, reading), (_, before) in zip(now, start, strict=True):
             yield stage, where, reading if reading.untrained else replace(reading, untrained=before.values)
-    examples, first = chain_inputs(text.examples, text.tokenizer), {}
+    examples, first = probes.chain_inputs(text.examples, text.tokenizer), {}
     for step in models.sweep.checkpoint_steps:
         models.load(member, step)
-        chain = chain_accuracy(models.model, examples, n_null=config.n_null)
+        chain = probes.chain_accuracy(models.model, examples, n_null=config.n_null)
         first, stage = first or dict(chain.values), {0: "init", train.steps: "final"}.get(step)
         yield stage or KEPT, "", replace(chain, values=chain.values if stage else {}, untrained=first)
-        similar = token_similarity(models.model, counts=text.counts, n_null=0)
+        similar = probes.token_similarity(models.model, counts=text.counts, n_null=0)
         means = pd.DataFrame([{name: similar.values[name] for name in SIMILARITY}])
         yield KEPT, "", replace(similar, values={}, arrays={}, tables={**similar.tables, "similarity": means})
 
@@ -112,18 +110,20 @@ def _read(
     model: HookedModel, text: TextData, config: LanguageConfig, untrained: HookedModel | None = None
 ) -> Iterator[tuple[str, Reading]]:
     """Every reading of a model, and the set that it saw ("" for weights alone)."""
-    yield "", token_similarity(model, counts=text.counts, n_null=config.n_null)
+    yield "", probes.token_similarity(model, counts=text.counts, n_null=config.n_null)
     # its ratios need the untrained model itself
-    yield "", embedding_rank(model, counts=text.counts, untrained=untrained, n_null=config.n_null)
+    yield "", probes.embedding_rank(model, counts=text.counts, untrained=untrained, n_null=config.n_null)
     read, lengths = Inputs(text.train.tokens), text.train.lengths
-    yield "", next_token(model, read, counts=text.counts, lengths=lengths, n_null=config.n_null)
+    yield "", probes.next_token(model, read, counts=text.counts, lengths=lengths, n_null=config.n_null)
     for layer in sorted({0, model.cfg.n_layers - 1}):
-        yield "", replace(weight_rank(model, layer=layer), arrays={})
+        yield "", replace(probes.weight_rank(model, layer=layer), arrays={})
     for corpus in CORPORA:
         held_out = text.rows(f"{corpus}_test")
         tokens, _, targets = held_out.batch(np.arange(min(config.probe_rows, len(held_out))))
-        layers = range(min(LAYERS, model.cfg.n_layers))
-        for reading in uniformity_of_heads(model, Inputs(tokens), layers=layers, counted=targets):
+        layers, inputs = range(min(LAYERS, model.cfg.n_layers)), Inputs(tokens)
+        patterns = probes.captured(model, tokens, [f"blocks.{at}.attn.hook_pattern" for at in layers], batch=TOGETHER)
+        for layer, head in product(layers, range(model.cfg.n_heads)):
+            reading = probes.uniformity(patterns, inputs, layer=layer, head=head, n_null=0, counted=targets)
             yield corpus, replace(reading, arrays={})
 
 
@@ -132,7 +132,7 @@ def _tokens(texts: Mapping[int, TextData]) -> pd.DataFrame:
     rows = []
     for seed, text in texts.items():
         shown = [text.tokenizer.token_text(token) for token in range(text.tokenizer.d_vocab)]
-        rows += [{"seed": seed, **row} for row in token_table(text.counts, shown)]
+        rows += [{"seed": seed, **row} for row in probes.token_table(text.counts, shown)]
     return pd.DataFrame(rows)
 
 

@@ -14,15 +14,15 @@ from table_columns import check_tables
 
 from rb_interp.figures.evidence import Evidence
 from rb_interp.interventions.route_shares import NEEDED, ROUTES
-from rb_interp.probes.averaging import average_operator, summarise
-from rb_interp.probes.embeddings import Layout, geometry_arrays, geometry_values
+from rb_interp.probes import from_arrays, geometry, uniformity
+from rb_interp.probes._attention import average_operator
 from rb_interp.probes.values import numbered
 from rb_interp.statistics.learning_order import learning_order_table
 from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.causes import Causes
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.studies.anchor.measure import Equivalence, array_means, compare, summaries
-from rb_interp.tasks import SETS, batteries
+from rb_interp.tasks import SETS, Inputs, batteries
 from rb_interp.tasks.anchor import GROUPS
 
 COMPONENTS = ("resid_pre.0", "attn_out.0", "mlp_out.0", "attn_out.1", "mlp_out.1", "resid_post.1")
@@ -130,7 +130,8 @@ def _attention(read, rng, length, noisy):
     pattern = average_operator(length)
     for i in range(1, length):
         pattern[i, : i + 1] = (1 - noisy) * pattern[i, : i + 1] + noisy * rng.dirichlet(np.full(i + 1, 0.6))
-    read("uniformity", *summarise(pattern[None]))
+    found = uniformity(from_arrays(pattern=pattern[None, None, None]), Inputs(np.zeros((1, length), int)), n_null=0)
+    read("uniformity", found.values, found.arrays)
 
 
 @cache
@@ -146,12 +147,11 @@ def _geometry(task, gamma, seed, trained):
         shared = [np.array([0.1, 1.2, 0.8])[group], np.array([1, 0, 0.2])[group]]
         curve = [on_curve * np.sin(angle), on_curve * 0.5 * np.cos(2 * angle)]
         rows = np.stack([*curve, *shared], 1) @ basis.T + 2.2 * rows
-    embedding, layout = (
-        np.zeros((task.d_vocab, D_MODEL)),
-        Layout(_groups(task), ("memory", "reasoning"), ("key", "reasoning"), "reasoning"),
-    )
+    embedding = np.zeros((task.d_vocab, D_MODEL))
     embedding[tokens] = rows
-    return geometry_values(embedding, layout), geometry_arrays(embedding, layout)
+    asked = {"alike": ("memory", "reasoning"), "ordered": ("key", "reasoning"), "n_null": 0}
+    found = geometry(from_arrays(W_E=embedding), groups=_groups(task), **asked)
+    return found.values, found.arrays
 
 
 def _alignment(read, rng, task, strong):

@@ -14,10 +14,7 @@ from torch.nn.functional import cross_entropy
 from rb_interp.errors import RunError, TextError
 from rb_interp.figures.save import draw
 from rb_interp.figures.style import CORPUS_COLOURS
-from rb_interp.probes.averaging import uniformity_of_heads
-from rb_interp.probes.chain import chain_accuracy, chain_inputs
-from rb_interp.probes.similarity import token_similarity
-from rb_interp.probes.tokens import typical_tokens
+from rb_interp.probes import chain_accuracy, chain_inputs, token_similarity, typical_tokens, uniformity
 from rb_interp.probes.vectors import participation
 from rb_interp.report.page import render_page
 from rb_interp.runs.run import Run
@@ -105,7 +102,7 @@ def test_readings_agree_with_probes_called_by_hand(run):
         final, by_hand = run.model(gamma=0.8, seed=1, stage="final"), {}
         for n in (2, run.config.task.held_out):
             tokens, _, counted = text.rows(f"{corpus}_test").batch(np.arange(n))
-            by_hand[n] = uniformity_of_heads(final, Inputs(tokens), layers=(1,), counted=counted)[1].values["tv"]
+            by_hand[n] = uniformity(final, Inputs(tokens), layer=1, head=1, n_null=0, counted=counted).values["tv"]
         here = readings.query(f"gamma == 0.8 and seed == 1 and stage == 'final' and `set` == '{corpus}'")
         assert here.query("layer == 1 and head == 1 and quantity == 'tv'").value.item() == pytest.approx(by_hand[n])
         few = [reading for where, reading in _read(final, text, replace(run.config, probe_rows=2)) if where == corpus]
