@@ -3,14 +3,11 @@
 from rb_interp.probes._attention import attention, attention_by_role, attention_to_key, uniformity
 from rb_interp.probes._probe import scan
 from rb_interp.probes.capturing import capture, captured, from_arrays
-from rb_interp.probes.chain import chain_accuracy, chain_inputs
 from rb_interp.probes.embeddings import geometry, lattice
-from rb_interp.probes.labels import cosines_by_target, label_range
-from rb_interp.probes.language import embedding_rank, next_token
-from rb_interp.probes.similarity import token_similarity
-from rb_interp.probes.tokens import token_table, typical_tokens
+from rb_interp.probes.labels import cosines_by_target, label_range, variance_explained
+from rb_interp.probes.language import chain_accuracy, chain_inputs, embedding_rank, next_token
+from rb_interp.probes.tokens import token_similarity, token_table, typical_tokens
 from rb_interp.probes.values import value_alignment
-from rb_interp.probes.variance import variance_explained
 from rb_interp.probes.weights import condensation, weight_rank, weight_spectra
 from rb_interp.statistics.reading import Null, Reading
 

@@ -130,12 +130,11 @@ def attention(
 
 def _between(pattern: Pattern, looking: Looking, seen: Seen, places: Mapping[str, tuple[int, int]]) -> Found:
     """What some roles give to others, by name, with the null of other rows; ``places`` are the numbers of both."""
-    table = between_roles(pattern, looking, seen)
+    total = (looking.astype(float).swapaxes(-1, -2) @ pattern @ seen.astype(float)).sum(0)
+    table = _per_query(total, looking)  # mean attention from the positions of each role to those of each role
     still_q, still_k = (looking == looking[:1]).all((0, 1)), (seen == seen[:1]).all((0, 1))
-    values, still = {}, []
-    for name, (q, k) in places.items():
-        values[name] = float(table[q, k])
-        still += [name] if still_q[q] and still_k[k] else []
+    values = {name: float(table[place]) for name, place in places.items()}
+    still = [name for name, (q, k) in places.items() if still_q[q] and still_k[k]]
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
         draws = other_rows(pattern, looking, seen, permutations(n_null, len(pattern), np.random.default_rng(seed)))
@@ -244,9 +243,8 @@ def role_masks(
     return names, masks
 
 
-def between_roles(pattern: Pattern, looking: Looking, seen: Seen) -> Float[np.ndarray, "q k"]:
-    """Mean attention from the positions of each role to those of each role; NaN without a query."""
-    total = (looking.astype(float).swapaxes(-1, -2) @ pattern @ seen.astype(float)).sum(0)
+def _per_query(total: Float[np.ndarray, "*draw q k"], looking: Looking) -> Float[np.ndarray, "*draw q k"]:
+    """A mean over the queries of each role; NaN without a query."""
     count = looking.sum((0, 1))[:, None]
     return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
 
@@ -254,7 +252,7 @@ def between_roles(pattern: Pattern, looking: Looking, seen: Seen) -> Float[np.nd
 def other_rows(
     pattern: Pattern, looking: Looking, seen: Seen, orders: Int[np.ndarray, "draw row"]
 ) -> Float[np.ndarray, "draw q k"]:
-    """`between_roles` with the roles of other rows."""
+    """Mean attention from the positions of each role to those of each role, with the roles of other rows."""
     n, cells = len(pattern), pattern[0].size
     every = np.zeros((n, n, looking.shape[2], seen.shape[2]))  # of each row with the roles of each row
     together = max(1, TOGETHER // (cells * every[0, 0].size))
@@ -262,8 +260,7 @@ def other_rows(
         part = slice(start, start + together)
         asked = np.einsum("siq,sjk->ijsqk", looking[part].astype(float), seen[part].astype(float))
         every[:, part] = (pattern.reshape(n, -1) @ asked.reshape(cells, -1)).reshape(n, *asked.shape[2:])
-    total, count = every[np.arange(n), orders].sum(1), looking.sum((0, 1))[:, None]
-    return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+    return _per_query(every[np.arange(n), orders].sum(1), looking)
 
 
 class Queries(NamedTuple):

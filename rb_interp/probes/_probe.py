@@ -332,7 +332,7 @@ def undefined(
 @typed
 def scan(
     probe: Callable[..., Reading], model: Source, inputs: Inputs, *, layers: Iterable[int] | None = None,
-    heads: Iterable[int] | None = None, cache: Source | None = None, **options: Any,
+    heads: Iterable[int] | None = None, **options: Any,
 ) -> pd.DataFrame:  # fmt: skip
     """Readings of a probe on every given layer and head (default: all), one row per layer, head and quantity.
 
@@ -340,10 +340,9 @@ def scan(
     number before pointing at one head.
 
     Args:
-        probe: any probe that takes ``layer`` and ``head``. model, inputs: what it is given; activations in place of a
-            model, if it reads these.
+        probe: any probe that takes ``layer`` and ``head``. inputs: what it is given.
+        model: a model, or activations of these rows that you have already, such as of ``run_with_cache``.
         layers, heads: numbers, counted from 0; by default all.
-        cache: activations of these rows that you have already, such as of ``run_with_cache``; then nothing runs.
         options: go to the probe, such as ``untrained``, ``n_null``, ``seed`` or ``k``.
 
     Raises:
@@ -361,7 +360,7 @@ def scan(
         check_layer_head(looked_at, 0, 0, name)
     heads = list(range(looked_at.cfg.n_heads) if heads is None else heads)
     layers = list(range(looked_at.cfg.n_layers) if layers is None else layers)
-    source = OnePass(model if cache is None else cache, layers)
+    source = OnePass(model, layers)
     if options.get("untrained") is not None:
         options["untrained"] = OnePass(options["untrained"], layers)
     rows = []

@@ -137,8 +137,7 @@ def geometry(
         alike: groups whose mean cosine is read; by default all.
         ordered: groups whose token ids are the numbers that they stand for. By default none: order_rho, pc1_g,
             own_pc1_g and theory are read of ordered groups alone.
-        values: the numbers where they are not the ids: ``{token: number}``, or ``{group: a number for each token}``.
-            Groups whose tokens all have one are ordered.
+        values: the numbers where they are not the ids, ``{group: a number for each token}``. Such groups are ordered.
         line: the ordered group that order_rho and theory read; by default the last one.
 
     Raises:
@@ -147,12 +146,17 @@ def geometry(
     """
     roles, length = (Roles(), SHORT) if inputs is None else (inputs.roles, inputs.tokens.shape[1])
     named = token_groups(groups, roles, "geometry")
-    by_group = {name: given for name, given in (values or {}).items() if isinstance(name, str)}
-    for name in (*by_group, *alike, *ordered, *((line,) if line else ())):
+    own = {name: np.asarray(numbers) for name, numbers in (values or {}).items()}
+    for name in (*own, *alike, *ordered, *filter(None, [line])):
         if name not in named:
-            raise RolesError(f"geometry has no group '{name}'; {nearest(name, named)}")
-    numbers = _numbers(values or {}, by_group, named)
-    numbers = {name: numbers.get(name, named[name]) for name in (*ordered, *numbers, *((line,) if line else ()))}
+            raise RolesError(f"geometry has no group '{name}'; {nearest(str(name), named)}")
+    for name, of in own.items():
+        if of.shape != named[name].shape or of.dtype.kind not in "iuf" or not np.isfinite(of).all():
+            raise RolesError(
+                f"geometry got values of the group '{name}' as {shown(of)}; expected a number for each of its "
+                f"{len(named[name])} tokens."
+            )
+    numbers = {name: own.get(name, named[name]) for name in (*ordered, *own, *filter(None, [line]))}
     read, (used, group) = model_of(model), numbered(named)
     every = token_embeddings(model, used, min(length, read.cfg.n_ctx), layer, head)
     vectors = {name: every[group == number] for number, name in enumerate(named)}
@@ -162,23 +166,6 @@ def geometry(
         lambda n_null, seed: _nulls(laid, n_null, np.random.default_rng(seed)),
         lambda: {"tokens": used, "group": group, **_arrays(laid, named)},
     )
-
-
-def _numbers(values: Mapping, by_group: dict[str, Any], groups: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The number of each token, by group, of the groups whose tokens all have one."""
-    for name, ids in groups.items():
-        if name not in by_group and len(ids) and set(ids.tolist()) <= values.keys():
-            by_group[name] = [values[token] for token in ids.tolist()]
-    result = {name: np.asarray(given) for name, given in by_group.items()}
-    for name, numbers in result.items():
-        if numbers.shape != groups[name].shape or numbers.dtype.kind not in "iuf" or not np.isfinite(numbers).all():
-            raise RolesError(
-                f"geometry got values of the group '{name}' as {shown(numbers)}; expected a number for each of its "
-                f"{len(groups[name])} tokens."
-            )
-    if values and not result:
-        raise RolesError(f"geometry got values of no whole group; the groups are {', '.join(groups)}.")
-    return result
 
 
 def _values(laid: Laid) -> dict[str, float]:

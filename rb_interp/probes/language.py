@@ -1,4 +1,4 @@
-r"""Do token embeddings of two corpora use few directions, and do they take the shape of what follows their tokens?
+r"""Models of language: how many directions embeddings use, whether they follow the next token, and chains of thought.
 
 `embedding_rank` (paper 1, "low rank"; paper 2, Figs. 12 and 13). With l_1 >= l_2 >= ... the spectrum of the centred
 covariance of a list of embeddings, n of them in d_model dimensions:
@@ -43,23 +43,53 @@ have one role (the ten concepts), so the null is severe: a small model after 400
 Correlation does not say how the shape came about: tokens that share successors share meaning, and every model that
 predicts well would tie them. Eq. (5) speaks of the first steps alone. The correlation can be perfect with a W that
 keeps one direction of P^s only: see embedding_rank.
+
+`chain_accuracy` (paper 2, Fig. 7; chance 50 %): does a model answer PrOntoQA's questions, and does it write the chain?
+Each example is read once with its gold text, "Q: .. A: " + chain + answer, after the end-of-text token that precedes
+every document. With x_t the gold token at position t and arg max taken over the whole vocabulary given x_<t:
+
+    answer           share of examples whose answer's first token is the arg max                       [0, 1]
+    answer_two_way   the same between the first tokens of "True" and "False" alone; chance .5          [0, 1]
+    premise, rule, conclusion    share of sentences of that kind all of whose tokens are the arg max   [0, 1]
+    step             the same over all sentences of the chains                                         [0, 1]
+    chain            share of examples all of whose sentences are right, which is what greedy decoding
+                     from the question would write: a prefix of arg maxes is the gold prefix           [0, 1]
+    loss_question, loss_chain, loss_answer    mean loss of the tokens of that part, nats a token             >= 0
+
+Most tokens of an example are its context, whose rules are drawn at random: no reasoning lowers their loss below that
+entropy. The loss on PrOntoQA as a whole is therefore mostly loss_question; what reasoning can lower is loss_chain.
+
+How it can mislead. A model that follows the rules reads 1 everywhere. One that knows the templates alone is right on
+most *tokens* of a chain and on no ``chain``: ``premise`` is a copy of the context's last sentence and ``conclusion``
+the second half of the rule just written, so induction gets both without any deduction. ``rule`` needs a choice, two
+rules of the context start with the concept just reached; one that always walks up the hierarchy reads (h - 1) / h on
+``rule`` at h hops and 0 on ``chain``. An *untrained* model reads 0, and for answer_two_way about .5, as does one that
+always says "True": its null, answers permuted over examples, is as high, so read the p-value. The query's "not" alone
+gives .53. With the gold chain in view the answer is a comparison of two sentences; ``chain`` is the honest number, and
+falls with the hops where each rule is guessed alike: compare equal hops. Examples longer than the context are left out,
+and those are the ones of many hops: see left_out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor
 
-from rb_interp.errors import TextError
-from rb_interp.probes._probe import Found, embedding, probe
-from rb_interp.probes.capturing import Source, float64
-from rb_interp.probes.embeddings import TIES, Vectors
-from rb_interp.probes.tokens import MIN_COUNT, NamedCounts, checked_counts, typical_tokens
+from rb_interp.errors import TextError, shown
+from rb_interp.probes._probe import Found, embedding, probe, source
+from rb_interp.probes.capturing import Source, float64, logits_of, model_of
+from rb_interp.probes.embeddings import TIES
+from rb_interp.probes.tokens import MIN_COUNT, NamedCounts, Vectors, checked_counts, typical_tokens
 from rb_interp.probes.vectors import (
     cosines,
     gaussian_participations,
@@ -73,9 +103,12 @@ from rb_interp.probes.vectors import (
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.text.task import CORPORA
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+    from rb_interp.text.prontoqa import Example
 
 LEADING = (1, 3, 10)
 """Numbers of leading directions whose share of the variance is read."""
@@ -88,6 +121,12 @@ UNDEFINED = {
     "": "the list has fewer than two tokens (a control has none where the stories have fewer than PrOntoQA), or its "
     "embeddings are all the same.",
 }
+ANSWERS = ("True", "False")
+KINDS = ("premise", "rule", "conclusion")
+PARTS = ("question", "chain", "answer")
+"""Parts of an example whose losses are read."""
+TOGETHER = 16
+"""Examples of one pass: more fill the memory with logits and gain nothing."""
 Gram = Float[np.ndarray, "token token"]
 
 
@@ -108,44 +147,32 @@ def embedding_rank(W_E: Tensor, *, untrained: Source | None = None, counts: Name
     ids = {name: getattr(typical, name) for name in ("prontoqa", "stories", "control")}
     ids["all"] = np.flatnonzero(totals.sum(0) >= MIN_COUNT)
     vectors = {name: float64(W_E[tokens]) for name, tokens in ids.items()}
-
-    def arrays() -> dict[str, np.ndarray]:
-        start = (
-            {name: float64(embedding(untrained)[tokens]) for name, tokens in ids.items()}
-            if untrained is not None
-            else {}
-        )
-        both = vectors | {f"untrained_{name}": rows for name, rows in start.items()}
-        return {f"spectrum_{name}": principal_components(rows)[1] for name, rows in both.items()}
-
-    values = rank_values(vectors)
-    return Found(values, lambda n, seed: rank_nulls(vectors, n, np.random.default_rng(seed)), arrays, words=words)
-
-
-def rank_values(vectors: Mapping[str, Vectors]) -> dict[str, float]:
-    """The table's quantities of every list of embeddings (participation_ratio_g: nan)."""
-    values = {}
-    for name, rows in vectors.items():
-        share = principal_components(rows)[1]
-        values[f"participation_{name}"] = participation(rows) if len(rows) else math.nan
+    shares, values = {name: principal_components(rows)[1] for name, rows in vectors.items()}, {}
+    for name, share in shares.items():
+        values[f"participation_{name}"] = participation(vectors[name]) if len(ids[name]) else math.nan
         values[f"participation_ratio_{name}"] = math.nan
         values |= {f"share_{k}_{name}": float(share[:k].sum()) if share.any() else math.nan for k in LEADING}
     values["participation_difference"] = values["participation_prontoqa"] - values["participation_control"]
-    return values
 
+    def arrays() -> dict[str, np.ndarray]:
+        start = {} if untrained is None else {name: float64(embedding(untrained)[of]) for name, of in ids.items()}
+        both = shares | {f"untrained_{name}": principal_components(rows)[1] for name, rows in start.items()}
+        return {f"spectrum_{name}": share for name, share in both.items()}
 
-def rank_nulls(vectors: Mapping[str, Vectors], n_null: int, rng: np.random.Generator) -> dict[str, Null]:
-    """Nulls of the participations: independent Gaussian vectors, and swaps of PrOntoQA's tokens with the control."""
-    nulls = {}
-    for name, rows in vectors.items():
-        drawn = Null("random vectors", gaussian_participations(n_null, len(rows), rows.shape[1], rng), "less")
-        nulls |= {f"participation_{name}": drawn, f"participation_ratio_{name}": drawn}
-    first, control = vectors["prontoqa"], vectors["control"]
-    draws = np.full(n_null, np.nan)
-    if len(control) > 1:
-        swap = rng.random((n_null, len(first))) < 0.5
-        draws = _swapped(first, control, ~swap) - _swapped(first, control, swap)
-    return nulls | {"participation_difference": Null("PrOntoQA tokens swapped with their matches", draws, "less")}
+    def nulls(n_null: int, seed: int) -> dict[str, Null]:
+        rng, drawn = np.random.default_rng(seed), {}
+        for name, rows in vectors.items():
+            spread = Null("random vectors", gaussian_participations(n_null, *rows.shape, rng), "less")
+            drawn |= {f"participation_{name}": spread, f"participation_ratio_{name}": spread}
+        first, control = vectors["prontoqa"], vectors["control"]
+        draws = np.full(n_null, np.nan)
+        if len(control) > 1:
+            swap = rng.random((n_null, len(first))) < 0.5
+            draws = _swapped(first, control, ~swap) - _swapped(first, control, swap)
+        said = "PrOntoQA tokens swapped with their matches"
+        return drawn | {"participation_difference": Null(said, draws, "less")}
+
+    return Found(values, nulls, arrays, words=words)
 
 
 def _swapped(first: Vectors, control: Vectors, take: Bool[np.ndarray, "draw token"]) -> Float[np.ndarray, " draw"]:
@@ -187,7 +214,9 @@ def next_token(
     ids = np.concatenate([getattr(typical, name)[:MOST] for name in CORPORA])
     followers = successors(tokens, lengths, ids, totals.shape[1])
     known = np.flatnonzero(np.diff(followers.indptr))
-    ids, labels = ids[known], label_products(followers[known], totals.shape[1])
+    ids, followers = ids[known], followers[known]
+    each = np.asarray(followers.sum(1))  # P^s and u both sum to 1, so (P^s - u) . (P^s' - u) = P^s . P^s' - 1 / d_vocab
+    labels = (followers @ followers.T).toarray() / each[:, None] / each - 1 / totals.shape[1]
     first, vectors = int(np.isin(ids, typical.prontoqa).sum()), float64(W_E[ids])
     values = {}
     for name, _, x, y in _sides(labels, vectors, first):
@@ -230,12 +259,6 @@ def successors(
     wanted = at >= 0
     entries = (np.ones(int(wanted.sum())), (at[wanted], following[wanted]))
     return coo_array(entries, shape=(len(ids), d_vocab)).tocsr()
-
-
-def label_products(followers: csr_array, d_vocab: int) -> Gram:
-    """Inner products of P^s - u, from how often each token follows s; P^s . P^s' - 1 / d_vocab, as both sum to 1."""
-    totals = np.asarray(followers.sum(1))
-    return (followers @ followers.T).toarray() / totals[:, None] / totals - 1 / d_vocab
 
 
 def banded_orders(
@@ -283,3 +306,190 @@ def _gram_cosines(products: Gram) -> Gram:
     """Cosines from inner products; rounded, so that equal ones tie: many tokens have one successor."""
     norms = np.sqrt(np.where(np.diag(products) > 0, np.diag(products), np.nan))
     return (products / norms[:, None] / norms).round(TIES)
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """One example in tokens.
+
+    Attributes:
+        tokens: the end-of-text token, then the example.
+        sentences: first and last position (exclusive) of each sentence of the chain in ``tokens``.
+        kinds: premise, rule or conclusion for each sentence. answer: where the answer begins. true: whether it is True.
+    """
+
+    tokens: Int[np.ndarray, " pos"]
+    sentences: tuple[tuple[int, int], ...]
+    kinds: tuple[str, ...]
+    answer: int
+    true: bool
+    hops: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ChainInputs(Inputs):
+    """Examples in tokens, made by `chain_inputs`: rows are filled up with 0 behind their end.
+
+    Attributes:
+        labels: first token of each answer.
+        examples: each example, and where the sentences of its chain stand.
+        words: first tokens of "True" and "False".
+    """
+
+    examples: tuple[Encoded, ...] = ()
+    words: tuple[int, int] = (0, 1)
+
+    def take(self, rows: np.ndarray) -> ChainInputs:
+        """A selection of examples, by indices or a boolean mask."""
+        chosen = tuple(self.examples[row] for row in np.arange(len(self))[rows])
+        return replace(self, tokens=self.tokens[rows], labels=super().take(rows).labels, examples=chosen)
+
+
+class Outcome(NamedTuple):
+    """What a model got right on one example.
+
+    Attributes:
+        sentences: one entry for each sentence of the chain. answer: by the arg max over the vocabulary.
+        says_true: "True" against "False". losses: summed (nats), and numbers of tokens, of each of PARTS.
+    """
+
+    example: Encoded
+    sentences: list[bool]
+    answer: bool
+    says_true: bool
+    losses: list[float]
+    tokens: list[int]
+
+
+@typed
+def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
+    """Examples in tokens, for `chain_accuracy`.
+
+    Args:
+        examples: such as ``text_data().examples``.
+        tokenizer: has ``encode(text)``, a list of token ids, and ``end``, the id of the end-of-text token.
+
+    Raises:
+        TextError: where the tokenizer joins the end of one sentence with the next, or where its first tokens of "True"
+            and "False" are the same.
+    """
+    if isinstance(tokenizer, type) or not all(hasattr(tokenizer, name) for name in ("encode", "end")):
+        raise TextError(f"chain_inputs got tokenizer={shown(tokenizer)}; give one that has encode(text) and end.")
+    encoded = tuple(_encoded(example, tokenizer) for example in examples)
+    true, false = (int(tokenizer.encode(f" {word}")[0]) for word in ANSWERS)
+    if true == false:
+        raise TextError(
+            f"'True' and 'False' begin with the same token ({true}) in this tokenizer, so that no token decides "
+            f"between them; use a larger d_vocab."
+        )
+    labels = np.array([one.tokens[one.answer] for one in encoded], dtype=np.int64)
+    return ChainInputs(_padded(encoded), labels, examples=encoded, words=(true, false))
+
+
+def _encoded(example: Example, tokenizer: Any) -> Encoded:
+    """Tokens of an example, with the place and kind of each sentence of its chain."""
+    from rb_interp.text.prontoqa import step_kinds
+
+    parts = [example.prompt, *(f" {sentence}" for sentence in example.chain_of_thought), f" {example.answer}"]
+    pieces = [tokenizer.encode(part) for part in parts]
+    joined = [token for piece in pieces for token in piece]
+    if joined != list(tokenizer.encode(example.text)):
+        raise TextError(
+            f"this tokenizer joins the end of one sentence with the next in {example.text[-40:]!r}, so no sentence can "
+            f"be judged alone; use one that splits before spaces, as GPT-2's does."
+        )
+    ends = 1 + np.cumsum([len(piece) for piece in pieces])
+    places = tuple((int(first), int(last)) for first, last in pairwise(ends[:-1]))
+    tokens = np.array([tokenizer.end, *joined], dtype=np.int64)
+    return Encoded(tokens, places, step_kinds(example), int(ends[-2]), example.answer == "True", example.hops)
+
+
+def _padded(examples: Sequence[Encoded]) -> Int[np.ndarray, "row pos"]:
+    """All examples as rows, filled up behind their end, where a causal model does not look."""
+    rows = np.zeros((len(examples), max([len(one.tokens) for one in examples], default=1)), dtype=np.int64)
+    for row, one in zip(rows, examples, strict=True):
+        row[: len(one.tokens)] = one.tokens
+    return rows
+
+
+@probe(source, "no example that fits into the context has such a sentence.", name="chain", place={})
+def chain_accuracy(model: Source, inputs: ChainInputs) -> Found:
+    """How often a model answers PrOntoQA's questions and writes each sentence of the chain, and the same by hops.
+
+    Values as in the module's table, and left_out, the examples longer than the context. Null of answer_two_way: answers
+    permuted over examples. ``n`` counts the examples that were read. The table ``skills`` has the columns hops,
+    accuracy_of (a value's name), accuracy and n, the examples or sentences of that number of hops.
+
+    Args:
+        inputs: ``chain_inputs(examples, tokenizer)``.
+
+    Raises:
+        TextError: where no example fits into the context.
+        ModelError: for tokens that the model does not know.
+    """
+    outcomes = chain_outcomes(model, inputs)
+    rights = _by_kind(outcomes)
+    values = {name: float(np.mean(right)) if right else np.nan for name, right in rights.items()}
+    losses, tokens = (np.array([getattr(one, name) for one in outcomes]).sum(0) for name in ("losses", "tokens"))
+    values |= {f"loss_{part}": float(mean) for part, mean in zip(PARTS, losses / tokens, strict=True)}
+    values["left_out"] = float(len(inputs.examples) - len(outcomes))
+
+    def nulls(n_null: int, seed: int) -> dict[str, Null]:
+        says, true = (np.array(of) for of in zip(*((one.says_true, one.example.true) for one in outcomes), strict=True))
+        permuted = np.random.default_rng(seed).permuted(np.tile(true, (n_null, 1)), axis=1)
+        return {"answer_two_way": Null("answers permuted over examples", (permuted == says).mean(1))}
+
+    def tables(_: int) -> dict[str, pd.DataFrame]:
+        rows = []
+        for hops in sorted({one.example.hops for one in outcomes}):
+            of = _by_kind([one for one in outcomes if one.example.hops == hops])
+            rows += [
+                {"hops": hops, "accuracy_of": name, "accuracy": float(np.mean(right)), "n": len(right)}
+                for name, right in of.items()
+                if right
+            ]
+        return {"skills": pd.DataFrame(rows)}
+
+    return Found(values, nulls, n=len(outcomes), tables=tables)
+
+
+def chain_outcomes(model: Source, inputs: ChainInputs) -> list[Outcome]:
+    """Run the examples that fit into the context, each with its gold text, and judge every sentence and the answer."""
+    lengths, n_ctx = np.array([len(one.tokens) - 1 for one in inputs.examples]), model_of(model).cfg.n_ctx
+    if not (lengths <= n_ctx).any():
+        raise TextError(
+            f"none of {len(lengths)} examples fits into this model's context of {n_ctx} tokens (the shortest has "
+            f"{min(lengths, default=0)} tokens); give examples of fewer hops or a model of a longer context."
+        )
+    order = [at for at in np.argsort(lengths, kind="stable").tolist() if lengths[at] <= n_ctx]
+    outcomes = {}
+    for start in range(0, len(order), TOGETHER):  # of like length, so that little is filled up
+        places = order[start : start + TOGETHER]
+        rows = torch.from_numpy(_padded([inputs.examples[at] for at in places]))
+        logits, gold = logits_of(model, rows[:, :-1], given=np.array(places)), rows[:, 1:]
+        right = (logits.argmax(-1) == gold).numpy()  # at t, the token of position t + 1; losses likewise
+        losses = F.cross_entropy(logits.flatten(0, 1).float(), gold.flatten(), reduction="none").view_as(gold).double()
+        for row, at in enumerate(places):
+            one = inputs.examples[at]
+            true, false = logits[row, one.answer - 1, list(inputs.words)].tolist()
+            parts = list(pairwise((0, one.sentences[0][0] - 1, one.answer - 1, len(one.tokens) - 1)))
+            outcomes[at] = Outcome(
+                one,
+                [bool(right[row, first - 1 : last - 1].all()) for first, last in one.sentences],
+                bool(right[row, one.answer - 1]),
+                true > false,
+                [float(losses[row, first:last].sum()) for first, last in parts],
+                [last - first for first, last in parts],
+            )
+    return [outcomes[at] for at in sorted(outcomes)]
+
+
+def _by_kind(outcomes: Sequence[Outcome]) -> dict[str, list[bool]]:
+    steps = [step for one in outcomes for step in zip(one.example.kinds, one.sentences, strict=True)]
+    return {
+        "answer": [one.answer for one in outcomes],
+        "answer_two_way": [one.says_true == one.example.true for one in outcomes],
+        "chain": [all(one.sentences) for one in outcomes],
+        "step": [right for _, right in steps],
+        **{kind: [right for named, right in steps if named == kind] for kind in KINDS},
+    }

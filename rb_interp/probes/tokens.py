@@ -1,4 +1,4 @@
-r"""Which tokens belong to which of two corpora, and which tokens of one are as frequent as those of the other?
+r"""Which tokens are typical of which of two corpora, and are those of one told apart before those of the other?
 
 The paper compares "PrOntoQA tokens" with "TinyStories tokens" (paper 1, Fig. 7B) and does not say which those are.
 Here, with c_A(s) the count of token s among the training targets of corpus A, N_A their total, V = d_vocab and f_A(s) =
@@ -21,6 +21,53 @@ the mean |ln| that is left: at .1 matched pairs differ by 10 %, at .7 by a facto
 The two directions ask about different tokens. Most typical tokens of the stories are rarer than every one of
 PrOntoQA's: nothing matches them, and neither direction says anything of them. In the second one, few PrOntoQA tokens
 carry most of the weight. Tokens of both corpora ("is", ".") are in neither list.
+
+`token_similarity` (paper 1, Fig. 7B). With w_s the rows of W_E:
+
+    cos_prontoqa, cos_stories, cos_control    mean of cos(w_s, w_t) over distinct s, t of the list       [-1, 1]
+    difference             cos_prontoqa - cos_stories        below 0: PrOntoQA's are more distinct       [-2, 2]
+    difference_control     cos_prontoqa - cos_control        the stories' tokens matched to PrOntoQA's   [-2, 2]
+    difference_counterpart cos_counterpart - cos_in_range    PrOntoQA's tokens matched to the stories'   [-2, 2]
+    *_centred              the same of w_s - (mean over PrOntoQA's + mean over the stories') / 2
+
+cos_counterpart is the mean of w_s' w_t' cos over pairs of distinct PrOntoQA tokens, where w' counts the stories' tokens
+that a token is matched to.
+
+The paper: .123 among PrOntoQA tokens, .531 among TinyStories tokens, early in training at small initialisation. Either
+corpus weighs half of the centre, else the one with more tokens would lie nearer to it and look more spread out. Each
+token is part of the centre, the more so the fewer its list has: independent directions read a centred cosine of about
+-.75 / n_prontoqa and +.25 / n_prontoqa, a centred difference of -1 / n_prontoqa (-.013 for 73 tokens). Compare centred
+values with the untrained model's, not with 0.
+
+How it can mislead. Embeddings that tell PrOntoQA's tokens apart and push the stories' one way read a difference near
+-.5 (planted). Embeddings that treat all tokens alike, and an *untrained* model's at any gamma, read 0: independent
+directions have cosine 0, with a spread of 1 / sqrt(n(n-1)d/2). But all that every token shares raises both cosines, and
+*frequency alone* makes a difference: an embedding leaves its initial direction with its token's frequency (Eq. 5), so
+where frequent tokens went further along a shared direction, the corpus with the more frequent tokens reads the higher
+cosine, whatever its tokens mean. The permutation of corpus labels does not rule this out, since frequencies go with the
+labels: it asks only whether lists as different arise by chance. The matched differences rule it out where their
+mismatch is small, for the tokens that have a match: most of the stories' are rarer than all of PrOntoQA's, and no match
+says anything of them. A matched difference of the other sign says that tokens without a match make the raw one; it does
+not say that their frequency does. difference_control has its own null: each token swaps with its match or not.
+difference_counterpart has none, and rests on few PrOntoQA tokens (n_counterpart). Raw cosines near 1 follow from a
+shared mean. Read the centred ones too; they lose a difference that lies in the shared mean alone. Most typical tokens
+of the stories are rare, and a token that hardly moved is still orthogonal to all others. Then their mean cosine reads 0
+and difference lies above 0, because training was short. Which evaluation is early depends on how often one evaluates:
+the pooled loss falls by a fifth in the first dozen steps.
+
+*Means and intervals.* For unit vectors u_i and weights w_i, how often token i is in a list, the mean over pairs of
+distinct tokens is
+
+    sum_{i != j} w_i w_j u_i . u_j / sum_{i != j} w_i w_j  =  (|sum w_i u_i|^2 - sum w_i^2) / ((sum w_i)^2 - sum w_i^2)
+
+A bootstrap draws tokens with replacement, so w_i is then how often token i was drawn (Efron, 1979; percentiles): a
+token drawn twice counts twice in each of its pairs, and never makes a pair with itself. The two lists are drawn
+independently of each other. The sets of a match are drawn as one, in both directions (Abadie and Spiess, "Robust
+post-matching inference", 2022). The interval is about other tokens of the same kind in the same model. It holds the
+model, its seed, the match and the centre of centred cosines fixed. Where the tokens' directions are independent, as in
+an untrained model, the mean cosine has no first-order term and the interval is too wide. Where a match gives few tokens
+most of the weight, there are few to draw from and it is too narrow. Tokens of a text are not drawn independently
+either.
 """
 
 from __future__ import annotations
@@ -28,13 +75,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+import pandas as pd
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
 
 from rb_interp.errors import TextError, shown
+from rb_interp.probes._probe import Found, embedding, probe
+from rb_interp.probes.capturing import float64
+from rb_interp.probes.vectors import cosines
+from rb_interp.statistics.nulls import permutations
+from rb_interp.statistics.reading import Null
 from rb_interp.text.task import CORPORA
 from rb_interp.typed import as_array, typed
 
@@ -43,15 +96,28 @@ MIN_COUNT = 20
 MIN_RATIO = 10.0
 """A typical token is at least this many times as frequent in its own corpus as in the other, smoothed."""
 Counts = np.ndarray
-"""Integers ``[2, d_vocab]``, PrOntoQA first. The annotation leaves the shape to ``check_counts``, which explains it."""
+"""Integers ``[2, d_vocab]``, PrOntoQA first; ``checked_counts`` explains it."""
 NamedCounts = Counts | Mapping[str, Any]
 """The same, or two corpora by the caller's names, each with its ``[d_vocab]`` counts, that of the rules first."""
 NO_TOKEN = np.array([], dtype=np.int64)
 RESERVED = ("control", "all", "in_range", "counterpart")
+SHOWN = 60
+"""Tokens of each list in the cosine matrices, the most frequent ones."""
+DIFFERENCES = {
+    "difference": ("prontoqa", "stories"),
+    "difference_control": ("prontoqa", "control"),
+    "difference_counterpart": ("counterpart", "in_range"),
+}
+"""Difference -> the lists whose mean cosines it compares, the first less the second."""
+LISTS = ("prontoqa", "stories", "control", "in_range", "counterpart")
+ENDS = (0.025, 0.975)
+"""Percentiles between which an interval over tokens lies."""
+Vectors = Float[np.ndarray, "token d_model"]
+Weights = Shaped[np.ndarray, "draw token"]
+"""How often each typical token, PrOntoQA's and then the stories', counts in a list."""
 
 
-@dataclass(frozen=True, eq=False)
-class Typical:
+class Typical(NamedTuple):
     """Typical tokens of both corpora, each list by descending count in its own corpus.
 
     Attributes:
@@ -66,21 +132,19 @@ class Typical:
 
     prontoqa: Int[np.ndarray, " prontoqa"]
     stories: Int[np.ndarray, " stories"]
-    control: Int[np.ndarray, " control"]
-    mismatch: float
-    in_range: Int[np.ndarray, " in_range"] = field(default_factory=lambda: NO_TOKEN)
-    counterpart: Int[np.ndarray, " in_range"] = field(default_factory=lambda: NO_TOKEN)
+    control: Int[np.ndarray, " control"] = NO_TOKEN
+    mismatch: float = math.nan
+    in_range: Int[np.ndarray, " in_range"] = NO_TOKEN
+    counterpart: Int[np.ndarray, " in_range"] = NO_TOKEN
     counterpart_mismatch: float = math.nan
 
 
 @typed
-def typical_tokens(counts: Counts, min_count: int = MIN_COUNT, min_ratio: float = MIN_RATIO) -> Typical:
+def typical_tokens(counts: Counts) -> Typical:
     """Typical tokens of two corpora, matched in frequency in both directions, from their token counts.
 
     Args:
         counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first.
-        min_count: least count in the token's own corpus.
-        min_ratio: least ratio of its smoothed frequencies, in its own corpus over the other, 0 or more.
 
     Returns the lists; a mismatch is NaN where no token has a match.
 
@@ -94,16 +158,12 @@ def typical_tokens(counts: Counts, min_count: int = MIN_COUNT, min_ratio: float 
     >>> typical.in_range.tolist(), typical.counterpart.tolist()  # token 3 is rarer than both of PrOntoQA's
     ([2, 4], [0, 1])
     """
-    check_counts(counts)
-    if not min_ratio > 0:
-        raise TextError(f"min_ratio={min_ratio:g}; expected a ratio above 0.")
-    ratio = frequency_ratio(counts)
-    lists = []
-    for own, typical in zip(counts, (ratio >= min_ratio, ratio <= 1 / min_ratio), strict=True):
-        ids = np.flatnonzero(typical & (own >= min_count))
+    checked_counts(counts)
+    ratio, lists, totals = frequency_ratio(counts), [], counts.sum(0)
+    for own, typical in zip(counts, (ratio >= MIN_RATIO, ratio <= 1 / MIN_RATIO), strict=True):
+        ids = np.flatnonzero(typical & (own >= MIN_COUNT))
         lists.append(ids[np.argsort(-own[ids].astype(np.int64), kind="stable")])
-    (prontoqa, stories), totals = lists, counts.sum(0)
-    return Typical(prontoqa, stories, *matched(totals, prontoqa, stories), *nearest(totals, prontoqa, stories))
+    return Typical(*lists, *matched(totals, *lists), *nearest(totals, *lists))
 
 
 def frequency_ratio(counts: Counts) -> Float[np.ndarray, " d_vocab"]:
@@ -123,9 +183,6 @@ def token_table(counts: Counts, texts: Sequence[str]) -> list[dict]:
     Raises:
         TextError: as `typical_tokens` does.
     """
-    check_counts(counts)
-    if len(texts) != counts.shape[1]:
-        raise TextError(f"got {len(texts)} texts for counts of {counts.shape[1]} tokens; give one for each token.")
     typical, ratio = typical_tokens(counts), frequency_ratio(counts)
     control, counterpart = set(typical.control.tolist()), Counter(typical.counterpart.tolist())
     return [
@@ -144,12 +201,12 @@ def token_table(counts: Counts, texts: Sequence[str]) -> list[dict]:
     ]
 
 
-def checked_counts(counts: NamedCounts, d_vocab: int) -> tuple[Counts, dict[str, str]]:
+def checked_counts(counts: NamedCounts, d_vocab: int | None = None) -> tuple[Counts, dict[str, str]]:
     """Counts ``[2, d_vocab]``, and what stands in place of the names of the package's two corpora.
 
-    Raises TextError where they are not those of two corpora, and where a model knows other tokens.
+    Raises TextError where they are not integers of two corpora, and where a model knows other tokens.
     """
-    names, words = tuple(CORPORA), {}
+    names = tuple(CORPORA)
     if isinstance(counts, Mapping):
         names = tuple(counts)
         if len(names) != 2 or not all(isinstance(name, str) and name and name not in RESERVED for name in names):
@@ -157,34 +214,22 @@ def checked_counts(counts: NamedCounts, d_vocab: int) -> tuple[Counts, dict[str,
                 f"got counts of {', '.join(map(shown, names)) or 'no corpus'}; expected those of two corpora by name, "
                 f"none of them called {', '.join(RESERVED)}."
             )
-        first, second = (as_array(one) for one in counts.values())
-        if first.ndim != 1 or first.shape != second.shape:
-            raise TextError(
-                f"got counts of shapes {list(first.shape)} for '{names[0]}' and {list(second.shape)} for '{names[1]}'; "
-                f"expected [d_vocab] for both."
-            )
-        counts = np.stack([first, second])
-        words = {"prontoqa": names[0], "stories": names[1], "PrOntoQA": names[0], "the stories": names[1]}
-    check_counts(counts, names)
-    if d_vocab != counts.shape[1]:
-        raise TextError(
-            f"got counts of {counts.shape[1]} tokens; the model knows {d_vocab}. Give those of its own text."
-        )
-    return counts, words if names != CORPORA else {}
-
-
-def check_counts(counts: Counts, names: tuple[str, ...] = CORPORA) -> None:
-    """Raise TextError where counts are not integers [2, d_vocab], or a corpus has none."""
-    if counts.ndim != 2 or len(counts) != 2 or not np.issubdtype(counts.dtype, np.integer):
+        both = [as_array(one) for one in counts.values()]
+        counts = np.stack(both) if both[0].shape == both[1].shape else np.zeros(0)
+    if counts.ndim != 2 or len(counts) != 2 or not np.issubdtype(counts.dtype, np.integer) or (counts < 0).any():
         raise TextError(
             f"got token counts of shape {list(counts.shape)} and type {counts.dtype}; expected integers [2, d_vocab], "
-            f"PrOntoQA first, such as the counts of text_data(), or two corpora by name, each with integers [d_vocab]."
+            f"0 or more, PrOntoQA first, such as text_data().counts, or two corpora by name, each with [d_vocab]."
         )
-    if counts.size and counts.min() < 0:
-        raise TextError(f"got a token count of {counts.min()}; expected 0 or more.")
     for corpus, total in zip(names, counts.sum(1).tolist(), strict=True):
         if total == 0:
             raise TextError(f"the counts hold no token of '{corpus}'; typical tokens need text of both corpora.")
+    if d_vocab not in (None, counts.shape[1]):
+        raise TextError(
+            f"got counts of {counts.shape[1]} tokens; the model knows {d_vocab}. Give those of its own text."
+        )
+    words = {"prontoqa": names[0], "stories": names[1], "PrOntoQA": names[0], "the stories": names[1]}
+    return counts, words if names != CORPORA else {}
 
 
 def matched(
@@ -212,10 +257,170 @@ def nearest(
     none is in range.
     """
     counts = totals[offered]
-    if not len(counts):
-        return NO_TOKEN, NO_TOKEN, math.nan
-    within = wanted[(totals[wanted] >= counts.min()) & (totals[wanted] <= counts.max())]
+    low, high = (counts.min(), counts.max()) if len(counts) else (1, 0)
+    within = wanted[(totals[wanted] >= low) & (totals[wanted] <= high)]
     if not len(within):
         return NO_TOKEN, NO_TOKEN, math.nan
     cost = np.abs(np.log(totals[within])[:, None] - np.log(counts))
     return within, offered[cost.argmin(1)], float(cost.min(1).mean())
+
+
+@probe(embedding, "a list has fewer than two tokens or no matched ones, or its embeddings are zero.", place={})
+def token_similarity(W_E: Tensor, *, n_draws: int = 500, counts: NamedCounts) -> Found:
+    """Mean cosines of the embeddings of typical tokens, by corpus and matched in frequency in both directions.
+
+    Values as in the module's table, n_prontoqa, n_stories, control_mismatch and counterpart_mismatch (mean distance
+    of matched counts in ln), n_in_range (the stories' tokens that are as frequent as PrOntoQA's) and n_counterpart
+    (the effective number of PrOntoQA tokens matched to them, (sum w')^2 / sum w'^2). A list of fewer than two
+    tokens gives nan, a missing control (fewer typical tokens in the stories than in PrOntoQA) too. Table
+    ``token_intervals``: quantity, low, high, the 95 % interval over tokens of each cosine and difference, nan where no
+    draw has a pair. Nulls, side less: corpus labels permuted among typical tokens (difference, difference_centred);
+    PrOntoQA's tokens swapped with their matches, each or not (difference_control, difference_control_centred).
+    Arrays: cos_prontoqa_matrix, cos_stories_matrix, cos_control_matrix (raw, the SHOWN most frequent, in descending
+    order of their count in their own corpus) and tokens_prontoqa, tokens_stories, tokens_control, the ids of their
+    rows.
+
+    Args:
+        n_draws: draws of the bootstrap over tokens; 0 for none.
+
+    Raises:
+        TextError: for counts of another shape or vocabulary, and for a corpus without tokens.
+    """
+    totals, words = checked_counts(counts, len(W_E))
+    typical = typical_tokens(totals)
+    vectors = float64(W_E[np.concatenate([typical.prontoqa, typical.stories])])
+    matches = np.bincount(typical.counterpart)
+    values = {name: float(draws[0]) for name, draws in cosines_by_list(vectors, once(typical)).items()} | {
+        "n_prontoqa": float(len(typical.prontoqa)),
+        "n_stories": float(len(typical.stories)),
+        "control_mismatch": typical.mismatch,
+        "n_in_range": float(len(typical.in_range)),
+        "n_counterpart": float(matches.sum() ** 2 / (matches**2).sum()) if len(matches) else 0.0,
+        "counterpart_mismatch": typical.counterpart_mismatch,
+    }
+
+    def arrays() -> dict[str, np.ndarray]:
+        result = {}
+        for corpus, name in zip((0, 1, 1), LISTS, strict=False):
+            ids = getattr(typical, name)
+            shown = ids[np.argsort(-totals[corpus, ids].astype(np.int64), kind="stable")][:SHOWN]
+            result |= {f"tokens_{name}": shown, f"cos_{name}_matrix": cosines(float64(W_E[shown]))}
+        return result
+
+    def tables(seed: int) -> dict[str, pd.DataFrame]:
+        return {"token_intervals": token_intervals(vectors, typical, n_draws, np.random.default_rng(seed))}
+
+    return Found(
+        values,
+        lambda n_null, seed: similarity_nulls(vectors, typical, n_null, np.random.default_rng(seed)),
+        arrays,
+        tables=tables if n_draws else None,
+        words=words,
+    )
+
+
+def similarity_nulls(vectors: Vectors, typical: Typical, n_null: int, rng: np.random.Generator) -> dict[str, Null]:
+    """Nulls of four differences; those with the control are nan where it is missing."""
+    n_first, n = len(typical.prontoqa), len(vectors)
+    permuted = permutations(n_null, n, rng) < n_first
+    lists = once(typical)
+    first, control = lists["prontoqa"] > 0, lists["control"] > 0
+    swap = np.zeros((n_null, n), dtype=bool)
+    swap[:, :n_first] = rng.random((n_null, n_first)) < 0.5
+    swap[:, n_first + _places(typical.stories, typical.control)] = swap[:, : control.sum()]
+    first, control = first ^ swap, control ^ swap
+    drawn = {
+        "difference": ("corpus labels permuted among typical tokens", {"prontoqa": permuted, "stories": ~permuted}),
+        "difference_control": (
+            "PrOntoQA tokens swapped with their matches",
+            {"prontoqa": first, "stories": ~first, "control": control},
+        ),
+    }
+    nulls = {}
+    for start, (said, swapped) in drawn.items():
+        draws = cosines_by_list(vectors, swapped)
+        nulls |= {name: Null(said, draws[name], "less") for name in (start, f"{start}_centred")}
+    return nulls
+
+
+def token_intervals(vectors: Vectors, typical: Typical, n_draws: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Bootstrap interval over tokens (percentiles) of each cosine and difference: quantity, low, high.
+
+    ``vectors`` are those of ``typical.prontoqa``, then of ``typical.stories``. Draws without a pair are left out.
+    """
+    sizes = len(typical.prontoqa), len(typical.stories)
+    resampled = _weights(typical, *(rng.multinomial(n, np.full(n, 1 / n), n_draws) for n in sizes))
+    rows = []
+    for name, draws in cosines_by_list(vectors, resampled, centre_of(vectors, once(typical))).items():
+        finite = draws[np.isfinite(draws)]
+        rows.append((name, *(np.quantile(finite, ENDS) if len(finite) else (math.nan, math.nan))))
+    return pd.DataFrame(rows, columns=["quantity", "low", "high"])
+
+
+def once(typical: Typical) -> dict[str, Weights]:
+    """The weights of each list where every token is drawn once."""
+    return _weights(typical, *(np.ones((1, len(of)), int) for of in (typical.prontoqa, typical.stories)))
+
+
+def _weights(
+    typical: Typical, first: Shaped[np.ndarray, "draw first"], others: Shaped[np.ndarray, "draw other"]
+) -> dict[str, Weights]:
+    """Weights of each list, given how often each token of either corpus is drawn."""
+    n_first, n = first.shape[1], first.shape[1] + others.shape[1]
+    weights = {name: np.zeros((len(first), n), dtype=np.int64) for name in LISTS}
+    weights["prontoqa"][:, :n_first] = first
+    weights["stories"][:, n_first:] = others
+    weights["control"][:, n_first + _places(typical.stories, typical.control)] = first[:, : len(typical.control)]
+    partner = _places(typical.prontoqa, typical.counterpart)
+    weights["counterpart"][:, :n_first] = first * np.bincount(partner, minlength=n_first)
+    weights["in_range"][:, n_first + _places(typical.stories, typical.in_range)] = first[:, partner]
+    return weights
+
+
+def _places(tokens: Int[np.ndarray, " token"], wanted: Int[np.ndarray, " wanted"]) -> Int[np.ndarray, " wanted"]:
+    """Where each wanted token stands in a list of distinct tokens."""
+    order = np.argsort(tokens)
+    return order[np.searchsorted(tokens, wanted, sorter=order)]
+
+
+def cosines_by_list(
+    vectors: Vectors, lists: Mapping[str, Weights], centre: Float[np.ndarray, "#draw d_model"] | None = None
+) -> dict[str, Float[np.ndarray, " draw"]]:
+    """Quantity -> one number per draw, for the given lists and the differences between them.
+
+    Args:
+        lists: how often each token is in them, ``prontoqa`` and ``stories`` among them.
+        centre: what the centred cosines are seen from; None for the centre of each draw.
+    """
+    result, centre = {}, centre_of(vectors, lists) if centre is None else centre
+    for ending, middle in (("", np.zeros_like(centre)), ("_centred", centre)):
+        cos = {name: mean_cosines(vectors, weights, middle) for name, weights in lists.items()}
+        result |= {f"cos_{name}{ending}": draws for name, draws in cos.items()}
+        for name, (one, other) in DIFFERENCES.items():
+            if one in cos and other in cos:
+                result[f"{name}{ending}"] = cos[one] - cos[other]
+    return result
+
+
+def centre_of(vectors: Vectors, lists: Mapping[str, Weights]) -> Float[np.ndarray, "draw d_model"]:
+    """(Mean over PrOntoQA's tokens + mean over the stories') / 2 of each draw; nan where either has none."""
+    both = [lists[name].astype(np.float64) for name in ("prontoqa", "stories")]
+    sizes = [weights.sum(1, keepdims=True) for weights in both]
+    first, second = (w @ vectors / np.where(n > 0, n, np.nan) for w, n in zip(both, sizes, strict=True))
+    return (first + second) / 2
+
+
+def mean_cosines(
+    vectors: Vectors, weights: Weights, centre: Float[np.ndarray, "#draw d_model"]
+) -> Float[np.ndarray, " draw"]:
+    """Mean cosine over pairs of distinct tokens, seen from each draw's centre, in [-1, 1]; nan for fewer than two.
+
+    A pair weighs the product of its tokens' weights. No matrix of cosines is made, see the module's formula.
+    """
+    squared = (vectors**2).sum(1) - 2 * centre @ vectors.T + (centre**2).sum(1, keepdims=True)
+    norms = np.sqrt(np.where(squared > 0, squared, np.nan))
+    scaled = np.where(weights > 0, weights / norms, 0.0)
+    total = scaled @ vectors - scaled.sum(1, keepdims=True) * centre
+    own = (weights * weights).sum(1)
+    pairs = weights.sum(1) ** 2 - own
+    return ((total**2).sum(1) - own) / np.where(pairs > 0, pairs, np.nan)

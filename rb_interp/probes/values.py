@@ -57,7 +57,7 @@ ROWS_TO_TELL, POSITIONS_TO_TELL = 2, 4
 """Rows on which candidates for the attention's input are compared, and positions of each."""
 Groups = Mapping[str, Int[np.ndarray, " n"]]
 """Name -> token ids. Names become part of the quantities' names; arrays number the groups in this order from 0."""
-Vectors = Mapping[str, Float[np.ndarray, "token d_model"]]
+Embeddings = Float[np.ndarray, "token d_model"]
 
 
 @probe(source, UNDEFINED)
@@ -93,94 +93,61 @@ def value_alignment(
     for name, ids in named.items():
         if not len(ids):
             raise RolesError(f"value_alignment got no tokens in the group '{name}'; name at least one.")
-    tokens, group = numbered(named)
+    for name in contrast or ():
+        if name not in named:
+            raise RolesError(f"value_alignment has no group '{name}' to contrast; {nearest(name, named)}")
+    two, (tokens, group) = tuple(contrast or list(named)[:2]), numbered(named)
     every = token_embeddings(model, tokens, inputs.tokens.shape[1], layer, head)
-    vectors = {name: every[group == number] for number, name in enumerate(named)}
-    svd, ov_svd = value_svd(W_V, output_matrix(model, layer, head))
-    (values, arrays), (ov_values, ov_arrays) = (aligned(*one, vectors, k, contrast) for one in (svd, ov_svd))
-    arrays |= {"tokens": tokens, "group": group, **_ov(ov_arrays)}
+    vectors, centred = {name: every[group == number] for number, name in enumerate(named)}, every - every.mean(0)
+    ahead = group == list(named).index(two[0])
+    values, arrays = {}, {"tokens": tokens, "group": group}
+    W_O = float64(layer_heads(model, layer, "W_O")[head])
+    for name, (U, S) in zip(("", "ov_"), value_svd(W_V, W_O), strict=True):
+        values[f"{name}spectrum_ratio"] = float(S[0] / S[1]) if len(S) > 1 and S[1] > 0 else np.inf
+        observed = aligned(U[:, :1].T, U[None, :, :k], vectors, two)
+        values |= {f"{name}{quantity}": float(value[0]) for quantity, value in observed.items()}
+        signed = _cosines(U[:, :k].T, centred)  # singular vectors have no sign: the contrast's first group is ahead
+        signed *= np.where(signed[:, ahead].mean(1, keepdims=True) < 0, -1, 1)
+        arrays |= {f"{name}singular_values": S, f"{name}cosines": signed}
     sizes = tuple((name, len(ids)) for name, ids in named.items())
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
-        return alignment_nulls(W_V.shape, sizes, every, k, n_null, seed, tuple(contrast or ()))
+        return alignment_nulls(W_V.shape, sizes, every, k, n_null, seed, two)
 
-    return Found(values | _ov(ov_values), nulls, arrays)
+    return Found(values, nulls, arrays)
 
 
 def _ov(quantities: Mapping[str, Any]) -> dict[str, Any]:
     return {f"ov_{name}": value for name, value in quantities.items()}
 
 
-def contrasted(vectors: Mapping, contrast: Sequence[str] | None = None) -> tuple[list[str], list[str]]:
-    """The two groups that cos_gap compares: those named, else the first two (or one). And all groups, these first."""
-    for name in contrast or ():
-        if name not in vectors:
-            raise RolesError(f"value_alignment has no group '{name}' to contrast; {nearest(name, vectors)}")
-    two = list(contrast or list(vectors)[:2])
-    return two, [*two, *(name for name in vectors if name not in two)]
-
-
-def centre(vectors: Vectors, over: Sequence[str] = ()) -> Vectors:
-    """Vectors less the mean over all tokens of the groups in ``over`` (default: all groups)."""
-    mean = np.concatenate([vectors[name] for name in over or vectors]).mean(0)
-    return {name: group - mean for name, group in vectors.items()}
-
-
-def direction_cosines(
-    directions: Float[np.ndarray, "n d_model"], vectors: Float[np.ndarray, "token d_model"]
-) -> Float[np.ndarray, "n token"]:
+def _cosines(directions: Float[np.ndarray, "n d_model"], vectors: Embeddings) -> Float[np.ndarray, "n token"]:
     """Cosines of unit directions with vectors; 0 for a vector of length 0, which has no direction."""
     norm = np.linalg.norm(vectors, axis=1)
     return directions @ vectors.T / np.where(norm == 0, 1.0, norm)
 
 
-def cosine_values(
-    directions: Float[np.ndarray, "n d_model"], vectors: Vectors, contrast: Sequence[str] | None = None
-) -> dict[str, np.ndarray]:
-    """Every cosine quantity, ``[n]`` each, for n unit directions: one observed, or the draws of a null."""
-    two, names = contrasted(vectors, contrast)
+def aligned(
+    directions: Float[np.ndarray, "n d_model"], bases: Float[np.ndarray, "n d_model k"],
+    vectors: Mapping[str, Embeddings], two: Sequence[str],
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Cosines of n unit directions and shares of n subspaces, ``[n]`` each: one observed, or the draws of a null."""
+    names, mean = [*two, *(name for name in vectors if name not in two)], np.concatenate([*vectors.values()]).mean(0)
+    centred = {name: rows - mean for name, rows in vectors.items()}
 
-    def means(groups: Vectors, names: Sequence[str], ending: str = "") -> dict[str, np.ndarray]:
-        return {f"cos_{name}{ending}": np.abs(direction_cosines(directions, groups[name])).mean(1) for name in names}
+    def means(groups: Mapping[str, Embeddings], names: Sequence[str], ending: str = "") -> dict[str, np.ndarray]:
+        return {f"cos_{name}{ending}": np.abs(_cosines(directions, groups[name])).mean(1) for name in names}
 
-    values = means(centre(vectors), names)
+    values = means(centred, names)
     if len(two) == 2:
         values["cos_gap"] = values[f"cos_{two[0]}"] - values[f"cos_{two[1]}"]
-        values |= means(centre(vectors, [name for name in vectors if name in two]), two, "_within")
-    return values | means(vectors, names, "_raw")
-
-
-def subspace_values(
-    bases: Float[np.ndarray, "n d_model k"], vectors: Vectors, contrast: Sequence[str] | None = None
-) -> dict[str, np.ndarray]:
-    """Share of each group's centred squared norm inside each of n subspaces, in [0, 1]."""
-    centred, values = centre(vectors), {}
-    for name in contrasted(vectors, contrast)[1]:
+        between = np.concatenate([vectors[name] for name in vectors if name in two]).mean(0)
+        values |= means({name: vectors[name] - between for name in two}, two, "_within")
+    values |= means(vectors, names, "_raw")
+    for name in names:
         inside = ((centred[name] @ bases) ** 2).sum((1, 2))
         values[f"subspace_{name}"] = inside / max((centred[name] ** 2).sum(), np.finfo(float).tiny)
     return values
-
-
-def aligned(
-    U: Float[np.ndarray, "d_model direction"],
-    S: Float[np.ndarray, " direction"],
-    vectors: Vectors,
-    k: int = 3,
-    contrast: Sequence[str] | None = None,
-) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    """Values and arrays of the reading, from a matrix's left singular vectors and values, and the groups' embeddings.
-
-    Singular vectors have no sign of their own. Here each has a mean cosine of 0 or more with the first of the contrast.
-    """
-    names, centred = list(vectors), centre(vectors)
-    group = np.repeat(np.arange(len(names)), [len(rows) for rows in vectors.values()])
-    signed = direction_cosines(U[:, :k].T, np.concatenate(list(centred.values())))
-    ahead = signed[:, group == names.index(contrasted(vectors, contrast)[0][0])]
-    signed *= np.where(ahead.mean(1, keepdims=True) < 0, -1, 1)
-    ratio = S[0] / S[1] if len(S) > 1 and S[1] > 0 else np.inf
-    observed = cosine_values(U[:, :1].T, vectors, contrast) | subspace_values(U[None, :, :k], vectors, contrast)
-    values = {"spectrum_ratio": float(ratio)} | {name: float(value[0]) for name, value in observed.items()}
-    return values, {"singular_values": S, "cosines": signed}
 
 
 @drawn_once
@@ -196,20 +163,15 @@ def draw(shape: tuple[int, int], k: int, n_null: int, seed: int) -> tuple[np.nda
 
 @drawn_once
 def alignment_nulls(
-    shape: tuple[int, int],
-    sizes: tuple[tuple[str, int], ...],
-    every: Float[np.ndarray, "token d_model"],
-    k: int,
-    n_null: int,
-    seed: int,
-    contrast: tuple[str, ...],
-) -> dict[str, Null]:
+    shape: tuple[int, int], sizes: tuple[tuple[str, int], ...], every: Embeddings, k: int, n_null: int, seed: int,
+    two: tuple[str, ...],
+) -> dict[str, Null]:  # fmt: skip
     """Nulls of every quantity, from the embeddings of all groups and the groups' sizes."""
     vectors = dict(zip(dict(sizes), np.split(every, np.cumsum([n for _, n in sizes])[:-1]), strict=True))
     directions, bases, ratios = draw(shape, k, n_null, seed)
-    cosines, inside = cosine_values(directions, vectors, contrast), subspace_values(bases, vectors, contrast)
-    nulls = {name: Null("random direction", draws) for name, draws in cosines.items()}
-    nulls |= {name: Null("random subspace", draws) for name, draws in inside.items()}
+    said = {"cos": "random direction", "subspace": "random subspace"}
+    drawn = aligned(directions, bases, vectors, two)
+    nulls = {name: Null(said[name.split("_")[0]], draws) for name, draws in drawn.items()}
     nulls |= _ov(nulls)
     if ratios:
         nulls["spectrum_ratio"] = Null("Gaussian matrix of the same shape", ratios[0])
@@ -228,11 +190,6 @@ def value_matrix(model: Source, *, layer: int = 0, head: int = 0) -> Float[np.nd
     if not own.isfinite().all():
         raise ModelError(f"W_V of L{layer} is not all finite: the model's training has diverged.")
     return float64(own)
-
-
-def output_matrix(source: Source, layer: int, head: int) -> Float[np.ndarray, "d_head d_model"]:
-    """W_O of one head in float64."""
-    return float64(layer_heads(source, layer, "W_O")[head])
 
 
 def value_svd(
@@ -286,9 +243,7 @@ def numbered(groups: Groups) -> tuple[Int[np.ndarray, " token"], Int[np.ndarray,
     return np.concatenate(list(groups.values())), np.repeat(np.arange(len(groups)), sizes)
 
 
-def token_embeddings(
-    source: Source, ids: Int[np.ndarray, " token"], length: int, layer: int, head: int
-) -> Float[np.ndarray, "token d_model"]:
+def token_embeddings(source: Source, ids: Int[np.ndarray, " token"], length: int, layer: int, head: int) -> Embeddings:
     """Embedding of each token as the head reads it, in float64.
 
     W_E where the head reads the residual stream, and where a model has no head; else LayerNorm's output on constant

@@ -89,19 +89,14 @@ def weight_rank(model: Source, *, layer: int) -> Found:
     Values: stable_rank_W_QK and stable_rank_W_OV (mean over heads), stable_rank_W_in and stable_rank_W_out where the
     layer has an MLP; in [1, rank], nan for a matrix of zeros. No quantity has a null.
     """
-    heads = {name: float64(getattr(model_of(model).blocks[layer].attn, name)) for name in ATTENTION}
-    products = {"W_QK": (heads["W_Q"], heads["W_K"]), "W_OV": (heads["W_V"], heads["W_O"].swapaxes(1, 2))}
-    values = {f"stable_rank_{name}": _product_rank(*sides) for name, sides in products.items()}
+    W_Q, W_K, W_V, W_O = (float64(getattr(model_of(model).blocks[layer].attn, name)) for name in ATTENTION)
+    values = {}
+    for name, *sides in (("W_QK", W_Q, W_K), ("W_OV", W_V, W_O.swapaxes(1, 2))):
+        heads = max(map(len, sides))  # grouped heads share a matrix
+        left, right = (np.linalg.qr(np.repeat(side, heads // len(side), axis=0))[1] for side in sides)
+        values[f"stable_rank_{name}"] = float(np.mean([spectrum(core)[1] for core in left @ right.swapaxes(1, 2)]))
     mlp = {name: matrix for name, matrix in layer_matrices(model, layer).items() if name in MLP}
-    return Found(values | {f"stable_rank_{name}": stable_rank(singular_values(of)) for name, of in mlp.items()})
-
-
-def _product_rank(left: Float[np.ndarray, "head d_model d_head"], right: np.ndarray) -> float:
-    """Mean over heads of the stable rank of left right^T, from its small core; grouped heads share a matrix."""
-    heads = max(len(left), len(right))
-    left, right = (np.repeat(side, heads // len(side), axis=0) for side in (left, right))
-    cores = np.linalg.qr(left)[1] @ np.linalg.qr(right)[1].swapaxes(1, 2)
-    return float(np.mean([stable_rank(singular_values(core)) for core in cores]))
+    return Found(values | {f"stable_rank_{name}": spectrum(matrix)[1] for name, matrix in mlp.items()})
 
 
 @probe(layer_matrices, ZERO, place={"layer": 0})
@@ -111,28 +106,21 @@ def weight_spectra(held: Mapping[str, Matrix]) -> Found:
     Values: participation_W and stable_rank_W as in the module's table; nan for a matrix of zeros. Arrays:
     singular_values_W, descending. No quantity has a null.
     """
-    spectra = {name: singular_values(matrix) for name, matrix in held.items()}
-    values = {f"participation_{name}": spectrum_participation(singular) for name, singular in spectra.items()}
-    values |= {f"stable_rank_{name}": stable_rank(singular) for name, singular in spectra.items()}
-    return Found(values, None, {f"singular_values_{name}": singular for name, singular in spectra.items()})
+    spectra = {name: spectrum(matrix) for name, matrix in held.items()}
+    values = {f"participation_{name}": found[0] for name, found in spectra.items()}
+    values |= {f"stable_rank_{name}": found[1] for name, found in spectra.items()}
+    return Found(values, None, {f"singular_values_{name}": found[2] for name, found in spectra.items()})
 
 
-def singular_values(matrix: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, " direction"]:
-    """Singular values, descending; nan where the matrix is not finite."""
-    finite = np.isfinite(matrix).all()
-    return np.linalg.svd(matrix, compute_uv=False) if finite else np.full(min(matrix.shape), np.nan)
-
-
-def spectrum_participation(singular: Float[np.ndarray, " direction"]) -> float:
-    """(sum s^2)^2 / sum s^4, in [1, number of values]; nan for zeros and for what is not finite."""
+def spectrum(matrix: Matrix) -> tuple[float, float, Float[np.ndarray, " direction"]]:
+    """Participation ratio, stable rank and singular values, descending; nan for zeros and for what is not finite."""
+    if not np.isfinite(matrix).all():
+        return math.nan, math.nan, np.full(min(matrix.shape), np.nan)
+    singular = np.linalg.svd(matrix, compute_uv=False)
     squared = singular**2
-    return float(squared.sum() ** 2 / (squared**2).sum()) if squared.sum() > 0 else math.nan
-
-
-def stable_rank(singular: Float[np.ndarray, " direction"]) -> float:
-    """Sum of s^2 over the largest s^2, in [1, number of values]; nan for zeros and for what is not finite."""
-    squared = singular**2
-    return float(squared.sum() / squared.max()) if squared.sum() > 0 else math.nan
+    if not squared.sum() > 0:
+        return math.nan, math.nan, singular
+    return float(squared.sum() ** 2 / (squared**2).sum()), float(squared.sum() / squared.max()), singular
 
 
 @probe(layer_matrices, "fewer than two neurons are not zero.", place={"layer": 0})
@@ -154,13 +142,10 @@ def condensation(held: Mapping[str, Matrix], *, matrices: Sequence[str] = ("W_Q"
         cos = cosines(held[name].T)
         groups = cosine_groups(cos)
         order, (signed, both) = np.argsort(groups, kind="stable"), condensed_shares(cos)
-        told = {
-            "share": signed,
-            "share_abs": both,
-            "abs_cos": float(np.nanmean(np.abs(pairs(cos)))) if math.isfinite(signed) else math.nan,
-            "groups": float(groups.max() + 1),
-            "largest": float((groups == 0).mean()),
-        }
+        told = {"share": signed, "share_abs": both}
+        told |= {"abs_cos": math.nan, "groups": float(groups.max() + 1), "largest": float((groups == 0).mean())}
+        if math.isfinite(signed):
+            told["abs_cos"] = float(np.nanmean(np.abs(pairs(cos))))
         values |= {f"{what}_{name}": of if math.isfinite(signed) else math.nan for what, of in told.items()}
         arrays |= {f"cosines_{name}": cos[np.ix_(order, order)], f"group_{name}": groups[order]}
 

@@ -7,17 +7,8 @@ from lens_models import lens_model
 from scipy.stats import kstest
 
 from rb_interp.models.generations import live_tensors
-from rb_interp.probes import value_alignment
-from rb_interp.probes.values import (
-    aligned,
-    alignment_nulls,
-    attention_inputs,
-    centre,
-    output_matrix,
-    token_embeddings,
-    value_matrix,
-    value_svd,
-)
+from rb_interp.probes import from_arrays, value_alignment
+from rb_interp.probes.values import attention_inputs, token_embeddings, value_matrix, value_svd
 from rb_interp.tasks import Roles
 from rb_interp.tasks.inputs import Inputs
 
@@ -31,8 +22,13 @@ TOKENS = np.zeros((2, 6), int)
 CONTRAST = ("reasoning", "memory")
 
 
-def alignment(W_V: np.ndarray, vectors: dict, **options) -> tuple[dict, dict]:
-    return aligned(*np.linalg.svd(W_V, full_matrices=False)[:2], vectors, **options)
+def alignment(W_V: np.ndarray, vectors: dict, n_null: int = 0, seed: int = 0, **options):
+    """The reading of one head with this W_V, on groups with these embeddings."""
+    ids = np.split(np.arange(sum(map(len, vectors.values()))), np.cumsum([*map(len, vectors.values())])[:-1])
+    rows, W_O = np.concatenate([*vectors.values()]), np.eye(W_V.shape[1], W_V.shape[0])
+    source = from_arrays(W_V=W_V[None, None], W_O=W_O[None, None], token_inputs=rows)
+    options = {"contrast": CONTRAST, "groups": dict(zip(vectors, ids, strict=True)), **options}
+    return value_alignment(source, Inputs(TOKENS), n_null=n_null, seed=seed, **options)
 
 
 def test_planted_rank_one_value_matrix():
@@ -43,7 +39,8 @@ def test_planted_rank_one_value_matrix():
         "memory": np.array([e[2], -2 * e[2]]) + e[2] / 2,
         "reasoning": np.array([3 * e[0], -3 * e[0]]),
     }
-    values, arrays = alignment(np.outer(e[0], [0.6, 0.0, 0.8]), vectors, k=1, contrast=CONTRAST)
+    found = alignment(np.outer(e[0], [0.6, 0.0, 0.8]), vectors, k=1)
+    values, arrays = found.values, found.arrays
     ones = ("cos_reasoning", "cos_gap", "cos_reasoning_within", "cos_reasoning_raw", "subspace_reasoning")
     zeros = ("cos_memory", "cos_key", "cos_memory_within", "cos_memory_raw", "cos_key_raw", "subspace_memory")
     assert {name: values[name] for name in ones} == pytest.approx(dict.fromkeys(ones, 1.0))
@@ -57,20 +54,18 @@ def test_signs_and_order_of_singular_vectors_do_not_matter():
     rng = np.random.default_rng(0)
     vectors = {name: rng.standard_normal((m, 12)) for name, m in (("key", 8), ("memory", 4), ("reasoning", 4))}
     W_V = rng.standard_normal((12, 6))
-    (values, arrays), (other, flipped) = (
-        alignment(matrix, vectors, contrast=CONTRAST) for matrix in (W_V, -W_V[:, ::-1])
-    )
-    assert values == pytest.approx(other)
-    np.testing.assert_allclose(arrays["cosines"], flipped["cosines"], atol=1e-12)
-    assert arrays["cosines"].shape == (3, 16)
-    assert (arrays["cosines"][:, -4:].mean(1) >= 0).all()
+    found, flipped = (alignment(matrix, vectors) for matrix in (W_V, -W_V[:, ::-1]))
+    of_W_V = [name for name in found.values if not name.startswith("ov_")]
+    assert [found.values[name] for name in of_W_V] == pytest.approx([flipped.values[name] for name in of_W_V])
+    np.testing.assert_allclose(found.arrays["cosines"], flipped.arrays["cosines"], atol=1e-12)
+    assert (found.arrays["cosines"][:, -4:].mean(1) >= 0).all()
 
 
 def test_centring_by_hand():
     """What all tokens share counts in the raw cosine and not in the centred one; anchors have a mean of their own."""
     shared, x, y = 10 * np.eye(4)[3], np.eye(4)[0], np.eye(4)[1]
     vectors = {"key": np.array([shared - 2 * x]), "memory": np.array([shared]), "reasoning": np.array([shared + 2 * x])}
-    values, _ = alignment(np.outer(x, [1.0, 0]) + np.outer(y, [0, 0.5]), vectors, k=2, contrast=CONTRAST)
+    values = alignment(np.outer(x, [1.0, 0]) + np.outer(y, [0, 0.5]), vectors, k=2).values
     assert values["spectrum_ratio"] == pytest.approx(2)
     assert values["cos_reasoning_raw"] == pytest.approx(2 / np.sqrt(104))
     assert (values["cos_reasoning"], values["cos_memory"], values["cos_key"]) == pytest.approx((1, 0, 1))
@@ -79,19 +74,16 @@ def test_centring_by_hand():
 
 @pytest.mark.wide
 def test_p_values_are_uniform_for_a_random_value_matrix():
-    n, rng = 200, np.random.default_rng(0)
+    n, rng = 60, np.random.default_rng(0)
     vectors = {name: rng.standard_normal((m, 12)) + 1 for name, m in (("key", 8), ("memory", 4), ("reasoning", 4))}
     names = ("spectrum_ratio", "cos_reasoning", "cos_gap", "cos_memory_raw", "subspace_key")
     p_values = {name: [] for name in names}
-    sizes = tuple((name, len(rows)) for name, rows in vectors.items())
-    every = np.concatenate(list(vectors.values()))
     for seed in range(n):
-        values, _ = alignment(rng.standard_normal((12, 6)), vectors, k=2, contrast=CONTRAST)
-        nulls = alignment_nulls((12, 6), sizes, every, 2, 200, seed, CONTRAST)
+        found = alignment(rng.standard_normal((12, 6)), vectors, n_null=99, seed=seed, k=2)
         for name in names:
-            p_values[name].append(nulls[name].p_value(values[name]))
+            p_values[name].append(found.nulls[name].p_value(found.values[name]))
     for name in names:
-        assert kstest(p_values[name], "uniform").statistic < 1.63 / np.sqrt(n) + 1 / 201, name
+        assert kstest(p_values[name], "uniform").statistic < 1.63 / np.sqrt(n) + 1 / 100, name
 
 
 @pytest.mark.parametrize("layer", [0, 2])
@@ -127,10 +119,8 @@ def test_what_enters_attention_reproduces_the_value_vectors(kind):
 def test_reading_of_a_planted_head():
     """The leading direction of one head set to a reasoning anchor's centred embedding, on a model from elsewhere."""
     model, untrained = lens_model("plain"), lens_model("plain", seed=1)
-    ids = {"key": 4, "memory": 3, "reasoning": 3}
     every = token_embeddings(model, np.concatenate(list(ROLES.tokens.values())), 6, 0, 0)
-    vectors = dict(zip(ids, np.split(every, np.cumsum(list(ids.values()))[:-1]), strict=True))
-    anchor = torch.from_numpy(centre(vectors)["reasoning"][1])
+    anchor = torch.from_numpy((every - every.mean(0))[-2])
     with torch.no_grad():
         write_value_matrix(model, 1, 2, torch.outer(anchor, torch.tensor([1.0, 0, 0, 0], dtype=torch.float64)))
     contrast = ("reasoning_anchor", "memory_anchor")
@@ -174,9 +164,9 @@ def write_value_matrix(model, layer: int, head: int, W_V: torch.Tensor) -> None:
 def test_the_ov_matrix_has_the_spectrum_and_the_directions_of_the_product(kind):
     model = lens_model(kind)
     for head in (0, 3):
-        product = value_matrix(model, layer=1, head=head) @ model.W_O[1, head].detach().double().numpy()
-        U, S, _ = np.linalg.svd(product)
-        found = value_svd(value_matrix(model, layer=1, head=head), output_matrix(model, 1, head))[1]
+        W_V, W_O = value_matrix(model, layer=1, head=head), model.W_O[1, head].detach().double().numpy()
+        U, S, _ = np.linalg.svd(W_V @ W_O)
+        found = value_svd(W_V, W_O)[1]
         np.testing.assert_allclose(found[1], S[:4], rtol=1e-5)
         np.testing.assert_allclose(np.abs((found[0] * U[:, :4]).sum(0)), 1, rtol=1e-5)
 

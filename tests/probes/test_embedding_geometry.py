@@ -13,7 +13,7 @@ from lens_models import lens_model
 from rb_interp.errors import RolesError
 from rb_interp.models.build import build_model
 from rb_interp.models.generations import read_weights, write_weights
-from rb_interp.probes.embeddings import Layout, geometry, geometry_arrays, geometry_nulls, geometry_values
+from rb_interp.probes import from_arrays, geometry
 from rb_interp.probes.vectors import cosines, expected_abs_cos, participation, principal_components
 from rb_interp.tasks import AnchorTask, Roles
 from rb_interp.tasks.inputs import Inputs
@@ -25,11 +25,9 @@ OPTIONS: dict[str, Any] = {"alike": ("memory", "reasoning"), "ordered": ("key", 
 USED = np.concatenate(list(TOKENS.values()))
 
 
-def laid_out(groups):
-    return Layout(groups, **OPTIONS, line="reasoning")
-
-
-LAYOUT = laid_out(TOKENS)
+def of_rows(W_E: np.ndarray, groups=TOKENS, n_null: int = 0, seed: int = 0):
+    """The reading of an embedding matrix."""
+    return geometry(from_arrays(W_E=W_E), groups=groups, line="reasoning", n_null=n_null, seed=seed, **OPTIONS)
 
 
 def test_theorem_1_in_closed_form() -> None:
@@ -49,11 +47,11 @@ def test_theorem_1_reads_itself_as_perfect() -> None:
     W_E[40:48] = theorem_1_embeddings(groups["reasoning"], 200, "reasoning")
     W_E[60:80] = theorem_1_embeddings(groups["key"], 200, "key")
     W_E[:4] = theorem_1_embeddings(np.full(4, 100), 200, "key")
-    values = geometry_values(W_E, laid_out(groups))
+    found = of_rows(W_E, groups, 99, seed=2)
+    values, nulls = found.values, found.nulls
     assert values["order_rho"] == pytest.approx(-1, abs=1e-12)
     assert values["theory"] == pytest.approx(1, abs=1e-12)
     assert values["cos_memory"] == pytest.approx(1, abs=1e-12)
-    nulls = geometry_nulls(W_E, laid_out(groups), 99, np.random.default_rng(2))
     for name in ("order_rho", "theory", "abs_cos", "cos_memory"):
         assert nulls[name].p_value(values[name]) == pytest.approx(0.01), name  # every null knows its side
 
@@ -61,7 +59,7 @@ def test_theorem_1_reads_itself_as_perfect() -> None:
 def test_number_line_by_hand() -> None:
     # token s at (s, 1) up to scale: one dimension once centred; cos of 3 reasoning anchors from their angles
     tokens = {"key": np.array([5, 6, 7]), "memory": np.array([3, 4]), "reasoning": np.array([0, 1, 2])}
-    values = geometry_values(np.stack([np.arange(8.0), np.ones(8)], 1), laid_out(tokens))
+    values = of_rows(np.stack([np.arange(8.0), np.ones(8)], 1), tokens).values
     assert values["participation"] == pytest.approx(1)
     assert values["pc1_key"] == values["pc1_reasoning"] == values["own_pc1_key"] == pytest.approx(1)
     pairs = [1 / math.sqrt(2), 1 / math.sqrt(5), 3 / math.sqrt(10)]  # cos of (0, 1), (0, 2), (1, 2)
@@ -76,7 +74,7 @@ def test_pooled_component_may_miss_what_a_group_orders_by() -> None:
     W_E[TOKENS["key"], 0] = 0.1 * TOKENS["key"] - 2.5
     W_E[TOKENS["memory"], 1] = [30, -30, 30, -30]
     W_E[TOKENS["reasoning"], 2] = 0.2
-    values = geometry_values(W_E, LAYOUT)
+    values = of_rows(W_E).values
     assert values["own_pc1_key"] == pytest.approx(1)
     assert not values["pc1_key"] > 0.9
 
@@ -85,7 +83,7 @@ def test_random_vectors_have_the_expected_cosine() -> None:
     assert expected_abs_cos(2) == pytest.approx(2 / math.pi)
     assert expected_abs_cos(3) == pytest.approx(1 / 2)
     groups = {"key": np.arange(100), "memory": np.arange(100, 110), "reasoning": np.arange(110, 120)}
-    values = geometry_values(np.random.default_rng(0).standard_normal((120, 64)), laid_out(groups))
+    values = of_rows(np.random.default_rng(0).standard_normal((120, 64)), groups).values
     # cosines of distinct pairs are independent two by two; the sd of |cos| is .756 of its mean
     assert values["abs_cos_ratio"] == pytest.approx(1, abs=4 * 0.756 / math.sqrt(120 * 119 / 2))
 
@@ -102,14 +100,13 @@ def test_participation_of_a_known_spectrum() -> None:
 
 @pytest.mark.wide
 def test_p_values_are_uniform_under_the_nulls() -> None:
-    rng, n = np.random.default_rng(1), 200
+    rng, n = np.random.default_rng(1), 80
     names = ("order_rho", "theory", "pc1_key", "pc1_reasoning", "abs_cos", "cos_memory")
     p: dict[str, list[float]] = {name: [] for name in names}
-    for _ in range(n):
-        W_E = rng.standard_normal((40, 12))
-        values, nulls = geometry_values(W_E, LAYOUT), geometry_nulls(W_E, LAYOUT, 99, rng)
+    for seed in range(n):
+        found = of_rows(rng.standard_normal((40, 12)), n_null=99, seed=seed)
         for name in names:
-            p[name].append(nulls[name].p_value(values[name]))
+            p[name].append(found.nulls[name].p_value(found.values[name]))
     for name in names:
         distance = np.abs(np.sort(p[name]) - np.arange(1, n + 1) / n).max()
         assert distance < 1.95 / math.sqrt(n) + 0.02, name  # Kolmogorov-Smirnov at .001, and ties
@@ -119,22 +116,17 @@ def test_what_nothing_defines_is_nan() -> None:
     alone = {**TOKENS, "memory": np.array([3]), "reasoning": np.array([], dtype=int)}
     for W_E in (np.ones((40, 4)), np.full((40, 4), np.nan)):
         for groups in (TOKENS, alone):
-            values = geometry_values(W_E, laid_out(groups))
-            assert math.isnan(values["order_rho"])
-            assert math.isnan(values["pc1_key"])
-            assert math.isnan(values["participation"])
-            assert set(geometry_nulls(W_E, laid_out(groups), 3, np.random.default_rng(0))) >= {
-                "order_rho",
-                "cos_memory",
-            }
-            assert geometry_arrays(W_E, laid_out(groups))["pca"].shape == (sum(map(len, groups.values())), 3)
+            found = of_rows(W_E, groups, 3)
+            assert np.isnan([found.values[name] for name in ("order_rho", "pc1_key", "participation")]).all()
+            assert set(found.nulls) >= {"order_rho", "cos_memory"}
+            assert found.arrays["pca"].shape == (sum(map(len, groups.values())), 3)
 
 
 def test_probe_reads_the_embedding_of_a_model() -> None:
     model, untrained = (lens_model("plain", seed=seed, d_vocab=40) for seed in (0, 1))
     reading = geometry(model, groups=TOKENS, untrained=untrained, n_null=20, **OPTIONS)
     W_E, W_0 = (m.W_E.detach().double().numpy() for m in (model, untrained))
-    expected, before = geometry_values(W_E, LAYOUT), geometry_values(W_0, LAYOUT)
+    expected, before = (of_rows(of).values for of in (W_E, W_0))
     ratio = expected["participation"] / before["participation"]
     assert dict(reading.values) == pytest.approx({**expected, "participation_ratio": ratio})
     assert dict(reading.untrained) == pytest.approx({**before, "participation_ratio": 1.0})
@@ -185,14 +177,12 @@ def test_order_is_read_where_the_caller_gives_numbers() -> None:
     assert not ORDER & set(nothing.nulls)
     assert {"cos_memory", "participation"} <= set(nothing.values)
     assert "pca_theory" not in nothing.arrays
-    by_token = dict(zip(TOKENS["reasoning"].tolist(), hidden.tolist(), strict=True))
-    for values in ({"reasoning": hidden}, by_token):
-        found = geometry(model, groups=TOKENS, values=values, n_null=500)
-        assert found.values["own_pc1_reasoning"] == pytest.approx(1)
-        assert found.values["order_rho"] < -0.9
-        assert found.nulls["order_rho"].p_value(found.values["order_rho"]) < 0.01
-        assert "theory" not in found.values  # Eq. (14) is about whole numbers
-        assert "pc1_key" not in found.values
+    found = geometry(model, groups=TOKENS, values={"reasoning": hidden}, n_null=500)
+    assert found.values["own_pc1_reasoning"] == pytest.approx(1)
+    assert found.values["order_rho"] < -0.9
+    assert found.nulls["order_rho"].p_value(found.values["order_rho"]) < 0.01
+    assert "theory" not in found.values  # Eq. (14) is about whole numbers
+    assert "pc1_key" not in found.values
     whole = geometry(model, groups=TOKENS, values={"reasoning": TOKENS["reasoning"]}, n_null=0).values
     assert dict(whole) == pytest.approx(
         geometry(model, groups=TOKENS, ordered=("reasoning",), n_null=0).values, nan_ok=True
@@ -219,8 +209,8 @@ def test_a_pre_norm_model_is_read_behind_its_layer_norm():
 
 def test_every_null_of_random_vectors_holds_the_values_of_random_vectors() -> None:
     rng = np.random.default_rng(3)
-    values = [geometry_values(rng.standard_normal((40, 12)), LAYOUT) for _ in range(100)]
-    nulls = geometry_nulls(rng.standard_normal((40, 12)), LAYOUT, 400, rng)
+    values = [of_rows(rng.standard_normal((40, 12))).values for _ in range(60)]
+    nulls = of_rows(rng.standard_normal((40, 12)), n_null=300).nulls
     for name in ("abs_cos_ratio", "cos_reasoning", "own_pc1_key", "own_pc1_reasoning", "participation"):
         found, draws = np.array([v[name] for v in values]), nulls[name].draws
         error = math.sqrt(found.var() / len(found) + draws.var() / len(draws))

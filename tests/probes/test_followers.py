@@ -11,7 +11,7 @@ from language_text import Embedded
 
 from rb_interp.errors import TextError
 from rb_interp.models.build import build_model
-from rb_interp.probes.language import banded_orders, label_products, next_token, permuted_correlations, successors
+from rb_interp.probes.language import banded_orders, next_token, permuted_correlations, successors
 from rb_interp.probes.vectors import cosines, pairs, pearson, spearman
 from rb_interp.tasks import Inputs
 
@@ -54,12 +54,6 @@ def test_padding_and_the_last_token_follow_nothing():
     assert found.tolist() == [[0, 1, 1, 0, 0], [0, 0, 0, 0, 0]]  # the third 4 is filling, and 2 ends the text
     with pytest.raises(TextError, match="the rows hold token 4; the counts know 0 to 3. Use one tokenizer."):
         successors(tokens, np.array([4]), np.array([1]), 4)
-
-
-def test_sparse_products_are_those_of_p_less_u():
-    ids = np.array([0, 7, 50])
-    labels = label_products(successors(ROWS.tokens, ROWS.lengths, ids, D_VOCAB), D_VOCAB)
-    np.testing.assert_allclose(labels, (P[ids] - 1 / D_VOCAB) @ (P[ids] - 1 / D_VOCAB).T, atol=1e-15)
 
 
 def test_permuted_correlations_are_those_of_permuted_matrices():

@@ -12,9 +12,9 @@ from lens_models import lens_model
 
 from rb_interp.errors import ModelError
 from rb_interp.models.build import build_model
-from rb_interp.probes.language import embedding_rank, rank_nulls
+from rb_interp.probes.language import _swapped, embedding_rank
 from rb_interp.probes.vectors import gaussian_participations, participation
-from rb_interp.probes.weights import singular_values, stable_rank, weight_rank
+from rb_interp.probes.weights import spectrum, weight_rank
 
 COUNTS = made_counts()
 
@@ -82,9 +82,10 @@ def test_gaussian_participations_are_those_of_gaussian_vectors():
 
 def test_a_swap_exchanges_matched_tokens():
     """With two tokens a list has one direction: swapped or not, both lists read 1 and differ by 0."""
-    vectors = {"prontoqa": np.eye(4)[:3], "control": np.vstack([np.eye(4)[:2], [[5.0, 5, 0, 0]]])}
-    draws = rank_nulls(vectors, 50, np.random.default_rng(0))["participation_difference"].draws
-    whole = participation(vectors["prontoqa"]) - participation(vectors["control"])
+    first, control = np.eye(4)[:3], np.vstack([np.eye(4)[:2], [[5.0, 5, 0, 0]]])
+    swap = np.random.default_rng(0).random((50, 3)) < 0.5
+    draws = _swapped(first, control, ~swap) - _swapped(first, control, swap)
+    whole = participation(first) - participation(control)
     assert set(np.abs(draws).round(9)) == {round(abs(whole), 9)}
     assert {-1, 1} == set(np.sign(draws))
 
@@ -97,8 +98,8 @@ def test_stable_ranks_of_products_are_those_of_the_full_matrices(kind: str):
     W_Q, W_K, W_V, W_O = (getattr(attn, f"W_{name}").detach().double().numpy() for name in "QKVO")
     full = {"stable_rank_W_QK": [], "stable_rank_W_OV": []}
     for head in range(4):
-        full["stable_rank_W_QK"].append(stable_rank(singular_values(W_Q[head] @ W_K[head * len(W_K) // 4].T)))
-        full["stable_rank_W_OV"].append(stable_rank(singular_values(W_V[head * len(W_V) // 4] @ W_O[head])))
+        full["stable_rank_W_QK"].append(spectrum(W_Q[head] @ W_K[head * len(W_K) // 4].T)[1])
+        full["stable_rank_W_OV"].append(spectrum(W_V[head * len(W_V) // 4] @ W_O[head])[1])
     for name, ranks in full.items():
         assert reading.values[name] == pytest.approx(np.mean(ranks))
         assert reading.values[name] != pytest.approx(reading.untrained[name])

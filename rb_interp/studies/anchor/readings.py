@@ -22,7 +22,7 @@ from rb_interp.probes import (
     variance_explained,
 )
 from rb_interp.probes.capturing import Source
-from rb_interp.probes.variance import component_hooks
+from rb_interp.probes.labels import component_hooks
 from rb_interp.runs.members import MemberModels, each_member
 from rb_interp.runs.run import Run
 from rb_interp.runs.sweep import Sweep

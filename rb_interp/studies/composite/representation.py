@@ -54,8 +54,7 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import undefined
 from rb_interp.probes.capturing import Source, captured
 from rb_interp.probes.embeddings import lattice
-from rb_interp.probes.labels import cosines_by_target, position_vectors
-from rb_interp.probes.variance import UNDEFINED, omega_squared
+from rb_interp.probes.labels import UNDEFINED, cosines_by_target, omega_squared, position_vectors
 from rb_interp.probes.vectors import spearman
 from rb_interp.probes.weights import condensation, layer_matrices, weight_spectra
 from rb_interp.runs.measured import frame

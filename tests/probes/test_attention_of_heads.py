@@ -1,0 +1,250 @@
+"""Attention by role and its distance from an average: by hand, under the nulls, on planted and on known heads."""
+
+import numpy as np
+import pytest
+import torch
+from induction import INDUCTION, PREVIOUS, known, rows
+from lens_models import lens_model
+from scipy.stats import kstest
+
+from rb_interp.errors import ModelError, RolesError
+from rb_interp.models.build import build_model
+from rb_interp.probes import attention, attention_by_role, from_arrays, uniformity, weight_rank
+from rb_interp.probes._attention import average_operator
+from rb_interp.statistics import dirichlet_rows
+from rb_interp.tasks import AnchorTask, Inputs, Roles
+
+ROLES = ("key", "a1", "a2", "last", "noise")
+N = 60
+KEY = np.random.default_rng(0).integers(0, 3, (N, 1))
+NOISE = np.arange(3) + 3 * (np.arange(3) >= KEY)
+INPUTS = Inputs(
+    np.random.default_rng(1).integers(0, 30, (N, 6)),
+    roles=Roles(
+        {"key": KEY, "a1": KEY + 1, "a2": KEY + 2, "last": np.full((N, 1), 5), "noise": NOISE,
+         "anchor": KEY + np.array([1, 2])}
+    ),
+)  # fmt: skip
+
+
+def plant(pattern, hook):
+    even = torch.tril(torch.ones(6, 6)) / torch.arange(1, 7)[:, None]
+    planted, rows, key = even.repeat(N, 4, 1, 1).to(pattern), torch.arange(N), torch.from_numpy(KEY[:, 0])
+    planted[rows, 2, key + 2] = 0.0
+    planted[rows, 2, key + 2, key] = 0.75
+    planted[rows, 2, key + 2, key + 1] = 0.25
+    return planted
+
+
+def test_planted_patterns_are_read():
+    model = lens_model("plain")
+    with model.hooks(fwd_hooks=[("blocks.1.attn.hook_pattern", plant)]):
+        carried, averaged = (
+            attention(model, INPUTS, query=ROLES, to=ROLES, layer=1, head=head, untrained=model) for head in (2, 0)
+        )
+        by_role = attention_by_role(model, INPUTS, layer=1, head=0, n_null=0).values
+    assert (carried.values["a2_to_key"], carried.values["a2_to_a1"], carried.values["a2_to_a2"]) == (0.75, 0.25, 0)
+    assert carried.values["a1_to_key"] == pytest.approx((1 / (KEY + 2)).mean())
+    for query in ROLES:  # every position has a role
+        assert sum(carried.values[f"{query}_to_{key}"] for key in ROLES) == pytest.approx(1)
+    assert averaged.values["last_to_key"] == pytest.approx(by_role["key"]) == pytest.approx(1 / 6)
+    assert averaged.values["last_to_noise"] == pytest.approx(by_role["noise"])  # without the last position itself
+    mean = [1 / (at + 1) for key, noise in zip(KEY[:, 0], NOISE, strict=True) for at in noise if key < at != 5]
+    total = [at for noise in NOISE for at in noise if at != 5]
+    assert averaged.values["noise_to_key"] == pytest.approx(sum(mean) / len(total))  # a mean over all noise positions
+    assert averaged.arrays["attention"][3].sum() == pytest.approx(1)
+    assert carried.untrained == pytest.approx(dict(carried.values), nan_ok=True)
+
+
+def test_last_is_the_last_position_where_no_role_has_that_name():
+    model, bare = lens_model("plain"), Roles({"key": INPUTS.roles.position("key")})
+    named, found = (
+        attention(model, Inputs(INPUTS.tokens, roles=roles), query="last", to=["key", "last"]).values
+        for roles in (INPUTS.roles, bare)
+    )
+    assert found == pytest.approx(dict(named))
+    own = Roles({"key": bare.position("key"), "last": bare.position("key")})
+    found, wanted = (
+        attention(model, Inputs(INPUTS.tokens, roles=own), query=query, to="key").values[f"{query}_to_key"]
+        for query in ("last", "key")
+    )
+    assert found == wanted  # a role of that name is the caller's own
+
+
+def test_the_null_is_what_a_head_reads_that_looks_at_fixed_positions():
+    model = lens_model("plain")
+    with model.hooks(fwd_hooks=[("blocks.1.attn.hook_pattern", plant)]):
+        found = attention(model, INPUTS, query=ROLES, to=ROLES, layer=1, head=2)
+        even = attention(model, INPUTS, query=ROLES, to=ROLES, layer=1, head=0, n_null=5)
+    assert found.nulls["a2_to_key"].p_value(found.values["a2_to_key"]) == pytest.approx(1 / 201)
+    for name in ("a1_to_key", "last_to_key"):
+        np.testing.assert_allclose(even.nulls[name].draws, even.values[name])
+
+
+def test_a_role_that_nobody_has_is_undefined_and_says_why():
+    model, roles = lens_model("plain"), {**INPUTS.roles.positions, "empty": np.zeros((N, 0), dtype=int)}
+    inputs = Inputs(INPUTS.tokens, roles=Roles(roles))
+    found = attention(model, inputs, query=("key", "empty"), to=("key", "empty"), n_null=0)
+    assert np.isnan(found.values["empty_to_key"])
+    assert found.notes["empty_to_key"].startswith("no position has the query's role")
+    assert found.values["key_to_empty"] == 0
+    with pytest.raises(RolesError, match="name each of them once"):
+        attention(model, inputs, to=("key", "key"))
+    with pytest.raises(RolesError, match="attention needs the role 'anchors'"):
+        attention(model, inputs, to=("key", "anchors"))
+
+
+@pytest.mark.parametrize(
+    ("query", "to", "heads"), [("second", "first", {PREVIOUS}), ("query", "second", set(INDUCTION))], ids=str
+)
+def test_the_excess_finds_the_heads_that_are_known(query, to, heads):
+    """The roles of another row tell nothing of a previous-token head; attention drawn at random by position does."""
+
+    def table(model, layer, head):
+        return attention(model, rows(), query=query, to=to, layer=layer, head=head).to_frame().set_index("quantity")
+
+    own, over = f"{query}_to_{to}", f"{query}_to_{to}_excess"
+    found = {(layer, head): table(known().model, layer, head) for layer in range(2) for head in range(2)}
+    assert {at for at in found if found[at].value[over] > 0.7} == heads
+    assert max(found[at].value[over] for at in found.keys() - heads) < 0.2
+    assert all(found[at].p_value[over] == pytest.approx(1 / 201) for at in heads)
+    if query == "second":
+        assert min(found[at].p_value[over] for at in found.keys() - heads) > 0.1
+        assert found[PREVIOUS].p_value[own] > 0.1
+    for at in heads:
+        before = table(known().untrained, *at)
+        assert before.value[over] < 0.1 < before.p_value[over]
+
+
+def of_pattern(patterns):
+    """One head's patterns ``[row, query, key]`` as a source."""
+    return from_arrays(pattern=np.asarray(patterns, dtype=float)[None, :, None])
+
+
+def test_an_excess_by_hand():
+    """The last of three positions gives .7, .1 and .2; the query at 0 sees nothing else and does not count."""
+    source = of_pattern([[[1, 0, 0], [0.5, 0.5, 0], [0.7, 0.1, 0.2]]])
+    roles = {"looking": np.array([[0, 2]]), "first": np.array([[0]]), "rest": np.array([[1, 2]])}
+    inputs = Inputs(np.zeros((1, 3), int), roles=Roles(roles))
+    found = attention(source, inputs, query="looking", to=("first", "rest"), n_null=4000)
+    assert found.values["looking_to_first_excess"] == pytest.approx(0.7 - 0.15)
+    assert np.isnan(found.values["looking_to_rest_excess"])  # two of three positions: no choice
+    draws = found.nulls["looking_to_first_excess"].draws  # a = Beta(1, 2) has mean 1/3; a - (1 - a) / 2 has 0
+    assert abs(draws.mean()) < 4 * draws.std() / 4000**0.5
+    assert draws.std() == pytest.approx(1.5 * (1 / 18) ** 0.5, rel=0.05)
+
+
+def by_role(last, key, anchors, **options):
+    """What the last position gives, ``[row, pos]``."""
+    source = of_pattern(np.repeat(last[:, None], last.shape[1], 1))
+    inputs = Inputs(np.zeros(last.shape, int), roles=Roles({"key": key, "anchor": anchors}))
+    return attention_by_role(source, inputs, layer=0, **options)
+
+
+def test_attention_by_role_by_hand():
+    """Row 1: the block key, anchor, anchor stands first, so the last position is noise. Row 2: it stands last."""
+    last = np.array([[0.1, 0.2, 0.3, 0.15, 0.25], [0.05, 0.15, 0.5, 0.2, 0.1]])
+    values = by_role(last, np.array([[0], [2]]), np.array([[1, 2], [3, 4]]), n_null=0).values
+    expected = {"key": 0.3, "anchor_1": 0.2, "anchor_2": 0.2, "anchors": 0.4, "self": 0.125, "noise": 0.175}
+    assert values == pytest.approx(expected)
+
+
+def test_a_head_that_finds_the_key_beats_its_null_and_a_fixed_position_does_not():
+    key = np.random.default_rng(0).integers(0, 7, (300, 1))
+    finds_key, fixed = np.zeros((300, 9)), np.zeros((300, 9))
+    np.put_along_axis(finds_key, key, 1.0, 1)
+    fixed[:, 0] = 1.0
+    found = by_role(finds_key, key, key + np.arange(1, 3))
+    assert found.nulls["key"].p_value(found.values["key"]) == 1 / 201
+    found = by_role(fixed, key, key + np.arange(1, 3))
+    np.testing.assert_allclose(found.nulls["key"].draws, (key == 0).mean())
+    assert found.nulls["key"].p_value(found.values["key"]) == 1
+
+
+def test_p_values_are_uniform_where_attention_ignores_the_roles():
+    n, rng, p_values = 150, np.random.default_rng(1), []
+    for seed in range(n):
+        anchors = rng.integers(1, 8, (60, 1)) + np.arange(2)
+        found = by_role(dirichlet_rows(60, 9, rng), anchors[:, :1] - 1, anchors, seed=seed, n_null=99)
+        p_values.append(found.nulls["anchors"].p_value(found.values["anchors"]))
+    assert kstest(p_values, "uniform").statistic < 1.63 / np.sqrt(n) + 1 / 100
+
+
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [
+        ({"key": [[0], [1]], "anchor": [[1], [1]]}, "one position twice in row 1: key [1], anchor [1]"),
+        (
+            {"key": [[0], [4]], "anchor": [[1], [1]]},
+            "role 'key' at positions 0 to 4; these rows have positions 0 to 3.",
+        ),
+    ],
+)
+def test_roles_that_do_not_fit_are_refused(positions, message):
+    roles = Roles({role: np.array(at) for role, at in positions.items()}, task="a puzzle")
+    with pytest.raises(RolesError) as error:
+        attention_by_role(of_pattern(np.full((2, 4, 4), 0.25)), Inputs(np.zeros((2, 4), int), roles=roles), layer=0)
+    assert message in str(error.value)
+
+
+def averaged(patterns, **options):
+    return uniformity(of_pattern(patterns), Inputs(np.zeros(np.shape(patterns)[:2], int)), **options)
+
+
+def test_distances_from_an_average_by_hand():
+    """Row 2: |.9 - .5| / 2 + |.1 - .5| / 2 = .4; row 3 looks at itself: 1 - 1/3. The mean leaves row 1 out."""
+    nothing = averaged(np.tile(average_operator(9), (3, 1, 1)), n_null=0)
+    assert nothing.values == pytest.approx({"tv": 0.0, "max_deviation": 0.0, "entropy": 1.0}, abs=1e-12)
+    np.testing.assert_allclose(nothing.arrays["mean_pattern"], average_operator(9))
+    found = averaged([[[1.0, 0, 0], [0.9, 0.1, 0], [0, 0, 1.0]], average_operator(3)], n_null=0)
+    np.testing.assert_allclose(found.arrays["tv_per_row"], [0.4 / 2, (2 / 3) / 2])
+    assert found.values["tv"] == pytest.approx((0.4 + 2 / 3) / 4)
+    assert found.values["max_deviation"] == pytest.approx(2 / 3)
+    h = -(0.9 * np.log(0.9) + 0.1 * np.log(0.1)) / np.log(2)
+    assert found.values["entropy"] == pytest.approx((h + 0 + 1 + 1) / 4)
+    opposite = averaged([[[1.0, 0], [1, 0]], [[1, 0], [0, 1]]], n_null=0)  # their mean is uniform, and they are not
+    assert opposite.values["tv"] == 0.5
+
+
+def test_p_values_are_uniform_under_the_null_of_an_average():
+    n, length, rng, p_values = 150, 6, np.random.default_rng(0), []
+    for seed in range(n):
+        pattern = np.zeros((1, length, length))
+        for i in range(1, length + 1):
+            pattern[0, i - 1, :i] = dirichlet_rows(1, i, rng)[0]
+        found = averaged(pattern, seed=seed)
+        p_values.append(found.nulls["tv"].p_value(found.values["tv"]))
+    assert kstest(p_values, "uniform").statistic < 1.63 / np.sqrt(n) + 1 / 201  # 1 % point, and the steps of 1/201
+
+
+def test_model_without_query_weights_attends_uniformly_and_the_untrained_model_does_not():
+    model, untrained = lens_model("plain"), lens_model("plain", seed=1)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if ".q." in name or "_Q" in name:
+                parameter.zero_()
+    tokens = np.random.default_rng(0).integers(0, 30, (20, 9))
+    reading = uniformity(model, Inputs(tokens), layer=2, head=3, untrained=untrained)
+    assert reading.values == pytest.approx({"tv": 0, "max_deviation": 0, "entropy": 1}, abs=1e-5)
+    assert reading.untrained["tv"] > 0.05
+    row = reading.rows()[0]
+    assert (row["layer"], row["head"], row["n"], row["p_value"]) == (2, 3, 20, 1 / 201)
+    assert row["null_mean"] == pytest.approx(np.mean([(1 - 1 / i) ** i for i in range(2, 10)]), abs=0.02)
+    # what stands behind the end of a row is no query, and a causal query does not see it
+    counted = np.tile(np.arange(9) < 5, (20, 1))
+    filled = uniformity(untrained, Inputs(tokens), layer=1, counted=counted, n_null=0)
+    cut = uniformity(untrained, Inputs(tokens[:, :5]), layer=1, n_null=0)
+    assert filled.values == pytest.approx(cut.values, abs=1e-6)
+
+
+def test_a_diverged_model_is_refused_where_its_attention_is_undefined_and_noted_elsewhere():
+    task = AnchorTask()
+    data, model = task.dataset(seed=0), build_model(task, gamma=0.5)
+    inputs = data.inputs(data.sample("rsn_train", 5))
+    with torch.no_grad():
+        model.blocks[0].attn.W_Q.fill_(torch.nan)
+    with pytest.raises(ModelError, match="got a model whose weights are not all finite"):
+        uniformity(model, inputs)
+    reading = weight_rank(model, inputs)
+    assert reading.notes == {"stable_rank_W_QK": "the model's weights are not all finite: its training has diverged."}
+    assert "has diverged" in reading._repr_html_()

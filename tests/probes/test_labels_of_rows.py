@@ -1,0 +1,345 @@
+"""What rows stand for: variance explained, cosines by target, and label ranges, by hand and under their nulls."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from lens_models import hooks_on, lens_model
+
+from rb_interp.errors import RolesError
+from rb_interp.probes import captured, cosines_by_target, from_arrays
+from rb_interp.probes.labels import (
+    ROUNDING,
+    label_range,
+    omega_squared,
+    omega_squared_draws,
+    pooled_inside,
+    position_outputs,
+    row_groupings,
+    variance_explained,
+)
+from rb_interp.tasks import AnchorTask, Inputs, Roles
+
+K, S, REPEATS = 10, 8, 5
+KEY = np.repeat(np.arange(K), S * REPEATS)
+SUM = np.tile(np.arange(S), K * REPEATS)
+BALANCED = {"key": KEY, "anchor_sum": SUM, "key_and_sum": S * KEY + SUM}
+
+
+def shares(vectors: np.ndarray) -> dict[str, float]:
+    """What the balanced groupings explain of some vectors, one a row."""
+    source = from_arrays(
+        **dict.fromkeys(("resid_pre", "attn_out", "resid_post"), vectors[None, :, None]), attn_only=True
+    )
+    found = variance_explained(source, Inputs(np.zeros((len(vectors), 1), int)), groupings=BALANCED, n_null=0)
+    return {name.split(":")[1]: share for name, share in found.values.items() if name.startswith("attn_out")}
+
+
+def closed_form(between: float, n: int, k: int) -> float:
+    within = (1 - between) / (n - k)
+    return (between - (k - 1) * within) / (1 + within)
+
+
+def test_groupings_of_one_s_own_at_a_role_s_position() -> None:
+    """The embedding of the first token is a function of that token, and its label by name says the same."""
+    model, rng = lens_model("plain"), np.random.default_rng(0)
+    tokens = rng.integers(0, 4, (80, 5))
+    tokens[:, 0] = 7
+    names = np.array(["a", "b", "c", "d"])[tokens[:, 1]]
+    inputs = Inputs(tokens, roles=Roles({"verb": np.ones((80, 1), dtype=int)}))
+    labels = {"verb": names, "coin": rng.integers(0, 2, 80)}
+    found = variance_explained(model, inputs, groupings=labels, role="verb", untrained=model)
+    assert found.values["resid_pre.0:verb"] == pytest.approx(1)
+    assert abs(found.values["resid_pre.0:coin"]) < 0.1
+    assert found.nulls["resid_pre.0:verb"].p_value(1.0) == pytest.approx(1 / 201)
+    assert {name.split(":")[1] for name in found.values} == {"verb", "coin"}
+    assert dict(found.untrained) == dict(found.values)
+    last = variance_explained(model, inputs, groupings=labels, n_null=0).values
+    assert last["resid_pre.0:verb"] < 0.3
+    with pytest.raises(RolesError, match=r"grouping 'verb' with an array of shape \[3\] .*; expected a name and one"):
+        variance_explained(model, inputs, groupings={"verb": [1, 2, 3]})
+
+
+def test_omega_squared_by_hand() -> None:
+    # mean (3, 1), SS_total 32; group means (1, 0) and (5, 2), SS_within 12, SS_between 20, MS_within 12 / 2
+    vectors = np.array([[0.0, 0], [2, 0], [4, 0], [6, 4]])
+    assert omega_squared(vectors, np.array([7, 7, 3, 3])) == pytest.approx((20 - 6) / (32 + 6), abs=1e-15)
+
+
+def test_additive_table_splits_into_key_and_sum() -> None:
+    rng = np.random.default_rng(0)
+    f, g = rng.standard_normal((K, 6)), 2 * rng.standard_normal((S, 6))
+    found = shares(f[KEY] + g[SUM] + 100)
+    of_key = f.var(0).sum() / (f.var(0).sum() + g.var(0).sum())
+    n = len(KEY)
+    assert found["key"] == pytest.approx(closed_form(of_key, n, K), abs=1e-12)
+    assert found["anchor_sum"] == pytest.approx(closed_form(1 - of_key, n, S), abs=1e-12)
+    assert found["key_and_sum"] == pytest.approx(1, abs=1e-12)
+    assert abs(found["interaction"]) < K / (n - K)  # what the adjustment for groups takes off
+
+
+def test_pure_key_and_pure_interaction() -> None:
+    of_key = shares(np.random.default_rng(1).standard_normal((K, 3))[KEY])
+    assert of_key["key"] == pytest.approx(1, abs=1e-12)
+    assert of_key["anchor_sum"] == pytest.approx(closed_form(0, len(KEY), S), abs=1e-12)
+    exclusive_or = shares(((KEY + SUM) % 2)[:, None] * [1.0, -2.0])
+    assert exclusive_or["interaction"] == pytest.approx(1, abs=(K + S) / (len(KEY) - K))
+
+
+def test_noise_reads_zero_on_average() -> None:
+    rng = np.random.default_rng(2)
+    labels = np.repeat(np.arange(6), [3, 5, 8, 10, 14, 20])
+    found = [omega_squared(rng.standard_normal((60, 4)) + 5, labels) for _ in range(300)]
+    assert abs(np.mean(found)) < 4 * np.std(found) / math.sqrt(300)
+
+
+def test_null_draws_are_omega_squared_of_permuted_labels() -> None:
+    rng = np.random.default_rng(3)
+    vectors = rng.standard_normal((50, 7)) * 1e-5 + 1e-3  # the scale of an untrained model
+    permuted = rng.permuted(np.tile(rng.integers(0, 3, 50), (20, 1)), axis=1)
+    expected = [omega_squared(vectors, labels) for labels in permuted]
+    np.testing.assert_allclose(omega_squared_draws({"": vectors}, permuted)[""] - ROUNDING, expected, atol=1e-6)
+
+
+def test_p_values_are_uniform_under_the_null() -> None:
+    rng = np.random.default_rng(4)
+    labels, p = np.tile(np.arange(5), 8), []
+    for _ in range(150):
+        vectors = rng.standard_normal((40, 3))
+        draws = omega_squared_draws({"": vectors}, rng.permuted(np.tile(labels, (99, 1)), axis=1))[""]
+        p.append((1 + (draws >= omega_squared(vectors, labels)).sum()) / 100)
+    distance = np.abs(np.sort(p) - np.arange(1, 151) / 150).max()
+    assert distance < 1.95 / math.sqrt(150) + 0.01  # Kolmogorov-Smirnov at .001, and the grid of p-values
+
+
+@pytest.mark.parametrize(
+    ("vectors", "labels"),
+    [
+        (np.full((4, 2), 0.1), [0, 0, 1, 1]),  # constant
+        (1e3 + 1e-10 * np.arange(4.0)[:, None], [0, 0, 1, 1]),  # constant but for rounding
+        (np.eye(4), [1, 1, 1, 1]),  # one group
+        (np.eye(4), [0, 1, 2, 3]),  # a group for every row
+        (np.full((4, 2), np.nan), [0, 0, 1, 1]),  # diverged
+    ],
+)
+def test_what_nothing_defines_is_nan(vectors: np.ndarray, labels: list[int]) -> None:
+    assert math.isnan(omega_squared(vectors, np.array(labels)))
+    assert np.isnan(omega_squared_draws({"": vectors}, np.array([labels, labels]))[""]).all()
+
+
+def test_groupings_are_read_off_tokens_and_roles() -> None:
+    tokens = np.array([[50, 1, 4, 60], [60, 50, 4, 1], [60, 51, 2, 3]])
+    roles = Roles({"key": np.array([[0], [1], [1]]), "anchor": np.array([[1, 2], [2, 3], [2, 3]])})
+    found = row_groupings(Inputs(tokens, roles=roles))
+    assert found["key"].tolist() == [50, 50, 51]
+    assert found["anchor_sum"].tolist() == [5, 5, 5]
+    assert found["anchor_2"].tolist() == [4, 1, 3]
+    assert len(set(found["anchors"].tolist())) == 3
+    assert found["key_and_sum"][0] == found["key_and_sum"][1] != found["key_and_sum"][2]
+
+
+def rows_with_the_key_last() -> tuple[np.ndarray, Roles]:
+    tokens = np.random.default_rng(5).integers(0, 30, (200, 6))
+    tokens[:, 5] = 20 + tokens[:, 5] % 4
+    return tokens, Roles({"key": np.full((200, 1), 5), "anchor": np.tile([2, 3], (200, 1))})
+
+
+def test_every_component_of_a_foreign_model() -> None:
+    model, (tokens, roles) = lens_model("folded"), rows_with_the_key_last()
+    reading = variance_explained(model, Inputs(tokens, roles=roles), untrained=model, n_null=20)
+    components = list(dict.fromkeys(name.split(":")[0] for name in reading.values))
+    sublayers = [f"{out}.{layer}" for layer in range(4) for out in ("attn_out", "mlp_out")]
+    assert components == ["resid_pre.0", *sublayers, "resid_post.3"]
+    assert reading.values["resid_pre.0:key"] == pytest.approx(1, abs=1e-6)  # embedding and position fix it
+    assert reading.nulls["resid_pre.0:key"].p_value(1.0) == pytest.approx(1 / 21)
+    assert reading.untrained == pytest.approx(dict(reading.values))
+    name = "blocks.2.hook_attn_out"
+    _, cache = model.run_with_cache(torch.as_tensor(tokens))
+    last = cache[name][:, -1].detach().double().numpy()
+    assert reading.values["attn_out.2:anchor_1"] == pytest.approx(omega_squared(last, tokens[:, 2]), abs=1e-6)
+    alone = variance_explained(model, Inputs(tokens, roles=roles), layer=2, n_null=0)
+    assert alone.values["attn_out.2:anchor_1"] == pytest.approx(reading.values["attn_out.2:anchor_1"], abs=1e-12)
+    assert alone.nulls == {}
+
+
+def test_model_without_mlp_has_no_mlp_out() -> None:
+    model, (tokens, roles) = lens_model("folded", attn_only=True), rows_with_the_key_last()
+    values = variance_explained(model, Inputs(tokens, roles=roles), n_null=2).values
+    assert {name.split(".")[0] for name in values} == {"resid_pre", "attn_out", "resid_post"}
+
+
+def test_heads_add_up_to_the_attention_output() -> None:
+    model = lens_model("plain", d_vocab=40)
+    tokens = np.random.default_rng(0).integers(0, 40, (6, 5))
+    whole = position_outputs(model, Inputs(tokens), 2)["attn_out.2"]
+    heads = [position_outputs(model, Inputs(tokens), 2, head)["attn_out.2"] for head in range(model.cfg.n_heads)]
+    bias = model.b_O[2].detach().double().numpy()
+    np.testing.assert_allclose(sum(heads) + bias, whole, rtol=1e-4, atol=1e-5)
+
+
+HOOK = "blocks.1.hook_resid_mid"
+RNG = np.random.default_rng(0)
+TOKENS = RNG.integers(0, 30, (60, 6))
+TARGETS = np.arange(60) % 5
+PLACE = RNG.integers(0, 6, (60, 1))
+INPUTS = Inputs(TOKENS, TARGETS, Roles({"here": PLACE}))
+
+
+def planted(vectors: np.ndarray, role: bool = False):
+    """Activations of a model with the given vectors at the last position, or at the role's, and noise elsewhere."""
+    cache = captured(lens_model("plain"), TOKENS, [HOOK])
+    held = torch.randn(60, 6, vectors.shape[1], generator=torch.Generator().manual_seed(0)).double()
+    at = PLACE[:, 0] if role else np.full(60, 5)
+    held[torch.arange(60), torch.as_tensor(at)] = torch.as_tensor(vectors).double()
+    cache.cache_dict[HOOK] = held
+    return cache
+
+
+@pytest.mark.parametrize("role", [None, "here"])
+def test_vectors_of_the_target_read_1_and_0_those_of_each_row_alone_the_same_and_a_shared_one_hides_both(role):
+    of_target, of_row = np.eye(64)[TARGETS] * np.arange(1, 61)[:, None], np.eye(64)[:60]
+    found = {
+        name: cosines_by_target(planted(each, bool(role)), INPUTS, hook=HOOK, role=role, n_null=100)
+        for name, each in {"target": of_target, "row": of_row, "shared": of_row + 50 * np.eye(64)[63]}.items()
+    }
+    exact = {name: [reading.values[x] for x in ("equal", "different")] for name, reading in found.items()}
+    assert exact["target"] == pytest.approx([1, 0])
+    assert exact["row"] == pytest.approx([0, 0])
+    assert exact["shared"] == pytest.approx([1, 1], abs=1e-3)
+    assert found["shared"].values["centred_equal"] == pytest.approx(-1 / 59)
+    assert found["target"].nulls["difference"].p_value(1.0) == pytest.approx(1 / 101)
+    assert abs(found["row"].nulls["difference"].draws).max() < 1e-9
+
+
+def test_rows_are_centred_with_those_of_their_own_number():
+    half, of_target = np.arange(60) // 30, RNG.standard_normal((5, 64))[TARGETS]
+    shared = 50 * np.eye(64)[half]
+    plain, loud = (
+        cosines_by_target(planted(each), INPUTS, hook=HOOK, within=half, n_null=0).values
+        for each in (of_target, of_target + shared)
+    )
+    centred = [name for name in plain if name.startswith("centred")]
+    assert [loud[name] for name in centred] == pytest.approx([plain[name] for name in centred])
+    assert loud["centred_equal"] == pytest.approx(1)
+    together = cosines_by_target(planted(of_target + shared), INPUTS, hook=HOOK, n_null=0).values
+    assert together["centred_equal"] < 0.5
+
+
+def test_pairs_and_targets_that_are_given_are_those_that_count():
+    vectors = np.array([[1.0, 0], [0, 1], [1, 1], [-1, 0]] * 15)
+    pairs = np.array([[0, 1], [0, 2], [0, 3], [1, 2]])
+    reading = cosines_by_target(
+        planted(vectors), INPUTS, hook=HOOK, targets=np.array([7, 7, 8, 7] * 15), pairs=pairs, n_null=0
+    )
+    np.testing.assert_allclose(reading.arrays["cosines"], [0, 0.5**0.5, -1, 0.5**0.5], atol=1e-12)
+    assert [reading.values[x] for x in ("equal", "different")] == pytest.approx([-0.5, 0.5**0.5])
+    reading = cosines_by_target(planted(vectors), INPUTS, hook=HOOK, targets=np.zeros(60, int), pairs=pairs, n_null=0)
+    assert [reading.values["equal"], np.isnan(reading.values["different"])] == [
+        pytest.approx(-1 / 4 + 2**0.5 / 4),
+        True,
+    ]
+    assert set(reading.notes.values()) == {
+        "no pair of rows has equal targets, or none has different ones, or a vector is zero."
+    }
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "grouped"])
+def test_heads_are_one_vector_and_nothing_is_left_behind(kind):
+    model, untrained = (lens_model(kind, seed) for seed in (0, 1))
+    reading = cosines_by_target(model, INPUTS, hook="blocks.1.attn.hook_v", role="here", untrained=untrained, n_null=20)
+    _, cache = model.run_with_cache(torch.as_tensor(TOKENS))
+    v = cache["blocks.1.attn.hook_v"][torch.arange(60), torch.as_tensor(PLACE[:, 0])].flatten(1)
+    by_torch = torch.nn.functional.cosine_similarity(v[:, None], v[None], dim=-1).detach().numpy()
+    first, second = np.triu_indices(60, 1)
+    np.testing.assert_allclose(reading.arrays["cosines"], by_torch[first, second], atol=1e-5)
+    assert reading.untrained["equal"] != reading.values["equal"]
+    assert hooks_on(model) == hooks_on(untrained) == []
+
+
+PAPER = tuple((30, 29 + 20 * i) for i in (1, 2, 3, 4))
+TASK = AnchorTask(memory_anchors=(1, 8), memory_labels="ranges", label_ranges=PAPER)
+
+
+class Told(torch.nn.Module):
+    """Answers what it is told, by the token at the last position; other positions get rubbish that must not be read."""
+
+    def __init__(self, table: np.ndarray) -> None:
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.log(torch.from_numpy(table)))
+        self.cfg, self.hook_dict = type("cfg", (), {"d_vocab": table.shape[1], "n_ctx": 9}), {}
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        logits = self.table[tokens] + 3.0  # a constant that the softmax takes away
+        logits[:, :-1] = 100 * torch.rand(logits[:, :-1].shape)
+        return logits
+
+
+def uniform(*ranges: tuple[int, int], d_vocab: int = 200) -> np.ndarray:
+    """Output distribution of each group: uniform on its range."""
+    table = np.full((len(ranges), d_vocab), 1e-30)
+    for row, (low, high) in zip(table, ranges, strict=True):
+        row[low : high + 1] = 1 / (high - low + 1)
+    return table
+
+
+def told(table: np.ndarray, untrained: np.ndarray | None = None, labels: np.ndarray | None = None):
+    """The reading of a model that answers ``table[group]``; two inputs of each group."""
+    groups = np.repeat(np.arange(4), 2)
+    tokens = np.column_stack([np.full(8, 3), groups])
+    labels = np.full(8, 35) if labels is None else labels
+    before = None if untrained is None else Told(untrained)
+    return label_range(Told(table), Inputs(tokens, labels), groups=groups, ranges=PAPER, untrained=before)
+
+
+def test_pooled_is_what_the_paper_s_ranges_give_by_counting():
+    """Each label's weight in the pool, counted one by one: 1/4 (1/20 + 1/40 + 1/60 + 1/80) for the first twenty."""
+    pool = {label: Fraction(0) for label in range(30, 110)}
+    for low, high in PAPER:
+        for label in range(low, high + 1):
+            pool[label] += Fraction(1, 4 * (high - low + 1))
+    assert sum(pool.values()) == 1
+    by_hand = [float(sum(pool[label] for label in range(low, high + 1))) for low, high in PAPER]
+    assert by_hand[0] == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4) == pytest.approx(25 / 48)
+    np.testing.assert_allclose(pooled_inside(PAPER), by_hand)
+    assert round(pooled_inside(TASK.label_ranges).min(), 2) == 0.52
+    np.testing.assert_allclose(pooled_inside([(0, 9), (20, 29)]), [0.5, 0.5])  # ranges that share nothing
+
+
+def test_one_that_knows_the_ranges_reads_one_and_is_not_accurate():
+    values = told(uniform(*PAPER), labels=np.repeat([49, 69, 89, 109], 2)).values
+    assert values["lowest_inside"] == pytest.approx(1)
+    assert values["accuracy"] == 0  # each distribution is flat, its first label is the answer
+
+
+def test_one_that_knows_the_pooled_labels_reads_what_pooled_says():
+    pool = uniform(*PAPER).mean(0)
+    reading = told(np.tile(pool, (4, 1)))
+    np.testing.assert_allclose(reading.arrays["inside"], pooled_inside(PAPER))
+    assert reading.values["lowest_inside"] == pytest.approx(reading.values["pooled"]) == pytest.approx(25 / 48)
+
+
+def test_one_that_knows_nothing_reads_the_width_of_the_ranges():
+    reading = told(uniform(*PAPER), untrained=uniform(*[(0, 199)] * 4))
+    assert [reading.untrained[f"inside_{g}"] for g in (1, 2, 3, 4)] == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    assert reading.untrained["lowest_inside"] == pytest.approx(0.1)
+
+
+def test_one_that_memorised_reads_one_as_well():
+    labels = np.repeat([31, 51, 71, 91], 2)
+    memorised = np.full((4, 200), 1e-9)
+    memorised[np.arange(4), labels[::2]] = 1
+    values = told(memorised, labels=labels).values
+    assert (values["accuracy"], round(values["lowest_inside"], 4)) == (1, 1)
+
+
+def test_the_lowest_group_counts_and_the_last_position_is_told():
+    table = uniform(*PAPER)
+    table[2] = uniform((80, 99))[0]  # ten of twenty labels lie above 89
+    reading = told(table)
+    assert reading.values["lowest_inside"] == reading.values["inside_3"] == pytest.approx(0.5)
+    np.testing.assert_allclose(reading.arrays["outputs"], table, atol=1e-12)
+    assert reading.n == 8
