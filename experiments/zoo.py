@@ -29,8 +29,7 @@ from rb_interp.models.reference import reference
 from rb_interp.models.schemes import draw
 from rb_interp.probes import attention_by_role, attention_to_key, uniformity, value_alignment
 from rb_interp.runs.config import fingerprint
-from rb_interp.runs.shared_member import Circuit
-from rb_interp.runs.sharing import ZOO_FOLDER, listing, save_member, training_of
+from rb_interp.runs.shared_member import ZOO_FOLDER, Circuit, save_member, zoo
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.anchor.circuits import circuit_of
 from rb_interp.studies.composite.flow import circuit_of as flow_circuit
@@ -113,7 +112,7 @@ def trained(study: str, norm: str, folder: Path, progress: bool) -> Iterator[dic
             yield {
                 "study": study, "model": model, "task": base.task, "gamma": gamma, "seed": seed, "data_seed": seed,
                 "weights": last.member(gamma, seed), "step": last.step,
-                "training": training_of(part.train), "description": ABOUT[study],
+                "training": part.train.steps_alone(), "description": ABOUT[study],
             }  # fmt: skip
 
 
@@ -138,7 +137,7 @@ def induced(folder: Path) -> dict[str, Any]:
     found = train_members(task, MODEL, TRAIN, [GAMMA], [SEED], store=store, progress=False)
     return {
         "study": "", "model": MODEL, "task": task, "gamma": GAMMA, "seed": SEED, "data_seed": SEED,
-        "weights": found.final.member(GAMMA, SEED), "step": found.final.step, "training": training_of(TRAIN),
+        "weights": found.final.member(GAMMA, SEED), "step": found.final.step, "training": TRAIN.steps_alone(),
         "description": "Pairs that repeat: which token followed this one before? The parts are GPT-2's.",
     }  # fmt: skip
 
@@ -216,7 +215,7 @@ def page(place: Path) -> str:
     """The zoo's page."""
     columns = ("member", "task", "norm", "gamma", "seed", "circuit", "named_by", "share", "accuracy", "kB")
     lines = [columns, ["---"] * len(columns)]
-    table = listing(place).astype(object)
+    table = zoo(place).astype(object)
     for row in table.where(table.notna(), None).to_dict("records"):
         row["kB"] = round(row["bytes"] / 1000)
         row["share"] = row["share"] and f"{row['share']:.2f}"

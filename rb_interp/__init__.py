@@ -63,9 +63,9 @@ if TYPE_CHECKING:
     from rb_interp.runs import Run as Run
     from rb_interp.runs import Study as Study
     from rb_interp.runs import study as study
-    from rb_interp.runs.sharing import from_pretrained as from_pretrained
-    from rb_interp.runs.sharing import push_to_hub as push_to_hub
-    from rb_interp.runs.sharing import zoo as zoo
+    from rb_interp.runs.shared_member import from_pretrained as from_pretrained
+    from rb_interp.runs.shared_member import push_to_hub as push_to_hub
+    from rb_interp.runs.shared_member import zoo as zoo
     from rb_interp.tasks import AnchorTask as AnchorTask
     from rb_interp.tasks import Inputs as Inputs
     from rb_interp.tasks import Roles as Roles

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rb_interp.runs.run import Run as Run
     from rb_interp.runs.shared_member import Circuit as Circuit
     from rb_interp.runs.shared_member import SharedMember as SharedMember
-    from rb_interp.runs.sharing import save_member as save_member
+    from rb_interp.runs.shared_member import save_member as save_member
     from rb_interp.runs.sweep import Sweep as Sweep
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -7,21 +7,25 @@ Its ``source_fields`` say where data comes from; they do not change the scale of
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Self
 
-from rb_interp.errors import ConfigError, nearest
+from rb_interp.errors import ConfigError, RunError, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
-from rb_interp.settings import Gammas, Rate, Seed, Seeds, Settings, comparable, digest, flat, overlay
+from rb_interp.runs.protocol import study
+from rb_interp.settings import Gammas, Rate, Seed, Seeds, Settings, class_name, comparable, digest, flat, overlay, plain
 from rb_interp.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from rb_interp.claims import Claim
+    from rb_interp.tasks.dataset import Task
 
 __all__ = ["StudyConfig", "SweepConfig", "fingerprint", "from_mapping"]
 
@@ -188,3 +192,35 @@ def _sizes(config: StudyConfig) -> dict[str, Any]:
     left_out = {name for sweep in config.sweeps.values() for name in getattr(sweep.task, "source_fields", ())}
     told = flat({**comparable(config), **sweeps}).items()
     return {k: v for k, v in told if ("." in k or k in parts) and k.rpartition(".")[2] not in left_out}
+
+
+def task_spec(task: Task, study: str = "") -> dict[str, Any]:
+    """What ``config.json`` says of a task.
+
+    That is ``kind``, its class as ``module:qualname``; ``fingerprint``, of class and settings; ``settings``; ``study``,
+    the name of a study that trains tasks of this class; and ``sources``, settings that name files of whoever trained
+    the member, and are left out.
+    """
+    defaults = {f.name: f.default for f in fields(task)} if is_dataclass(task) else {}  # others have to be given again
+    sources = [name for name in getattr(task, "source_fields", ()) if getattr(task, name) != defaults.get(name)]
+    settings = (plain(task) if defaults else {}) | {name: defaults.get(name) for name in sources}
+    told = {"kind": class_name(task), "fingerprint": task.fingerprint(), "settings": settings}
+    return {**told, "study": study, "sources": sources}
+
+
+def task_from(spec: Mapping[str, Any]) -> Task:
+    """A task from its description: of a class of this package, or of one that its study has in a preset."""
+    if spec["sources"]:
+        raise RunError(f"it reads files of whoever trained the member: {', '.join(spec['sources'])}")
+    kind = spec["kind"]
+    module, _, name = kind.partition(":")
+    if re.fullmatch(r"rb_interp\.tasks\.\w+:[A-Z]\w*", kind):
+        tasks: list[Any] = [getattr(import_module(module), name)()]
+    else:
+        config = study(spec["study"]).load("config")
+        presets = [config.from_preset(preset) for preset in config.PRESETS]
+        tasks = [sweep.task for preset in presets for sweep in preset.sweeps.values()]
+    for task in tasks:
+        if class_name(task) == kind and is_dataclass(task):
+            return overlay(task, spec["settings"], "the task's settings")
+    raise RunError(f"{kind} is no task of this package, and the study '{spec['study']}' trains none of this class")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rb_interp.claims import Verdict, Verdicts
     from rb_interp.figures.evidence import Evidence
     from rb_interp.models.protocol import HookedModel
-    from rb_interp.runs.sharing import SharedMember
+    from rb_interp.runs.shared_member import SharedMember
 
 MOST_SEEDS, SEEDS_A_TIME = 20, 4
 
@@ -453,7 +453,7 @@ class Run:
         Raises RunError for a member, stage, step or sweep that the run does not have, and for a folder that holds
         something; nothing is changed then.
         """
-        from rb_interp.runs.sharing import save_member, training_of
+        from rb_interp.runs.shared_member import save_member
 
         self.check_checkpoints()
         own, config, circuit, readings = self.sweep(sweep), self.sweep(sweep).config, None, []
@@ -469,7 +469,7 @@ class Run:
             path, model=config.model, weights=checkpoint.member(gamma, seed), task=config.task, data=own.dataset(seed),
             data_seed=config.data_seed_of(seed), study=self.study.name, gamma=gamma, seed=seed, stage=str(stage),
             step=checkpoint.step, circuit=circuit, readings=readings,
-            training=training_of(config.train, lr=dict(config.rates).get(gamma, config.train.lr)), **facts,
+            training=config.train.steps_alone(lr=dict(config.rates).get(gamma, config.train.lr)), **facts,
         )  # fmt: skip
 
     def __repr__(self) -> str:

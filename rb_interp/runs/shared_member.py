@@ -1,6 +1,6 @@
-"""A shared member as it is read: a folder with weights, task, circuit and readings.
+"""Members that are shared: folders with weights, task, circuit and readings, here, on the Hub, and in the zoo.
 
-    config.json             what the member is (`Content`), with the SHA-256 of the file of weights
+    config.json             what the member is, with the SHA-256 of the file of weights
     model.safetensors       its weights, by TransformerLens name
     README.md               its card, written from ``member_card.md.jinja``
 
@@ -14,26 +14,27 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors.torch import load
+from safetensors.torch import load, save
 from torch import Tensor
 
-from rb_interp.errors import RbInterpError, RunError, first_line
+from rb_interp.errors import ModelError, RbInterpError, RunError, first_line, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw
-from rb_interp.runs.protocol import study
+from rb_interp.runs.config import task_from, task_spec
+from rb_interp.runs.store import versions, write_file
 from rb_interp.settings import class_name, overlay, plain
-from rb_interp.tasks.dataset import Task
+from rb_interp.tasks.dataset import Task, vocabulary
 from rb_interp.tasks.inputs import Inputs
+from rb_interp.torch_threads import few_threads
+from rb_interp.training.members import evaluate_model
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 FORMAT = "rb_interp member 2"
 FILE, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+ZOO, ZOO_FOLDER = "zoo", Path(__file__).parent / "zoo"
 
 
 @dataclass(frozen=True)
@@ -62,87 +64,36 @@ class Circuit:
     shares: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Content:
-    """What ``config.json`` says of a member.
-
-    Attributes:
-        name, description: of the member. model, d_vocab, n_ctx, dtype: what the weights are.
-        task: what it was trained on, see `task_spec`. data_seed: of the rows that it learned.
-        gamma, seed: of its initialisation; both None for weights that no scheme has drawn.
-        stage, step: where in training it stands.
-        untrained: ``drawn`` (from scheme, gamma and seed), or ``none``. checksum: of the untrained weights.
-        sha256: of the file of weights. training: settings of the training. circuit: None if nobody has named it.
-        accuracy: set -> share of its rows that are answered rightly. readings: rows of a table of readings.
-        licence: of the weights, as the Hub spells it. versions: of what made it.
-    """
-
-    name: str
-    model: ModelConfig
-    d_vocab: int
-    n_ctx: int
-    task: Mapping[str, Any]
-    dtype: str = "float32"
-    description: str = ""
-    data_seed: int = 0
-    gamma: float | None = None
-    seed: int | None = None
-    stage: str = "final"
-    step: int = 0
-    untrained: str = "none"
-    checksum: str = ""
-    sha256: Mapping[str, str] = field(default_factory=dict)
-    training: Mapping[str, Any] = field(default_factory=dict)
-    circuit: Circuit | None = None
-    accuracy: Mapping[str, float] = field(default_factory=dict)
-    readings: Sequence[Mapping[str, Any]] = ()
-    licence: str = "mit"
-    versions: Mapping[str, str] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class SharedMember:
     """A member with what belongs to it. Models, task and data are made when they are asked for, once.
 
     Attributes:
-        content: what its ``config.json`` says. card: its ``README.md``. folder: where it was read.
-        weights: by TransformerLens name. initial: the untrained weights; empty if it has none.
+        folder: where it was read. content: what its ``config.json`` says. card: its ``README.md``.
+        name: its name. config: sizes and all else of its model.
+        circuit: the name of its circuit, with the shares that it rests on; None if nobody has named it.
+        accuracy: set -> share of up to 1,000 of its rows that are answered rightly, as measured when it was written.
+        weights: by TransformerLens name. initial: the untrained weights; empty for weights written by hand.
         given: a task that the caller gave.
     """
 
-    content: Content
-    card: str
     folder: Path
+    content: Mapping[str, Any]
+    card: str
+    name: str
+    config: ModelConfig
+    circuit: Circuit | None
+    accuracy: Mapping[str, float]
     weights: Mapping[str, Tensor]
     initial: Mapping[str, Tensor]
     given: Task | None = None
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.content.name
-
-    @property
-    def circuit(self) -> Circuit | None:
-        """The name of its circuit, with the shares that it rests on; None if nobody has named it."""
-        return self.content.circuit
-
-    @property
-    def accuracy(self) -> dict[str, float]:
-        """Set -> share of up to 1,000 of its rows that are answered rightly, as measured when it was written."""
-        return dict(self.content.accuracy)
-
-    @property
-    def config(self) -> ModelConfig:
-        """Sizes and all else of its model."""
-        return self.content.model
 
     @property
     def readings(self) -> pd.DataFrame:
         """What was read of it, one row a quantity; columns as of `Reading.to_frame`, with stage, step and set."""
         import pandas as pd
 
-        return pd.DataFrame(list(self.content.readings))
+        return pd.DataFrame(list(self.content["readings"]))
 
     @cached_property
     def model(self) -> HookedModel:
@@ -157,8 +108,8 @@ class SharedMember:
     def _model(self, weights: Mapping[str, Tensor]) -> HookedModel:
         from rb_interp.models.build import lens_model
 
-        content = self.content
-        return lens_model(content.model, content.d_vocab, content.n_ctx, weights, getattr(torch, content.dtype))
+        told = self.content
+        return lens_model(self.config, told["d_vocab"], told["n_ctx"], weights, getattr(torch, told["dtype"]))
 
     @cached_property
     def task(self) -> Task:
@@ -167,9 +118,9 @@ class SharedMember:
         Raises RunError if the task's class is not installed, is another one now, or reads files of whoever trained the
         member; ``from_pretrained(..., task=...)`` takes one.
         """
-        spec, remedy = self.content.task, f"give yours: from_pretrained(..., member='{self.name}', task=...)."
+        spec, remedy = self.content["task"], f"give yours: from_pretrained(..., member='{self.name}', task=...)."
         try:
-            task = _made(spec) if self.given is None else self.given
+            task = task_from(spec) if self.given is None else self.given
         except (RbInterpError, ImportError, AttributeError, TypeError) as error:
             raise RunError(f"the task of '{self.name}' cannot be made here ({first_line(error)}); {remedy}") from None
         told, now = (spec["kind"], spec["fingerprint"]), (class_name(task), task.fingerprint())
@@ -183,7 +134,7 @@ class SharedMember:
     @cached_property
     def data(self) -> Any:
         """The rows that it learned, drawn again by its data seed; raises as `task` does."""
-        return self.task.dataset(self.content.data_seed)
+        return self.task.dataset(self.content["data_seed"])
 
     @typed
     def inputs(self, set: str, n: int = 1000) -> Inputs:
@@ -191,52 +142,213 @@ class SharedMember:
         return self.data.inputs(self.data.sample(set, n))
 
     def __repr__(self) -> str:
-        content, task = self.content, self.content.task["kind"].rpartition(":")[2]
-        drawn = "" if content.seed is None else f", gamma {content.gamma:g}, seed {content.seed}"
-        circuit = content.circuit.name if content.circuit else "not named"
-        return f"SharedMember({self.name}: circuit {circuit}, {task}{drawn}, {content.stage}, step {content.step:,})"
+        told = self.content
+        drawn = "" if told["seed"] is None else f", gamma {told['gamma']:g}, seed {told['seed']}"
+        circuit = self.circuit.name if self.circuit else "not named"
+        where = f"{told['stage']}, step {told['step']:,}"
+        return f"SharedMember({self.name}: circuit {circuit}, {_task_name(told)}{drawn}, {where})"
+
+
+@typed
+def from_pretrained(
+    path: Path | str, *, member: str | None = None, revision: str | None = None, task: Any = None
+) -> SharedMember:
+    """A shared member: its TransformerLens model, its task, its untrained counterpart, its circuit and readings.
+
+    Args:
+        path: a folder that `Run.export` wrote, one that holds several of these, ``zoo`` for the members that come with
+            the package, or the name of a repository of the Hugging Face Hub, ``owner/name``.
+        member: which one, if there are several. revision: branch, tag or commit of the repository.
+        task: the task that it learned, if its class is not installed here.
+
+    Raises RunError if there is no such member, if it is not what its ``config.json`` says, or if the Hub does not
+    answer.
+
+    >>> known = from_pretrained("zoo", member="average-then-key")
+    >>> known.circuit.name, known.content["gamma"], tuple(known.model.W_E.shape)
+    ('average-then-key', 0.8, (200, 64))
+    >>> from rb_interp.probes import attention_by_role
+    >>> inputs = known.inputs("rsn_test", 200)
+    >>> reading = attention_by_role(known.model, inputs, layer=1, untrained=known.untrained)
+    >>> reading.values["key"] > 0.9 > reading.untrained["key"]
+    True
+    """
+    folder = ZOO_FOLDER if str(path) == ZOO else Path(path)
+    if not folder.is_dir():
+        import huggingface_hub
+
+        chosen = None if member is None else [f"{member}/*", f"*/{FILE}"]
+        try:
+            folder = Path(huggingface_hub.snapshot_download(str(path), revision=revision, allow_patterns=chosen))
+        except Exception as error:  # of the library, of the network, of the disk
+            raise RunError(
+                f"there is no folder {path} here, and no repository of that name could be had from the Hub "
+                f"({type(error).__name__}: {first_line(error)}); check the name, the revision and the network."
+            ) from None
+    found = members(folder)
+    if member is not None and member not in found:
+        raise RunError(f"{path} holds no member '{member}'; {nearest(member, found)}")
+    if member is None and not (folder / FILE).exists():
+        if len(found) != 1:
+            raise RunError(f"{path} holds {len(found)} members; name one with member=: {', '.join(found)}.")
+        (member,) = found
+    return read(folder / (member or ""), task)
+
+
+@typed
+def zoo(folder: Path = ZOO_FOLDER) -> pd.DataFrame:
+    """The members that come with the package, one row each: ``from_pretrained("zoo", member=...)`` reads one.
+
+    Columns: member, task, norm, gamma and seed (NaN for weights written by hand), circuit, named_by, share (the least
+    of those that the name rests on; NaN for ``mixed``), accuracy (in words, by set), bytes (of the weights). Another
+    folder of members is listed in the same way.
+
+    >>> table = zoo()
+    >>> len(table), "average-then-key" in set(table.member)
+    (15, True)
+    """
+    import pandas as pd
+
+    rows = []
+    for name in members(folder):
+        told, config, circuit = read_content(folder / name)
+        circuit = circuit or Circuit("", "")
+        row = {"member": name, "task": _task_name(told), "norm": config.norm, "gamma": told["gamma"]}
+        row |= {"seed": told["seed"], "circuit": circuit.name, "named_by": circuit.named_by}
+        row["share"] = math.nan if circuit.name == "mixed" else min(circuit.shares.values(), default=math.nan)
+        row["accuracy"] = ", ".join(f"{name} {value:.2f}" for name, value in told["accuracy"].items())
+        rows.append({**row, "bytes": (folder / name / WEIGHTS).stat().st_size})
+    return pd.DataFrame(rows)
+
+
+def members(folder: Path) -> list[str]:
+    """Names of the members right in a folder."""
+    return sorted(path.parent.name for path in folder.glob(f"*/{FILE}"))
 
 
 def read(folder: Path, task: Any = None) -> SharedMember:
     """The member in a folder; raises as `from_pretrained`."""
-    content = read_content(folder)
-    path, initial = folder / WEIGHTS, {}
+    told, config, circuit = read_content(folder)
+    path, card = folder / WEIGHTS, folder / CARD
     held = path.read_bytes() if path.is_file() else b""
-    if hashlib.sha256(held).hexdigest() != content.sha256.get(WEIGHTS):
+    if hashlib.sha256(held).hexdigest() != told["sha256"].get(WEIGHTS):
         raise RunError(f"{path} is missing or damaged: its SHA-256 is not the one in {FILE}. Get a sound copy.")
-    if content.untrained == "drawn":
-        sizes = content.model, content.d_vocab, content.n_ctx
-        initial = drawn_weights(*sizes, content.gamma, content.seed, content.dtype)
-        if checksum(initial) != content.checksum:
-            made = ", ".join(f"{name} {version}" for name, version in content.versions.items())
-            raise RunError(
-                f"{folder} has another checksum of its untrained weights than scheme, gamma {content.gamma} and seed "
-                f"{content.seed} give here; use the versions that it was made with: {made}."
-            )
-    card = folder / CARD
-    return SharedMember(content, card.read_text("utf-8") if card.exists() else "", folder, load(held), initial, task)
+    initial = _drawn(config, told)
+    if initial and checksum(initial) != told["checksum"]:
+        made = ", ".join(f"{name} {version}" for name, version in told["versions"].items())
+        raise RunError(
+            f"{folder} has another checksum of its untrained weights than scheme, gamma {told['gamma']} and seed "
+            f"{told['seed']} give here; use the versions that it was made with: {made}."
+        )
+    text = card.read_text("utf-8") if card.exists() else ""
+    return SharedMember(folder, told, text, told["name"], config, circuit, told["accuracy"], load(held), initial, task)
 
 
-def read_content(folder: Path) -> Content:
+def read_content(folder: Path) -> tuple[dict[str, Any], ModelConfig, Circuit | None]:
     """What ``config.json`` in a member's folder says; RunError if it does not describe a member."""
     path = folder / FILE
     try:
         told = json.loads(path.read_text("utf-8"))
-        if told.pop("format") != FORMAT:
+        if told["format"] != FORMAT:
             raise RunError(f"its format is not '{FORMAT}', which this version reads")
-        told["model"] = overlay(ModelConfig(), told["model"], "model")
-        told["circuit"] = told["circuit"] and Circuit(**told["circuit"])
-        return Content(**told)
+        config = overlay(ModelConfig(), told["model"], "model")
+        return told, config, Circuit(**told["circuit"]) if told["circuit"] else None
     except (OSError, RbInterpError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path} does not say what a member is ({first_line(error)}); get a sound copy.") from None
 
 
-def drawn_weights(
-    model: ModelConfig, d_vocab: int, n_ctx: int, gamma: float | None, seed: Any, dtype: str
-) -> dict[str, Tensor]:
-    """The weights that a scheme draws, as training begins with them."""
-    weights = draw(model, d_vocab, n_ctx, gamma, seed)
-    return {name: torch.from_numpy(weight).to(getattr(torch, dtype)) for name, weight in weights.items()}
+def _drawn(config: ModelConfig, told: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The weights that the scheme draws, as training begins with them; none without a seed."""
+    if told["seed"] is None:
+        return {}
+    weights = draw(config, told["d_vocab"], told["n_ctx"], told["gamma"], told["seed"])
+    return {name: torch.from_numpy(weight).to(getattr(torch, told["dtype"])) for name, weight in weights.items()}
+
+
+@typed
+def save_member(
+    path: Path | str,
+    *,
+    model: ModelConfig,
+    weights: Mapping[str, Tensor],
+    task: Task,
+    data: Any = None,
+    study: str = "",
+    name: str = "",
+    description: str = "",
+    licence: str = "mit",
+    data_seed: int = 0,
+    gamma: float | None = None,
+    seed: int | None = None,
+    stage: str = "final",
+    step: int = 0,
+    training: Mapping[str, Any] = {},
+    circuit: Circuit | None = None,
+    readings: Sequence[Mapping[str, Any]] = (),
+) -> SharedMember:
+    """Write a member into a folder of its own, read it back, and return it. `Run.export` does it for one of a run.
+
+    Args:
+        path: the folder, which must be new or empty.
+        model, weights: what it is, by TransformerLens name, as `train_members` leaves it.
+        task, data: what it learned; ``data`` is drawn by ``data_seed`` if it is not given.
+        study: an installed study that trains tasks of this class, by which the task is found again.
+        name: by default that of the folder. description: in words. licence: of the weights, as the Hub spells it.
+        gamma, seed: of its initialisation; both None for weights that were written by hand.
+        stage, step: where in training it stands. training: settings of the training.
+        circuit: None if nobody has named it. readings: rows of a table of readings.
+
+    Raises RunError if the folder holds something, ModelError if the weights do not fit the model.
+
+    >>> import tempfile
+    >>> from rb_interp.models.reference import reference
+    >>> known = reference("averager")
+    >>> saved = save_member(
+    ...     Path(tempfile.mkdtemp()) / "averager", model=known.config, weights=known.weights, task=known.task
+    ... )
+    >>> saved.name, saved.accuracy["rsn_test"], saved.untrained
+    ('averager', 1.0, None)
+    """
+    from rb_interp.models.build import lens_model
+
+    types = {weight.dtype for weight in weights.values()}
+    if types not in ({torch.float32}, {torch.float64}):
+        raise ModelError("give all weights as float32, or all of them as float64.")
+    if not all(weight.isfinite().all() for weight in weights.values()):
+        raise ModelError("not all weights are finite; a model that diverged is not shared.")
+    folder, (dtype,) = Path(path), types
+    if folder.exists() and (folder.is_file() or {path.name for path in folder.iterdir()} - {WEIGHTS, CARD}):
+        raise RunError(f"{folder} holds something; nothing was changed. Give the path of a new folder.")
+    data = task.dataset(data_seed) if data is None else data
+    d_vocab, n_ctx, installed = vocabulary(task, data), task.length, versions()
+    built = lens_model(model, d_vocab, n_ctx, weights, dtype)
+    packed = save({name: weight.detach().cpu().contiguous() for name, weight in weights.items()}, {"format": "pt"})
+    told = {
+        "format": FORMAT, "name": name or folder.resolve().name, "model": plain(model), "d_vocab": d_vocab,
+        "n_ctx": n_ctx, "task": task_spec(task, study), "dtype": str(dtype).removeprefix("torch."),
+        "description": description, "data_seed": data_seed, "gamma": gamma, "seed": seed, "stage": stage, "step": step,
+        "checksum": "", "sha256": {WEIGHTS: hashlib.sha256(packed).hexdigest()}, "training": training,
+        "circuit": asdict(circuit) if circuit else None,
+        "accuracy": {row["set"]: row["accuracy"] for row in few_threads(evaluate_model)(built, data)},
+        "readings": readings, "licence": licence,
+        "versions": {name: installed[name] for name in ("rb-interp", "torch", "numpy", "transformer-lens")},
+    }  # fmt: skip
+    told["checksum"] = checksum(initial) if (initial := _drawn(model, told)) else ""
+    told = _finite(told)
+    write_file(folder / WEIGHTS, packed)
+    write_file(folder / CARD, model_card(told).encode())
+    content = json.dumps(told, indent=1, allow_nan=False, ensure_ascii=False).encode()
+    write_file(folder / FILE, content)  # the last: without it there is no member
+    return read(folder)
+
+
+def _finite(value: Any) -> Any:
+    """Plain data for JSON; numbers that are not finite are left out."""
+    if isinstance(value, Mapping):
+        return {str(k): _finite(v) for k, v in value.items() if not isinstance(v, float) or math.isfinite(v)}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def checksum(weights: Mapping[str, Tensor]) -> str:
@@ -252,47 +364,47 @@ def checksum(weights: Mapping[str, Tensor]) -> str:
     return total.hexdigest()
 
 
-def content_bytes(content: Content) -> bytes:
-    """The bytes of ``config.json``; what is not finite is left out."""
-    told = {"format": FORMAT, **asdict(content), "model": plain(content.model)}
-    return json.dumps(_plain(told), indent=1, allow_nan=False, ensure_ascii=False).encode()
+def _task_name(told: Mapping[str, Any]) -> str:
+    return told["task"]["kind"].rpartition(":")[2]
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items() if not isinstance(v, float) or math.isfinite(v)}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return value.item() if isinstance(value, np.generic) else value
+def model_card(told: Mapping[str, Any]) -> str:
+    """The text of ``README.md``, from what ``config.json`` says."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    page = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )  # fmt: skip
+    page.filters["cell"] = _cell
+    return page.get_template("member_card.md.jinja").render(member=told, task=_task_name(told))
 
 
-def task_spec(task: Task, study: str = "") -> dict[str, Any]:
-    """What ``config.json`` says of a task.
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}" if math.isfinite(value) else ""
+    return "" if value is None else str(value).replace("|", "\\|")
 
-    That is ``kind``, its class as ``module:qualname``; ``fingerprint``, of class and settings; ``settings``; ``study``,
-    the name of a study that trains tasks of this class; and ``sources``, settings that name files of whoever trained
-    the member, and are left out.
+
+@typed
+def push_to_hub(path: Path | str, repo_id: str, *, private: bool | None = None) -> str:
+    """Upload a member's folder, or one that holds several, to a repository of the Hub; returns the commit's address.
+
+    The repository is made if there is none. Every member is read first, so a damaged one is not uploaded. Files of
+    other names are left out. ``huggingface_hub`` knows whose account it is (``hf auth login``).
+
+    Args:
+        path: the folder. repo_id: ``owner/name``. private: of a new repository; None is the account's own default.
+
+    Raises RunError if a member is damaged or there is none, and what ``huggingface_hub`` raises if the Hub refuses.
     """
-    defaults = {f.name: f.default for f in fields(task)} if is_dataclass(task) else {}  # others have to be given again
-    sources = [name for name in getattr(task, "source_fields", ()) if getattr(task, name) != defaults.get(name)]
-    settings = (plain(task) if defaults else {}) | {name: defaults.get(name) for name in sources}
-    told = {"kind": class_name(task), "fingerprint": task.fingerprint(), "settings": settings}
-    return {**told, "study": study, "sources": sources}
+    import huggingface_hub
 
-
-def _made(spec: Mapping[str, Any]) -> Task:
-    """A task from its description: of a class of this package, or of one that its study has in a preset."""
-    if spec["sources"]:
-        raise RunError(f"it reads files of whoever trained the member: {', '.join(spec['sources'])}")
-    kind = spec["kind"]
-    module, _, name = kind.partition(":")
-    if re.fullmatch(r"rb_interp\.tasks\.\w+:[A-Z]\w*", kind):
-        tasks: list[Any] = [getattr(import_module(module), name)()]
-    else:
-        config = study(spec["study"]).load("config")
-        presets = [config.from_preset(preset) for preset in config.PRESETS]
-        tasks = [sweep.task for preset in presets for sweep in preset.sweeps.values()]
-    for task in tasks:
-        if class_name(task) == kind and is_dataclass(task):
-            return overlay(task, spec["settings"], "the task's settings")
-    raise RunError(f"{kind} is no task of this package, and the study '{spec['study']}' trains none of this class")
+    folder = Path(path)
+    names = members(folder) or [""]
+    for name in names:
+        read(folder / name)
+    files = [CARD, *(str(Path(name) / file) for name in names for file in (FILE, WEIGHTS, CARD))]
+    huggingface_hub.create_repo(repo_id, private=private, exist_ok=True)
+    commit = huggingface_hub.upload_folder(repo_id=repo_id, folder_path=folder, allow_patterns=files)
+    return commit.commit_url

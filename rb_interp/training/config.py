@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Literal
+from dataclasses import fields
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -27,6 +28,7 @@ class TrainConfig(Settings):
         },
     }  # fmt: skip
     host_fields = ("device", "workers", "save_every", "micro_batch", "compile")
+    looks = ("eval_every", "eval_rows", "n_checkpoints", "keep_at", "stages", "track_drift")
 
     steps: Steps = 6000
     """Optimiser steps."""
@@ -80,6 +82,15 @@ class TrainConfig(Settings):
     """Rows that go through a next-token model at once, gradients adding up over a batch; 0 for all."""
     compile: bool = False
     """Let torch.compile build a next-token model's loss and gradients (pays on a GPU)."""
+
+    def steps_alone(self, **changes: Any) -> dict[str, Any]:
+        """Settings that decide the weights, less those of the host and of what is looked at, with single changes.
+
+        >>> TrainConfig().steps_alone(lr=4e-3)["lr"], "workers" in TrainConfig().steps_alone()
+        (0.004, False)
+        """
+        told = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*self.host_fields, *self.looks)}
+        return {**told, **changes}
 
 
 def learning_rate(step: int, config: TrainConfig, lr: float | None = None) -> float:

@@ -24,10 +24,9 @@ from rb_interp.errors import ConfigError, first_line
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw, parameters
 from rb_interp.tasks.dataset import Dataset, Task, vocabulary
-from rb_interp.training.batches import Batches
 from rb_interp.training.config import TrainConfig, learning_rate
 from rb_interp.training.stacked import stacked_logits
-from rb_interp.training.tracking import Drift, leading_eigenvalues
+from rb_interp.training.tracking import Batches, Drift, leading_eigenvalues
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 DRIFT = "drift/"

@@ -1,4 +1,7 @@
-"""Train members together on any task: who shares an operation, and with whom."""
+"""Train members together on any task: who shares an operation, and with whom.
+
+`train_model` trains one model of any shape the plain way: the peer that the stacked trainer is measured against.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,26 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from tqdm import tqdm
 
 from rb_interp.errors import ArgumentError
 from rb_interp.models.config import ModelConfig
+from rb_interp.models.protocol import HookedModel
 from rb_interp.tasks.dataset import Dataset, Task
-from rb_interp.training.config import TrainConfig
+from rb_interp.training.config import TrainConfig, evaluation_steps, learning_rate
 from rb_interp.training.loop import Trained, Training, resolve_device, torch_settings
-from rb_interp.training.member_group import LastGroup, Member, MemberGroup, NextGroup
+from rb_interp.training.member_group import LastGroup, Member, MemberGroup, NextGroup, make_optimiser
 from rb_interp.training.store import Store
+from rb_interp.training.tracking import Batches
 from rb_interp.typed import typed
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 GROUPS = {"last": LastGroup, "next": NextGroup}
 MEMBERS_A_GROUP, ROOM = 8, 1_000_000
@@ -34,6 +45,8 @@ HIDDEN_ON_GPU = 2_400_000_000
 
 At the size of paper 2 that is 54 members with 35 GB of activations.
 """
+AT_ONCE = 100_000
+"""Tokens that are evaluated at once."""
 
 
 @typed
@@ -181,3 +194,65 @@ def members_a_group(
         return max(1, HIDDEN_ON_GPU // (train.batch_size * task.length * model.d_mlp * model.n_layers))
     rows = min(train.micro_batch or train.batch_size, train.batch_size)
     return max(1, LOGITS_ON_GPU // (rows * task.length * task.d_vocab))
+
+
+@typed
+def train_model(
+    model: HookedModel, task: Task, train: TrainConfig | None = None, *, seed: int = 0, progress: bool = True
+) -> pd.DataFrame:
+    """Train any TransformerLens model on a task, in place, and return its learning curves.
+
+    Data and batch order are those that ``train_members`` uses for the same seed; only parameters with
+    ``requires_grad`` change. The loss is read at the last position.
+
+    Args:
+        model: is changed in place. task: what it is trained on.
+        train: schedule and optimiser; by default ``TrainConfig()``.
+        seed: of the data and of the batch order. progress: whether a progress bar is shown.
+
+    Returns:
+        A table of step, set, loss (nats) and accuracy. The loss is NaN from where training diverges.
+    """
+    train = train or TrainConfig()
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    device = parameters[0].device
+    optimiser = make_optimiser(parameters, train)
+    data = task.dataset(seed)
+    batches = Batches(task, [data], train, device)
+    marks, rows = set(evaluation_steps(train)), []
+    for step in tqdm(range(train.steps + 1), disable=not progress, unit="step", desc="training one model"):
+        if step in marks:
+            rows += [{"step": step, **row} for row in evaluate_model(model, data, train.eval_rows)]
+        if step == train.steps:
+            break
+        tokens, labels = batches.at(step)
+        loss = F.cross_entropy(model(tokens[0])[:, -1], labels[0])
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        if train.clip > 0:
+            torch.nn.utils.clip_grad_norm_(parameters, train.clip)
+        optimiser.param_groups[0]["lr"] = learning_rate(step, train)
+        optimiser.step()
+    import pandas as pd
+
+    return pd.DataFrame(rows)
+
+
+@torch.no_grad()
+def evaluate_model(model: HookedModel, data: Dataset, n_rows: int = 1000) -> list[dict]:
+    """Loss (nats) and accuracy of a model on up to ``n_rows`` fixed rows of each set that has any.
+
+    They are of the answer at the last position, or of every next token where each has a label; -1 is no answer.
+    """
+    device, found = next(model.parameters()).device, []
+    for name in data.sets:
+        rows, sums = data.sample(name, n_rows), np.zeros(3)
+        for part in np.array_split(rows, max(1, data.tokens[rows].size // AT_ONCE)) if len(rows) else ():
+            labels = torch.from_numpy(np.asarray(data.labels[part])).long().view(len(part), -1)
+            logits = model(torch.from_numpy(np.asarray(data.tokens[part])).to(device))[:, -labels.shape[1] :]
+            logits, labels = logits.flatten(0, 1).cpu(), labels.flatten()
+            loss = float(F.cross_entropy(logits, labels, ignore_index=-1, reduction="sum"))
+            sums += (loss, int((logits.argmax(-1) == labels).sum()), int((labels >= 0).sum()))
+        if sums[2]:
+            found.append({"set": name, "loss": sums[0] / sums[2], "accuracy": sums[1] / sums[2]})
+    return found

@@ -84,9 +84,9 @@ def subject(name: str) -> Subject:
         member = rb.from_pretrained("zoo", member=name)
         told, data = member.content, member.data
         if "seen_test" in data.sets:
-            data = replace(member.task, n_sequences=COMPOSITE_ROWS).dataset(told.data_seed)
+            data = replace(member.task, n_sequences=COMPOSITE_ROWS).dataset(told["data_seed"])
         model, untrained = (
-            lens_model(told.model, told.d_vocab, told.n_ctx, weights, torch.float64) if weights else None
+            lens_model(member.config, told["d_vocab"], told["n_ctx"], weights, torch.float64) if weights else None
             for weights in (member.weights, member.initial)
         )
     if hasattr(data, "task"):

@@ -32,7 +32,7 @@ from rb_interp.probes import (
 from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.plain import train_model
+from rb_interp.training.members import train_model
 from rb_interp.training.stacked import stacked_logits
 
 D_VOCAB, N_CTX = 23, 5

@@ -13,7 +13,7 @@ from rb_interp.errors import ArgumentError, RunError
 from rb_interp.runs import Run
 from rb_interp.runs.run import seeds_to_add
 from rb_interp.tasks import AnchorTask
-from rb_interp.training.plain import evaluate_model
+from rb_interp.training.members import evaluate_model
 
 SMALL = One(seeds=(0,))
 

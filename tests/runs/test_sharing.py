@@ -13,8 +13,8 @@ from own_studies import MODEL, ONE, TASK
 from rb_interp.errors import ModelError, RunError
 from rb_interp.models.schemes import draw
 from rb_interp.runs import Circuit, Run, save_member
-from rb_interp.runs.shared_member import FILE, WEIGHTS, task_spec
-from rb_interp.runs.sharing import from_pretrained, members
+from rb_interp.runs.config import task_spec
+from rb_interp.runs.shared_member import FILE, WEIGHTS, from_pretrained, members
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.text.task import TextTask
 
@@ -48,8 +48,8 @@ def test_a_member_of_a_run_comes_back_bit_for_bit_with_what_was_measured(one, ex
     assert sorted(path.name for path in exported.folder.iterdir()) == sorted((FILE, WEIGHTS, "README.md"))
     start = one.export(**WHO, path=tmp_path / "start", stage="init")
     assert torch.equal(start.model(TOKENS), again.untrained(TOKENS))
-    assert (len(start.readings), start.content.step, start.content.stage) == (0, 0, "init")
-    assert (again.content.training["steps"], again.content.step, again.circuit) == (20, 20, None)
+    assert (len(start.readings), start.content["step"], start.content["stage"]) == (0, 0, "init")
+    assert (again.content["training"]["steps"], again.content["step"], again.circuit) == (20, 20, None)
 
 
 def test_a_study_names_the_circuits_of_its_members(one, tmp_path):
@@ -88,7 +88,7 @@ def test_weights_of_either_type_come_back_and_untrained_ones_are_drawn_by_their_
 
 def test_a_task_comes_back_by_its_study_or_is_asked_for_in_one_sentence(exported, copy, tmp_path):
     assert from_pretrained(exported.folder).task == TASK  # one of this package
-    change_config(copy, task={**exported.content.task, "kind": "elsewhere:Task"})
+    change_config(copy, task={**exported.content["task"], "kind": "elsewhere:Task"})
     with pytest.raises(RunError, match=r"cannot be made here \(no study 'one' is installed.*task=\.\.\."):
         _ = from_pretrained(copy).task
     with pytest.raises(RunError, match=r"learned a rb_interp.tasks.anchor:AnchorTask with the fingerprint"):

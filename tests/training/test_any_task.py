@@ -13,8 +13,7 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import Dataset, Stage, Task, fingerprint
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.loop import stage_name
-from rb_interp.training.members import train_members
-from rb_interp.training.plain import train_model
+from rb_interp.training.members import train_members, train_model
 from rb_interp.training.store import Store
 
 pytestmark = [pytest.mark.wide, pytest.mark.trains]

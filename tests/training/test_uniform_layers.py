@@ -10,7 +10,7 @@ from rb_interp.models.schemes import draw
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.member_group import LastGroup, Member
-from rb_interp.training.plain import train_model
+from rb_interp.training.members import train_model
 
 pytestmark = pytest.mark.trains
 
