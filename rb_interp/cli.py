@@ -20,7 +20,7 @@ from tyro.conf import AvoidSubcommands, OmitArgPrefixes, Positional, Suppress, a
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from rb_interp import __version__
-from rb_interp.errors import ConfigError, RbInterpError, StudyError, nearest, printable
+from rb_interp.errors import ConfigError, RbInterpError, RunError, StudyError, TaskError, nearest, printable
 from rb_interp.runs.protocol import DEFAULT, installed_studies, names, study
 from rb_interp.runs.store import read_run, write_file
 
@@ -126,17 +126,37 @@ class Report(OnRun):
 
 
 @dataclass(frozen=True)
-class Patch(OnRun):
+class OnMembers(OnRun):
+    """A command on members of a run."""
+
+    stage: str = "final"
+    """init, final, a stage of the study such as half, or a step that was kept."""
+    sweep: str = ""
+    """Sweep, in a study of several."""
+    out: Path | None = None
+    """CSV file to write the table to."""
+
+    def open_sweep(self) -> tuple[Any, Any]:
+        """The run and its sweep; ConfigError where ``out`` is no CSV file, before any work is done."""
+        if self.out is not None and self.out.suffix != ".csv":
+            raise ConfigError(f"--out {self.out}: the table is written as CSV; name a file that ends in .csv.")
+        run = self.open()
+        run.check_checkpoints()
+        sweep = run.sweep(self.sweep)
+        if not sweep.finished:
+            steps = sweep.checkpoint_steps
+            print(f"training is not finished; checkpoints are there of the steps {steps}.", file=sys.stderr)
+        return run, sweep
+
+
+@dataclass(frozen=True)
+class Patch(OnMembers):
     """Patch one member: what does each component carry at each role, where two inputs differ in one thing?"""
 
     gamma: float = 0.8
     """Initialisation rate of the member."""
     seed: int | None = None
     """Seed of the member; the run's first by default."""
-    stage: str = "final"
-    """init, final, a stage of the study such as half, or a step that was kept."""
-    sweep: str = ""
-    """Sweep, in a study of several."""
     corrupt: str = "key"
     """What clean and corrupted inputs differ in, such as key, anchors or both."""
     set: str | None = None
@@ -144,61 +164,74 @@ class Patch(OnRun):
     pairs: int = 64
     """Pairs of inputs."""
     components: tuple[str, ...] = ()
-    """Such as resid_pre attn_out mlp_out q k v z pattern; all but pattern and resid_mid by default."""
+    """Such as resid_pre attn_out mlp_out q k v z pattern; those that the model has by default."""
     roles: tuple[str, ...] = ()
-    """Such as key first_anchor last_anchor anchor noise last."""
+    """Such as key first_anchor last_anchor anchor noise last; those of the task and last by default."""
     metric: str = "logit_diff"
     """logit_diff or probability."""
-    out: Path | None = None
-    """CSV file to write the table to, with intervals and control."""
 
     def __call__(self, line: str) -> None:
+        from rb_interp.interventions.patching import patching_matrix
         from rb_interp.report.terminal import print_matrix
-        from rb_interp.runs.intervene import patch_member
 
-        _check_table(self.out)
-        run = self.open()
-        _say_unfinished(run.sweep(self.sweep))
-        seed = run.config.seeds[0] if self.seed is None else self.seed
-        lists = {"components": self.components, "roles": self.roles}
-        table = patch_member(
-            run, self.gamma, seed, stage=_stage(self.stage), corrupt=self.corrupt, set=self.set, pairs=self.pairs,
-            metric=self.metric, sweep=self.sweep, **{name: value for name, value in lists.items() if value},
+        run, sweep = self.open_sweep()
+        seed, task = run.config.seeds[0] if self.seed is None else self.seed, sweep.config.task
+        if not hasattr(task, "counterfactual"):
+            raise TaskError(f"{type(task).__name__} has no counterfactual(data, rows, change, seed); add it.")
+        model, data = sweep.model(gamma=self.gamma, seed=seed, stage=_stage(self.stage)), sweep.dataset(seed)
+        rows = data.sample(self.set or task.train_sets[-1], self.pairs)
+        corrupted, other = (task.counterfactual(data, rows, change) for change in (self.corrupt, "noise"))
+        matrix = patching_matrix(
+            model, data.inputs(rows), corrupted, components=self.components or None, roles=self.roles or None,
+            metric=self.metric, control=corrupted.with_tokens_of(other, "noise"),
         )  # fmt: skip
+        place = {"gamma": self.gamma, "seed": seed, "stage": self.stage, "counterfactual": self.corrupt}
+        table = matrix.to_frame().assign(**place)
         print_matrix(table, self.metric)
         _save(table, self.out)
 
 
 @dataclass(frozen=True)
-class Ablate(OnRun):
+class Ablate(OnMembers):
     """Ablate components of all members: how much accuracy does each set lose without each?"""
 
     sites: tuple[str, ...] = ()
     """Such as attn_out.0 or z.1.0@key; the output of each sublayer by default."""
     gammas: tuple[float, ...] = ()
     """Initialisation rates of the members; all by default."""
-    stage: str = "final"
-    """init, final, a stage of the study such as half, or a step that was kept."""
-    sweep: str = ""
-    """Sweep, in a study of several."""
     methods: tuple[str, ...] = ("zero", "mean", "resample")
     """What stands in the component's place."""
     n: int = 300
     """Inputs of each set, at most."""
-    out: Path | None = None
-    """CSV file to write the table of all members to."""
 
     def __call__(self, line: str) -> None:
-        from rb_interp.report.terminal import print_ablations
-        from rb_interp.runs.intervene import ablate_members, ablation_means
+        import pandas as pd
 
-        _check_table(self.out)
-        run = self.open()
-        _say_unfinished(run.sweep(self.sweep))
-        table = ablate_members(
-            run, self.sites, gammas=self.gammas, stage=_stage(self.stage), sweep=self.sweep,
-            methods=self.methods, n=self.n,
-        )  # fmt: skip
+        from rb_interp.interventions.ablating import ablations
+        from rb_interp.report.terminal import print_ablations
+        from rb_interp.runs.measured import ablation_means
+        from rb_interp.runs.members import each_member
+
+        _, sweep = self.open_sweep()
+        task, known = sweep.config.task, sweep.config.gammas
+        if not {*self.gammas} <= {*known}:
+            raise RunError(f"gammas={list(self.gammas)}; this run has the gammas {list(known)}.")
+        layers = range(sweep.config.model.n_layers)
+        sites = self.sites or [f"{one}.{layer}" for layer in layers for one in ("attn_out", "mlp_out")]
+
+        def read(models: Any, member: Any) -> Any:
+            models.load(member, _stage(self.stage))
+            data, tables = sweep.dataset(member.seed), []
+            for name in task.sets:
+                rows = data.sample(name, self.n)
+                if len(rows) > 1:
+                    noise = task.counterfactual(data, rows, "noise") if hasattr(task, "counterfactual") else None
+                    lost = ablations(models.model, data.inputs(rows), sites, control=noise, methods=self.methods)
+                    tables.append(lost.assign(set=name, gamma=member.gamma, seed=member.seed, stage=self.stage))
+            return pd.concat(tables)
+
+        members = [member for member in sweep.members if member.gamma in (self.gammas or known)]
+        table = pd.concat(each_member(sweep, members, read, desc="ablating"), ignore_index=True)
         print_ablations(ablation_means(table))
         _save(table, self.out)
 
@@ -301,20 +334,6 @@ def _notes(run: Any) -> list[str]:
     """Sentences that a study adds to its runs, for instance about stand-ins for data."""
     note = run.study.load("train_note")
     return [] if note is None else note(run.config)
-
-
-def _check_table(out: Path | None) -> None:
-    """Raise ConfigError where ``--out`` is no CSV file, before any work is done."""
-    if out is not None and out.suffix != ".csv":
-        raise ConfigError(f"--out {out}: the table is written as CSV; name a file that ends in .csv.")
-
-
-def _say_unfinished(sweep: Any) -> None:
-    """Say which checkpoints there are where training is not finished."""
-    if not sweep.finished:
-        print(
-            f"training is not finished; checkpoints are there of the steps {sweep.checkpoint_steps}.", file=sys.stderr
-        )
 
 
 def _stage(text: str) -> str | int:

@@ -28,7 +28,7 @@ def test_figures_and_reports_compute_no_statistic():
 
 
 def test_general_code_names_no_study():
-    """``runs.protocol`` names the study that is meant where none is named. The anchor of ``intervene`` is a role."""
+    """``runs.protocol`` names the study that is meant where none is named."""
     own = {path.parent.name for path in (PACKAGE / "studies").glob("*/__init__.py")}
     every = own | {name.replace("_", "-") for name in own} | set(protocol.names())
     found = []
@@ -41,4 +41,4 @@ def test_general_code_names_no_study():
         words = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
         assert not any(re.search(rf"studies\.({'|'.join(own)})\b", word) for word in words), place
         found += [(str(place), word) for word in words & (every if machine else every - ROLES_AND_WORDS)]
-    assert found == [("runs/intervene.py", "anchor"), ("runs/protocol.py", "anchor")]
+    assert found == [("runs/protocol.py", "anchor")]

@@ -193,8 +193,12 @@ def test_training_does_not_need_transformer_lens(tmp_path):
     assert Run.open(tmp_path / "run").finished
 
 
-def test_an_unfinished_run_says_which_checkpoints_it_has(capsys):
-    cli._say_unfinished(SimpleNamespace(finished=False, checkpoint_steps=[0, 50]))
+def test_an_unfinished_run_says_which_checkpoints_it_has(capsys, monkeypatch):
+    sweep = SimpleNamespace(finished=False, checkpoint_steps=[0, 50])
+    monkeypatch.setattr(
+        cli.OnRun, "open", lambda _: SimpleNamespace(sweep=lambda _: sweep, check_checkpoints=lambda: None)
+    )
+    parse(["ablate", "run"]).open_sweep()
     assert capsys.readouterr().err == "training is not finished; checkpoints are there of the steps [0, 50].\n"
 
 

@@ -204,7 +204,7 @@ def print_matrix(table: pd.DataFrame, metric: str = "logit_diff", console: Conso
 
 
 def print_ablations(means: pd.DataFrame, console: Console | None = None) -> None:
-    """Print the accuracy lost without each component, by gamma, method and set, from `intervene.ablation_means`."""
+    """Print the accuracy lost without each component, by gamma, method and set, from `ablation_means`."""
     screen, rows = Screen(console), []
     sets, methods = (list(dict.fromkeys(means[name])) for name in ("set", "method"))
     screen.say(f"accuracy lost without a component, stage {means['stage'].iloc[0]}; mean over seeds [95 %]")

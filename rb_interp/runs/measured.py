@@ -118,6 +118,17 @@ def curves_summary(curves: pd.DataFrame) -> pd.DataFrame:
     return over_seeds(curves, ["sweep", "gamma", "step", "set"], ["loss", "accuracy"])
 
 
+def ablation_means(table: pd.DataFrame) -> pd.DataFrame:
+    """Means over seeds of a table of ablations, with 95 % intervals (Student t).
+
+    Columns: gamma, stage, set, component, method, quantity (``accuracy``, ``accuracy_drop``, ``control_accuracy_drop``
+    and ``before``, the accuracy with the component), mean, low, high, n.
+    """
+    named = table.assign(before=table["accuracy"] + table["accuracy_drop"])
+    by = ["gamma", "stage", "set", "component", "method"]
+    return over_seeds(named, by, ["accuracy", "accuracy_drop", "control_accuracy_drop", "before"])
+
+
 def arrays_over_seeds(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Mean over seeds of arrays, cell by cell, with the ends of its 95 % interval (Student t).
 
@@ -204,35 +215,21 @@ def _code_version(run: Run) -> str:
 
 def _judged(run: Run, measured: Measured) -> dict[str, Any]:
     """File -> verdicts as plain data: of claims, within groups of seeds, of causal checks on the table ``effects``."""
-    scale_and_diverged, standings = _context(run)
-    checks, within = run.study.load("checks"), _judged_within(run, measured)
+    diverged = [(name, m.gamma, m.seed) for name, sweep in run.sweeps.items() for m in sweep.diverged]
+    scale_and_diverged: dict[str, Any] = {"scale": run.scale, "diverged": diverged}
+    options = {**scale_and_diverged, "standings": {} if run.calibration is None else run.calibration.standings}
+    checks, groups = run.study.load("checks"), run.study.load("groups")
     claims = tuple(map(run.config.judged, run.study.load("claims")))
-    found = judge(measured.readings, claims, standings=standings, **scale_and_diverged)
-    judged: dict[str, Any] = {VERDICTS: found.to_json()}
-    if within is not None:
-        judged[WITHIN] = within.to_json()
+    judged: dict[str, Any] = {VERDICTS: judge(measured.readings, claims, **options).to_json()}
+    if groups is not None:
+        grouping = groups(measured)
+        grouping = replace(grouping, claims=tuple(map(run.config.judged, grouping.claims)))
+        judged[WITHIN] = judge_within(measured.readings, grouping, **options).to_json()
     if checks:
         effects, siblings = measured.tables["effects"], run.config.sibling_stages
         causes = judge_checks(measured.readings, effects, checks, sibling_stages=siblings, **scale_and_diverged)
         judged[CHECKS] = [cause.to_json() for cause in causes]
     return judged
-
-
-def _judged_within(run: Run, measured: Measured) -> Within | None:
-    """Verdicts within the study's groups of seeds; None if it has no groups."""
-    groups = run.study.load("groups")
-    if groups is None:
-        return None
-    grouping, (scale_and_diverged, standings) = groups(measured), _context(run)
-    grouping = replace(grouping, claims=tuple(map(run.config.judged, grouping.claims)))
-    return judge_within(measured.readings, grouping, standings=standings, **scale_and_diverged)
-
-
-def _context(run: Run) -> tuple[dict[str, Any], Any]:
-    """What every verdict of this run needs besides its readings, and how its probes are calibrated."""
-    diverged = [(name, m.gamma, m.seed) for name, sweep in run.sweeps.items() for m in sweep.diverged]
-    standings = {} if run.calibration is None else run.calibration.standings
-    return {"scale": run.scale, "diverged": diverged}, standings
 
 
 def read_evidence(run: Run) -> Evidence:
@@ -241,9 +238,6 @@ def read_evidence(run: Run) -> Evidence:
     tables = {name: run.table(name) for name in run.table_keys if name == "curves" or f"{name}.parquet" in files}
     first = {name: tables.pop(name) for name in ("curves", "readings", "summary")}
     verdicts = Verdicts.from_json(read(VERDICTS))
-    within = Within.from_json(read(WITHIN)) if WITHIN in files else None
-    if within is None:  # the run may have been judged before its study had groups
-        within = _judged_within(run, Measured(first["readings"], tables))
     found = Evidence(
         config=run.config,
         scale=run.scale,
@@ -252,7 +246,7 @@ def read_evidence(run: Run) -> Evidence:
         tables=tables,
         keys=run.table_keys,
         verdicts=verdicts,
-        within=within,
+        within=Within.from_json(read(WITHIN)) if WITHIN in files else None,
         checks=[CheckedCause.from_json(row) for row in read(CHECKS)] if CHECKS in files else [],
         claims=tuple(map(run.config.judged, run.study.load("claims"))),
         meta={

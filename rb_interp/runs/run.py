@@ -85,7 +85,8 @@ class Run:
         Raises RunError if the folder holds something else; nothing is written then. Raises ConfigError for a
         configuration of another study, and what the task raises if it refuses its settings, before there is a folder.
         """
-        _check_config(study, config)
+        if not isinstance(config, kind := study.load("config")):
+            raise ConfigError(f"study '{study.name}' got {shown(config)}; expected its own {kind.__name__}.")
         folder, mark = Path(folder), fingerprint(study.name, config)
         if (folder / RUN).is_file():
             metadata = read_run(folder)
@@ -132,12 +133,9 @@ class Run:
 
         Raises RunError, with what is wrong with the folder, and StudyError for a study that is not installed.
         """
-        folder = Path(folder)
-        metadata = read_run(folder)
+        folder, metadata = Path(folder), read_run(Path(folder))
         study = study or find_study(metadata["study"])
         config = config or from_mapping(study.load("config"), metadata["config"], str(folder / RUN))
-        assert config is not None
-        _check_config(study, config)
         if metadata["fingerprint"] != fingerprint(study.name, config):
             raise RunError(
                 f"{folder / RUN} has another fingerprint than its configuration gives: a task's class or the settings "
@@ -474,13 +472,6 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}: study {self.study.name}, {self.scale}, {len(self.config.seeds)} seeds)"
-
-
-def _check_config(study: Study, config: StudyConfig) -> None:
-    """Raise ConfigError for a configuration of another class than the study's."""
-    kind = study.load("config")
-    if not isinstance(config, kind):
-        raise ConfigError(f"study '{study.name}' got {shown(config)}; expected its own {kind.__name__}.")
 
 
 def _prepare(config: StudyConfig, seeds: tuple[int, ...]) -> None:

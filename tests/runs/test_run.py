@@ -10,11 +10,11 @@ import pytest
 import torch
 from own_studies import ONE, SMALL, TASK, TWO, One, measure, only_store, start
 
+from rb_interp import cli
 from rb_interp.claims import Grouping
 from rb_interp.errors import ConfigError, RunError, StudyError, TaskError
 from rb_interp.models.generations import read_weights
 from rb_interp.runs import Run
-from rb_interp.runs.intervene import ablate_members, patch_member
 from rb_interp.tasks import AnchorTask, anchor
 
 pytestmark = pytest.mark.trains
@@ -51,13 +51,13 @@ def test_a_study_may_group_its_seeds(one, tmp_path):
     assert one.verdicts_within == {}
     assert not (one.folder / "verdicts_within.json").exists()
     copytree(one.folder, tmp_path / "run")
-    run = Run.open(tmp_path / "run", study=replace(ONE, groups=groups))  # it was judged without groups
-    before = run.verdicts_within
-    assert {name: verdicts["S1"].n_seeds for name, verdicts in before.items()} == {"large": 5, "small": 3}
+    run = Run.open(tmp_path / "run", study=replace(ONE, groups=groups))
     run.probe(progress=False)
+    found = run.verdicts_within
+    assert {name: verdicts["S1"].n_seeds for name, verdicts in found.items()} == {"large": 5, "small": 3}
     written = json.loads((run.folder / "verdicts_within.json").read_text())
     assert [group["name"] for group in written["groups"]] == ["large", "small"]
-    assert Run.open(run.folder, study=ONE).verdicts_within == run.verdicts_within == before
+    assert Run.open(run.folder, study=ONE).verdicts_within == found
     assert "Seeds are grouped by size." in run.write_report().read_text()
     (run.folder / "verdicts_within.json").write_text("[]")
     with pytest.raises(RunError, match="verdicts_within.json is damaged, or something else has changed it"):
@@ -221,42 +221,36 @@ def test_repeating_everything_changes_no_result(one):
     assert {name: (one.folder / name).read_bytes() for name in names} == before
 
 
-def test_interventions_ask_a_task_for_its_counterfactuals(one, monkeypatch):
-    table = patch_member(one, gamma=0.8, seed=0, set="rsn_train", pairs=8, components=("z",))
-    assert {"key", "last"} <= set(table["role"])
+def intervene(kind, run, out, **options):
+    """The table that a command on this run writes."""
+    command = kind(run=run.folder, out=out / "table.csv", **options)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(cli.OnRun, "open", lambda _: run)
+        command("")
+    return pd.read_csv(command.out)
+
+
+def test_interventions_ask_a_task_for_its_counterfactuals(one, monkeypatch, tmp_path):
+    named = intervene(cli.Patch, one, tmp_path, set="rsn_train", pairs=8, components=("z",))
+    assert {"key", "last"} <= set(named["role"])
+    assert intervene(cli.Patch, one, tmp_path, pairs=8, components=("z",)).equals(named)  # the last that is trained on
+    assert not intervene(cli.Patch, one, tmp_path, set="rsn_test", pairs=8, components=("z",)).equals(named)
     monkeypatch.delattr(AnchorTask, "counterfactual")
     with pytest.raises(TaskError, match=r"AnchorTask has no counterfactual\(.*\); add it"):
-        patch_member(one, gamma=0.8, seed=0, set="rsn_train", pairs=8, components=("z",))
-    lost = ablate_members(one, ("z.0",), gammas=(0.8,), methods=("zero",), n=10, progress=False)
+        intervene(cli.Patch, one, tmp_path)
+    with pytest.raises(RunError, match=r"gammas=\[0.7\]; this run has the gammas \[0.5, 0.8\]"):
+        intervene(cli.Ablate, one, tmp_path, gammas=(0.7,))
+    lost = intervene(cli.Ablate, one, tmp_path, sites=("z.0",), gammas=(0.8,), methods=("zero",), n=10)
     assert set(lost["set"]) == set(AnchorTask.sets)
     assert lost["control_accuracy_drop"].isna().all()
     assert lost["accuracy_drop"].notna().all()
 
 
-class Renamed(AnchorTask):
-    sets, train_sets = ("exceptions", "rule", "held_out"), ("exceptions", "rule")
-
-    def dataset(self, seed):
-        return replace(super().dataset(seed), sets=self.sets, train_sets=self.train_sets)
-
-
-@pytest.mark.lens
-@pytest.mark.parametrize("task", [TASK, Renamed(**vars(TASK))])
-def test_patching_takes_the_last_set_that_the_task_trains_on(task, tmp_path):
-    run = start(tmp_path / "run", One(seeds=(0,), gammas=(0.8,), task=task))
-    run.train(progress=False)
-    options = {"gamma": 0.8, "seed": 0, "pairs": 8, "components": ("z",)}
-    named = patch_member(run, set=task.sets[1], **options)
-    pd.testing.assert_frame_equal(patch_member(run, **options), named)
-    assert not patch_member(run, set=task.sets[2], **options).equals(named)
-
-
-def test_a_configuration_of_another_study_makes_no_folder(one, tmp_path):
+def test_a_configuration_of_another_study_makes_no_folder(tmp_path):
     out = tmp_path / "run"
     for ask in (
         lambda: Run.start(out, ONE, TWO.preset("smoke")),
         lambda: ONE.run(config=TWO.preset("smoke"), out=out, progress=False),
-        lambda: Run.open(one.folder, study=ONE, config=TWO.preset("smoke")),
     ):
         with pytest.raises(ConfigError, match=r"^study 'one' got a Two; expected its own One."):
             ask()

@@ -38,12 +38,11 @@ from jaxtyping import Int
 
 from rb_interp.interventions.interchanging import most_likely
 from rb_interp.interventions.route_shares import CAUSES
-from rb_interp.runs.intervene import ablation_means
-from rb_interp.runs.measured import Measured, arrays_over_seeds, curves_summary, frame, over_seeds, readings_table
+from rb_interp.runs.measured import Measured, ablation_means, arrays_over_seeds, curves_summary, frame, readings_table
 from rb_interp.runs.members import MemberModels, each_member
 from rb_interp.runs.run import Run
 from rb_interp.settings import SMALL
-from rb_interp.statistics.intervals import interval_or_nan, proportion_interval
+from rb_interp.statistics.intervals import interval_or_nan, over_seeds, proportion_interval
 from rb_interp.statistics.learning_order import label_entropy, learning_order_table
 from rb_interp.statistics.nulls import between_less_within, disagreement, excess_disagreement, pair_means
 from rb_interp.studies.anchor.causes import measure_causes

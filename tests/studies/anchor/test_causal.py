@@ -1,15 +1,16 @@
 """Interventions on a run: tables are whole, and agree with the calls made by hand."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from interventions.other_answers import Shifted
 from tiny_anchor import FEW, TINY
 
+from rb_interp.cli import main
 from rb_interp.interventions.ablating import ablation
 from rb_interp.interventions.attention import forced_average, row_entropies
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.models import build_model
-from rb_interp.runs.intervene import ablate_members, patch_member
 from rb_interp.studies.anchor import causes
 from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
 
@@ -113,15 +114,20 @@ def test_ablations_and_matrices_are_those_of_single_calls(run):
     np.testing.assert_allclose(cells.recovered, np.ravel(matrix.values), rtol=1e-3, atol=1e-4)
 
 
-def test_one_member_patched_and_all_ablated_agree_with_single_calls(run):
-    table = patch_member(run, 0.5, 1, corrupt="anchors", components=("attn_out",), pairs=20)
+def test_one_member_patched_and_all_ablated_agree_with_single_calls(run, tmp_path):
+    def table_of(*words):
+        assert main([*words, "--out", str(tmp_path / "table.csv")]) == 0
+        return pd.read_csv(tmp_path / "table.csv")
+
+    folder, member = str(run.folder), ["--gamma", "0.5", "--seed", "1", "--corrupt", "anchors", "--pairs", "20"]
+    table = table_of("patch", folder, *member, "--components", "attn_out")
     model, data = run.model(gamma=0.5, seed=1), run.sweep().dataset(1)
     chosen = data.sample("rsn_train", 20)
     given, corrupted = data.inputs(chosen), data.task.counterfactual(data, chosen, "anchors")
     matrix = patching_matrix(model, given, corrupted, components=("attn_out",), roles=("key",))
     np.testing.assert_allclose(table[table.role == "key"].recovered, np.ravel(matrix.values), rtol=1e-4)
     assert set(table.counterfactual) == {"anchors"}
-    table = ablate_members(run, ["z.1.0@last"], n=30, progress=False)
+    table = table_of("ablate", folder, "--sites", "z.1.0@last", "--n", "30")
     assert len(table) == 6 * 3 * 3  # members, sets, methods
     given = data.inputs(data.sample("mem", 30))
     by_hand = ablation(model, given, "z.1.0@last", method="zero", metric="loss").summary()
