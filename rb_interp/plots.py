@@ -265,16 +265,15 @@ def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
     >>> heads(found, "tv").get_xlabel()
     'head'
     """
-    _check_columns("heads", table, ("probe", "quantity", "layer", "head", "value"), "what rb.scan returns")
     names = table["quantity"].astype(str)
     known = sorted(set(names))
     if quantity not in known:
         raise ArgumentError(f"heads got quantity={quantity!r}; {nearest(quantity, known)}")
     chosen = pd.DataFrame(table.loc[names == quantity])
-    values = _by("heads", chosen, "layer", "head", "value")
+    values = chosen.pivot(index="layer", columns="head", values="value").astype(float)
     numbers, inner = values.to_numpy(), None
     if "untrained" in chosen and chosen["untrained"].notna().to_numpy().any():
-        inner = _by("heads", chosen, "layer", "head", "untrained").to_numpy()
+        inner = chosen.pivot(index="layer", columns="head", values="untrained").to_numpy(float)
     probe = str(chosen["probe"].to_numpy()[0])
     every = numbers if inner is None else np.concatenate([numbers, inner])
     finite = every[np.isfinite(every)]
@@ -300,9 +299,8 @@ def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | Non
         quantity: ``loss`` (nats) or ``accuracy`` (share of rows).
         ax: where to draw; by default a new figure.
 
-    Raises ArgumentError where the table lacks a column.
+    Raises what pandas raises where the table lacks a column.
     """
-    _check_columns("learning_curves", curves, ("gamma", "seed", "step", "set", quantity), "run.curves, for instance")
     ax = axes_or_new(ax, 6.0, 3.4)
     curves = curves.assign(gamma=curves["gamma"].fillna("none"))  # a scheme without a gamma
     gammas, sets = list(dict.fromkeys(curves["gamma"])), list(dict.fromkeys(curves["set"]))
@@ -310,7 +308,7 @@ def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | Non
         rows = curves.loc[(curves["gamma"] == gamma) & (curves["set"] == set_)]
         if rows.empty:
             continue
-        seeds = _by("learning_curves", rows, "step", "seed", quantity)
+        seeds = rows.pivot(index="step", columns="seed", values=quantity).astype(float)
         look: dict[str, Any] = {"color": f"C{gammas.index(gamma)}", "ls": ("-", "--", ":", "-.")[sets.index(set_) % 4]}
         mean, low, high = intervals_or_nan(seeds.to_numpy()).T
         ax.plot(seeds.index, seeds, lw=0.6, alpha=0.4, **look)
@@ -321,23 +319,3 @@ def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | Non
     ax.set(xlabel="training step", ylabel=UNITS.get(quantity, quantity))
     legend_beside(ax, "thin: each seed\nthick: mean\nband: its 95 % interval\n")
     return ax
-
-
-def _check_columns(asker: str, table: pd.DataFrame, columns: Sequence[str], give: str) -> None:
-    """Raise ArgumentError for a table that lacks a column, or has no rows."""
-    lacking = [name for name in columns if name not in table]
-    if lacking or not len(table):
-        what = f"without the columns {lacking}" if lacking else "without rows"
-        raise ArgumentError(f"{asker} got a table {what}; give {give}.")
-
-
-def _by(asker: str, table: pd.DataFrame, rows: str, columns: str, values: str) -> pd.DataFrame:
-    """Numbers of a long table by two of its columns, both ascending; ArgumentError where a place is there twice."""
-    try:
-        found = table.pivot(index=rows, columns=columns, values=values).astype(float)
-        return found.sort_index().sort_index(axis=1)
-    except (TypeError, ValueError):
-        raise ArgumentError(
-            f"{asker} got a table with '{values}' that is no number, or with a {rows} and {columns} twice; give one "
-            f"number for each."
-        ) from None

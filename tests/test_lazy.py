@@ -1,6 +1,5 @@
 """Public names: found at first use where they load torch, all of them listed, and known to type checkers."""
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 import rb_interp as rb
 
 PACKAGE = Path(__file__).parents[1] / "rb_interp"
-PACKAGES = sorted(PACKAGE.rglob("__init__.py"))
 PUBLIC = [rb, *(getattr(rb, name) for name in rb.__all__ if hasattr(getattr(rb, name), "__path__"))]
 
 
@@ -40,14 +38,3 @@ def test_packages_are_there_without_another_import_and_each_can_be_the_first():
         code += "for name in [name for name in sys.modules if 'rb_interp' in name]:\n    del sys.modules[name]\n"
         code += f"import rb_interp.{name}\n"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.parametrize("path", PACKAGES, ids=lambda path: str(path.relative_to(PACKAGE).parent))
-def test_no_name_of_a_package_hides_a_module(path):
-    """Else ``import rb_interp.probes.x as x`` gives a function, and type checkers take the function for a module."""
-    own = path.parent
-    modules = {found.stem for found in own.glob("*.py")} | {found.parent.name for found in own.glob("*/__init__.py")}
-    imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
-    inside = ".".join(own.relative_to(PACKAGE.parent).parts)
-    names = {alias.asname or alias.name for node in imports if node.module != inside for alias in node.names}
-    assert names & modules == set()

@@ -1,7 +1,5 @@
 """Plots say what the numbers say: each mark stands where its number is, and what has no place is marked."""
 
-from dataclasses import replace
-
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -58,10 +56,6 @@ def test_a_reading_is_drawn_beside_its_untrained_model_and_its_null(ax):
     assert bars(ax)[0] == [0.025, 0.975]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["tv", "entropy"]
     assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first quantity is on top
-    assert (ax.get_xlabel(), ax.get_title()) == (UNITS["uniformity"], "uniformity, L0, head 1, n = 7")
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        *("value", "untrained", "null, 95 % of its draws")
-    ]
 
 
 def test_numbers_without_a_place_are_marked_and_large_ones_leave_room_for_small_ones(ax):
@@ -72,7 +66,6 @@ def test_numbers_without_a_place_are_marked_and_large_ones_leave_room_for_small_
     }
     assert [(text.get_text(), text.get_position()[1]) for text in ax.texts] == [("undefined", 0)]
     assert ax.get_xscale() == "symlog"
-    assert ax.get_xlabel() == "value (logarithmic beyond 1)"
 
 
 def test_an_effect_is_drawn_with_its_interval_and_its_control(ax):
@@ -83,7 +76,6 @@ def test_an_effect_is_drawn_with_its_interval_and_its_control(ax):
     assert dots(ax)["control: noise redrawn"] == [[pytest.approx(0), 0]]
     _, low, high = t_interval(values)
     assert [round(low, 3), round(high, 3)] in bars(ax)
-    assert (ax.get_xlabel(), ax.get_title()) == ("share recovered", "swap, n = 20")
     lone = Effect(
         "swap", "z.0@key", "recovered", values[:1], control[:0, :1], ""
     )  # of one row the interval is the line
@@ -105,20 +97,7 @@ def test_a_matrix_marks_what_is_undefined_and_what_is_beyond_its_colours(ax):
     assert [np.round(patch.get_xy()).tolist() for patch in framed] == [[1, 0]]
     assert len(rectangles) == 1 + 1 + 3  # three squares of the control
     assert [text.get_text() for text in ax.texts] == ["0.50", "3.00", "-0.25"]
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["z L0", "z L1"]
-    bar = ax.figure.axes[1]
-    assert bar.get_ylabel() == "share of the logit_diff recovered"
     assert ax.images[0].colorbar.extend == "max"
-    alone = replace(found, control_patched=None).plot(Figure().subplots())
-    assert alone.get_title() == "patching, n = 3"
-
-
-def test_a_matrix_of_paths_hatches_the_paths_that_are_not(ax):
-    ones, patched = np.ones(4), np.array([[0.5, np.nan]])[..., None] * np.ones(4)
-    axes = {"sender": ("z.0",), "receiver": ("v.1", "v.0")}
-    Matrix(axes, "loss", ones, 0 * ones, patched, None, method="path patching").plot(ax)
-    assert [patch.get_xy() for patch in ax.patches if patch.get_hatch()] == [(0.5, -0.5)]
-    assert (ax.get_xlabel(), ax.get_title()) == ("receiver", "path patching, n = 4")
 
 
 def test_heads_of_a_scan_stand_by_layer_and_head(ax):
@@ -137,14 +116,11 @@ def test_learning_curves_have_a_mean_over_seeds(ax):
     learning_curves(pd.DataFrame(rows, columns=["gamma", "seed", "step", "set", "loss"]), ax=ax)
     assert dots(ax)["mem, γ = 0.8"] == [[0, 6.0], [100, 5.0]]
     assert len(ax.lines) == 4
-    assert ax.get_ylabel() == "loss (nats)"
     band = ax.collections[0].get_paths()[0].get_extents()
     assert (band.ymin, band.ymax) == (
         pytest.approx(t_interval([4.0, 5, 6])[1]),
         pytest.approx(t_interval([5.0, 6, 7])[2]),
     )
-    with pytest.raises(ArgumentError, match=r"without the columns \['loss'\]"):
-        learning_curves(pd.DataFrame(columns=["gamma", "seed", "step", "set"]))
 
 
 def test_every_probe_has_a_unit():
@@ -153,11 +129,3 @@ def test_every_probe_has_a_unit():
         "typical_tokens",
     }
     assert set(rb.probes.__all__) - no_readings - set(UNITS) == set()
-
-
-def test_bands_stay_within_what_a_curve_can_be_and_the_legend_says_what_they_are(ax):
-    rows = [(0.8, seed, step, "mem", float(seed == 0)) for seed in range(3) for step in (0, 100)]
-    learning_curves(pd.DataFrame(rows, columns=["gamma", "seed", "step", "set", "accuracy"]), "accuracy", ax)
-    band = ax.collections[0].get_paths()[0].get_extents()
-    assert (band.ymin, band.ymax) == (0, 1)
-    assert "band: its 95 % interval" in ax.get_legend().get_title().get_text()

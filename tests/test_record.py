@@ -7,7 +7,6 @@ import torch
 
 from rb_interp.interventions.effect import Effect, Matrix
 from rb_interp.record import BRIEF, Record
-from rb_interp.runs import study
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks import Dataset, Inputs, Roles
 
@@ -46,18 +45,3 @@ def test_a_table_has_four_digits_and_its_notes_stand_below():
     assert [line.strip() for line in str(Told()).splitlines()] == ["c", "x", "1.235", "<b>"]
     assert Told()._repr_html_().endswith("<p>&lt;b&gt;</p>")
     assert BRIEF.repr(torch.ones(2)) == "float32[2]"
-
-
-def test_what_a_line_and_a_table_say():
-    assert repr(Null("n", ROWS)) == "Null(name='n', draws=float64[12], side='greater')"
-    assert repr(Reading("p\n", {"<b>": 0.5}, 1, 0, n=7)) == r"Reading(p\n, L1, head 0, n=7: <b>=0.5)"
-    assert repr(Inputs([[5, 6]])).startswith("Inputs(tokens=int64[1, 2], labels=None, roles=Roles(positions={}, ")
-    assert "tables={'skills': table[2, 2]}" in super(Reading, SOME[3]).__repr__()
-    assert str(INPUTS).splitlines()[:3] == [
-        "Inputs: 12 x 2 tokens of <i>; the first 5 rows",
-        "0     1  label",
-        "0 1 <b>      0",
-    ]
-    assert str(ROLES) == repr(ROLES)
-    assert str(SOME[4]).splitlines()[0] == "<b> at z.0: recovered; control: noise redrawn"
-    assert repr(study("anchor")) == "Study(anchor: Anchor study: is the rule learned before the table?)"

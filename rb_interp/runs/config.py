@@ -104,8 +104,6 @@ class SweepConfig(Settings):
             raise ConfigError(f"scheme 'torch_default' has no gamma, and gammas={self.gammas}; give one gamma.")
         if self.task.predicts == "last" and (self.train.micro_batch or self.train.compile):
             raise ConfigError("micro_batch and compile are for language models; leave them out.")
-        if self.train.track_drift and self.model.architecture == "transformer":
-            raise ConfigError("track_drift=True; theory of the drift is about the simplified models, so leave it out.")
         parameters(self.model, self.task.d_vocab, self.task.length)
         for stage in self.train.stages:
             if stage not in self.task.stages:

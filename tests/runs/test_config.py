@@ -103,12 +103,6 @@ def test_a_seed_of_the_data_is_part_of_what_a_run_is(tmp_path):
         One(data_seed=-1)
 
 
-def test_where_a_text_comes_from_does_not_change_the_scale():
-    base = LanguageConfig.from_preset("quick")
-    elsewhere = replace(base, task=replace(base.task, stories="hub"))
-    assert (scale_of(elsewhere), fingerprint(elsewhere) == fingerprint(base)) == ("quick", False)
-
-
 def test_a_learning_rate_that_would_change_nothing_is_refused(tmp_path):
     quick = study("anchor").preset("quick")
     slow = replace(quick, train=replace(quick.train, lr=1e-4))

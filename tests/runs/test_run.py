@@ -92,13 +92,6 @@ def test_a_study_of_several_sweeps_is_the_same_case(two):
         two.model(gamma=0.8, seed=0, sweep="frst")
 
 
-def test_it_opens_as_what_it_was(one):
-    again = Run.open(one.folder, study=ONE)
-    assert (again.config, again.scale, again.finished) == (one.config, "smoke", True)
-    pd.testing.assert_frame_equal(again.readings, one.readings)
-    assert again.verdicts == one.verdicts
-
-
 def test_another_configuration_is_refused_and_nothing_changes(tmp_path):
     start(tmp_path / "run")
     before = snapshot(tmp_path)
@@ -212,13 +205,6 @@ def test_seeds_whose_member_diverged_count_as_not_met_and_are_named(tmp_path):
     assert verdict.reason == "diverged, so not met: 1; the evidence is 11.3 after 9 seeds, needed: 40"
     assert not len(run.readings.query("gamma == 0.8 and seed == 1"))
     assert len(run.readings.query("gamma == 0.5 and seed == 1")) == 1
-
-
-def test_repeating_everything_changes_no_result(one):
-    names = ("verdicts.json", "readings.parquet", "curves.parquet", "report.json", "checkpoints/state.safetensors")
-    before = {name: (one.folder / name).read_bytes() for name in names}
-    ONE.run(preset="smoke", out=one.folder, progress=False)
-    assert {name: (one.folder / name).read_bytes() for name in names} == before
 
 
 def intervene(kind, run, out, **options):

@@ -198,8 +198,3 @@ def test_verdicts_of_the_results_of_this_repository_are_those_of_their_readings(
     for verdict in run.verdicts:
         found = again[verdict.id]
         assert (verdict.outcome, verdict.n_meeting, verdict.n_seeds) == (found.outcome, found.n_meeting, found.n_seeds)
-
-
-def test_results_stay_small():
-    files = [path for folder in RESULTS for path in folder.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 6_500_000

@@ -17,7 +17,7 @@ from rb_interp.text.task import TEXT_SETS, TextTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.loop import step_name
 from rb_interp.training.member_group import Member, NextGroup
-from rb_interp.training.members import members_a_group, train_members
+from rb_interp.training.members import train_members
 from rb_interp.training.store import Store
 
 pytestmark = pytest.mark.trains
@@ -217,9 +217,3 @@ def test_early_pools_the_training_losses_of_both_corpora(losses, there):
     start, now = np.full((1, 4, 2), 10.0), np.full((1, 4, 2), 20.0)
     now[0, :2, 0] = losses
     assert TextTask().stages["early"].reached(now, start).tolist() == [there]
-
-
-def test_members_share_a_gpu_as_far_as_their_logits_fit(texts):
-    task, gpu = task_of(texts), torch.device("cuda")
-    assert members_a_group(GPT2, task, TRAIN, gpu, {}) == 4_000_000_000 // (4 * 80 * task.d_vocab)
-    assert members_a_group(GPT2, task, replace(TRAIN, batch_size=10**9), gpu, {}) == 1
