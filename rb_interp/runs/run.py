@@ -135,13 +135,13 @@ class Run:
         """
         folder, metadata = Path(folder), read_run(Path(folder))
         study = study or find_study(metadata["study"])
-        config = config or from_mapping(study.load("config"), metadata["config"], str(folder / RUN))
-        if metadata["fingerprint"] != fingerprint(study.name, config):
+        settings = config or from_mapping(study.load("config"), metadata["config"], str(folder / RUN))
+        if metadata["fingerprint"] != fingerprint(study.name, settings):
             raise RunError(
                 f"{folder / RUN} has another fingerprint than its configuration gives: a task's class or the settings "
                 f"have changed. Open it with the code that made it, or with Run.open(folder, config=...)."
             )
-        run = cls(folder, study, config, metadata)
+        run = cls(folder, study, settings, metadata)
         run.store.verified(RUN)
         return run
 
