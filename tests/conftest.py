@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -11,25 +10,6 @@ import pytest
 
 if TYPE_CHECKING:
     from rb_interp.runs.run import Run
-
-
-@contextmanager
-def _few() -> Iterator[None]:
-    from tiny_anchor import FEW
-
-    from rb_interp.studies.anchor import causes
-
-    with pytest.MonkeyPatch.context() as patched:
-        for name, few in FEW.items():
-            patched.setattr(causes, name, few)
-        yield
-
-
-@pytest.fixture
-def few_interventions() -> Iterator[None]:
-    """Interventions as few as those of `anchor_run`, for whoever measures it again."""
-    with _few():
-        yield
 
 
 @pytest.fixture(scope="session")

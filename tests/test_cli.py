@@ -8,12 +8,13 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from own_studies import ONE
 
 from rb_interp import cli
 from rb_interp.cli import main, parse
 from rb_interp.errors import StudyError
 from rb_interp.models.config import MatrixGammas, ModelConfig
-from rb_interp.runs import Run
+from rb_interp.runs import Run, study
 from rb_interp.settings import to_toml
 from rb_interp.studies.anchor.config import AnchorConfig
 
@@ -55,17 +56,22 @@ def test_every_setting_has_a_flag_with_help(capsys):
     assert {name for name in names - {"gammas"} if f"--{name.replace('_', '-')}" not in page} == set()
 
 
-@pytest.mark.wide
-def test_every_command_runs_on_a_run_folder(anchor_run, capsys, tmp_path, monkeypatch):
-    folder = anchor_run.folder
-    before = (folder / "verdicts.json").read_bytes()
-    assert main(["report", str(folder)]) == 0
-    assert main(["info", str(folder)]) == 0
-    assert main(["studies"]) == 0
-    assert main(["patch", str(folder), "--pairs", "8", "--components", "z", "--out", str(tmp_path / "patch.csv")]) == 0
-    assert main(["ablate", str(folder), "--n", "20", "--gammas", "0.8", "--methods", "zero"]) == 0
+@pytest.mark.trains
+def test_every_command_runs_on_a_run_folder(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("rb_interp.runs.run.find_study", lambda _: ONE)
+    folder = ONE.run(preset="smoke", seeds=(0,), out=tmp_path / "run", progress=False).folder
+    before, table = (folder / "verdicts.json").read_bytes(), str(tmp_path / "patch.csv")
+    for words in (
+        ["probe", str(folder)],
+        ["report", str(folder)],
+        ["info", str(folder)],
+        ["studies"],
+        ["patch", str(folder), "--pairs", "8", "--components", "z", "--out", table],
+        ["ablate", str(folder), "--n", "20", "--gammas", "0.8", "--methods", "zero"],
+    ):
+        assert main(words) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    for word in ("step 300 of 300, finished", "emb-mlp", "recovered logit difference", "accuracy lost"):
+    for word in ("1 OPEN", "step 20 of 20, finished", "emb-mlp", "recovered logit difference", "accuracy lost"):
         assert word in printed
     assert (tmp_path / "patch.csv").read_text().startswith("component")
     assert (folder / "verdicts.json").read_bytes() == before
@@ -115,23 +121,28 @@ def test_a_file_and_flags_that_disagree_are_refused(tmp_path, capsys):
     assert "says study 'anchor' and preset 'smoke'" in capsys.readouterr().err
 
 
-def test_a_folder_with_another_configuration_is_refused(anchor_run, capsys):
-    before = {path: path.stat().st_mtime_ns for path in anchor_run.folder.rglob("*")}
-    assert main(["reproduce", "--preset", "smoke", "--out", str(anchor_run.folder)]) == 2
+def test_a_folder_with_another_configuration_is_refused(tmp_path, capsys):
+    folder = Run.start(tmp_path / "run", study("anchor"), VARIED).folder
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    assert main(["reproduce", "--preset", "smoke", "--out", str(folder)]) == 2
     assert "another configuration" in capsys.readouterr().err
-    assert main(["reproduce", "labels", "--preset", "smoke", "--out", str(anchor_run.folder)]) == 2
+    assert main(["reproduce", "labels", "--preset", "smoke", "--out", str(folder)]) == 2
     assert "it is of study 'anchor'" in capsys.readouterr().err
-    assert {path: path.stat().st_mtime_ns for path in anchor_run.folder.rglob("*")} == before
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_command_with_a_sentence_and_a_status(number):
-    code = "import signal, sys; from rb_interp import cli; sys.argv = ['rb-interp', 'studies']\n"
-    code += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs ignore it
-    code += f"cli.Studies.__call__ = lambda *_: signal.raise_signal({int(number)})\nsys.exit(cli.main())"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert ended.returncode == 130
-    assert ended.stderr.strip() == "rb-interp: stopped; the same command goes on from what is saved."
+def test_a_signal_ends_the_command_with_a_sentence_and_a_status(number, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["rb-interp", "studies"])
+    monkeypatch.setattr(cli.Studies, "__call__", lambda *_: signal.raise_signal(number))
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        assert main() == 130
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert capsys.readouterr().err.strip() == "rb-interp: stopped; the same command goes on from what is saved."
 
 
 def test_reproduce_says_what_a_preset_costs_before_it_begins(capsys, monkeypatch):
@@ -141,34 +152,41 @@ def test_reproduce_says_what_a_preset_costs_before_it_begins(capsys, monkeypatch
     monkeypatch.setattr(cli.Reproduce, "start", begun)
     for words, said in (
         ("labels --seeds 0", "quick: about seven minutes on two slow CPU cores; 12,000 steps of members here"),
-        ("language --preset paper", "paper: by count an hour a member on one H200; 1,500,000 steps of members here"),
-        ("anchor --preset smoke", "smoke: about a minute; 2,400 steps of members here"),
         ("labels --preset paper --seeds 0", "paper: its time was not measured; 1,500,000 steps of members here"),
     ):
         assert main(["reproduce", *words.split()]) == 2
         assert capsys.readouterr().err.splitlines()[:-1] == [f"cost of the preset {said}"]
 
 
+CHEAP = """
+import contextlib, io, sys
+import rb_interp
+from rb_interp.cli import main
+
+def check(*names):
+    assert not {"torch", "transformer_lens", *names} & {*sys.modules}, {*names} & {*sys.modules}
+
+def run(*words):
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        assert main(words) == 2
+
+heavy = "pandas", "matplotlib", "scipy"
+check(*heavy, "numpy", "rb_interp.studies")
+run("--help")
+check(*heavy, "numpy", "rb_interp.studies")
+run("info", "nowhere")
+check(*heavy)
+run("reproduce", "--help")
+check(*heavy, *(f"rb_interp.studies.{name}" for name in ("emb_mlp", "labels", "language")))
+from rb_interp.runs.protocol import names, study
+for name in names():
+    study(name).preset("smoke")
+    check()
+"""
+
+
 def test_importing_and_asking_for_help_stay_cheap():
-    heavy = "{'torch', 'transformer_lens', 'pandas', 'matplotlib', 'scipy'}"
-    others = "{'rb_interp.studies.emb_mlp', 'rb_interp.studies.labels', 'rb_interp.studies.language'}"
-    code = f"import sys, rb_interp; assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    code = (
-        "import sys\nfrom rb_interp.cli import main\ntry:\n    main(['reproduce', '--help'])\n"
-        f"except SystemExit:\n    pass\nloaded = ({heavy} | {others}) & set(sys.modules)\nassert not loaded, loaded"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
-    code_of_none = "import sys\nfrom rb_interp.cli import main\nassert main(['info', 'nowhere']) == 2\n"
-    code_of_none += f"assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code_of_none], check=True, stderr=subprocess.DEVNULL)
-    code = code.replace("['reproduce', '--help']", "['--help']").replace(heavy, heavy[:-1] + ", 'numpy'}")
-    code = code.replace(others, others[:-1] + ", 'rb_interp.studies'}")
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
-    code = "import sys\nfrom rb_interp.runs.protocol import names, study\n"
-    code += "for name in names():\n    study(name).preset('smoke')\n"
-    code += "    assert not {'torch', 'transformer_lens'} & {*sys.modules}, name"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", CHEAP], check=True, stderr=subprocess.DEVNULL)
 
 
 @pytest.mark.wide

@@ -37,6 +37,7 @@ NO_WHOLE = "input should be a valid integer"
         (TrainConfig, {"stepz": 3}, "TrainConfig has no setting 'stepz'; did you mean 'steps'?"),
         (TrainConfig, {"eps": -1, "lr": -1}, "lr=-1: input should be greater than or equal to 0\neps=-1: input"),
         (ModelConfig, {"gammas": None}, "gammas=None: input should be an instance of MatrixGammas"),
+        (ModelConfig, {"uniform_layers": (2,)}, "uniform_layers=(2,) of a model with 2 layers"),
         (MatrixGammas, {"qk": 21}, "qk=21: input should be less than or equal to 20"),
         (AnchorTask, {"keys": (1, 2, 3)}, "keys=(1, 2, 3): tuple should have at most 2 items"),
         (AnchorTask, {"masked": ((11, 13), 11)}, "masked.1=11: input should be a valid tuple"),
@@ -60,13 +61,6 @@ def test_what_does_not_fit_gets_a_line_each_in_the_error_of_its_class(kind, chan
             make()
         assert line in str(caught.value)
         assert str(caught.value).count("\n") == len(changes) - 1
-
-
-def test_values_without_a_name_are_named_and_counted():
-    with pytest.raises(ModelError, match=r"^n_layers='2': input should be a valid integer$"):
-        ModelConfig("2")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ModelError, match="3: unexpected positional argument"):
-        MatrixGammas(*[None] * 5, 3)  # pyright: ignore[reportCallIssue]
 
 
 def test_numbers_and_lists_of_any_kind_are_one_configuration():

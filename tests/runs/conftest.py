@@ -1,6 +1,8 @@
 """The runs of this folder's own studies, made once."""
 
+import gc
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -27,3 +29,13 @@ def exported(one, tmp_path_factory):
 def copy(exported, tmp_path):
     """The folder of that member, which a test may damage."""
     return Path(shutil.copytree(exported.folder, tmp_path / "copy"))
+
+
+@pytest.fixture
+def ctrl_c():
+    """Python's own answer to Ctrl-C, which a shell takes from what it runs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # Python drops what is raised inside a callback of its collector, and test tools have one
+    yield
+    gc.enable()
+    signal.signal(signal.SIGINT, before)

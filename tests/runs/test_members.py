@@ -1,6 +1,5 @@
 """Members read side by side: results in order, models to oneself, and an end to all when one fails or at Ctrl-C."""
 
-import gc
 import signal
 import threading
 import time
@@ -57,16 +56,6 @@ def test_results_keep_their_order_and_no_models_are_shared(sweep, monkeypatch):
     assert ([member for member, _ in found], len(used)) == (MEMBERS, 3)
     alone = each_member(with_workers(sweep, 1, monkeypatch), MEMBERS[:2], work, progress=False)
     assert {thread for _, thread in alone} == {threading.current_thread()}
-
-
-@pytest.fixture
-def ctrl_c():
-    """Python's own answer to Ctrl-C, which a shell takes from what it runs in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    gc.disable()  # Python drops what is raised inside a callback of its collector, and test tools have one
-    yield
-    gc.enable()
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("how", ["error", "ctrl-c"])

@@ -12,7 +12,7 @@ from own_studies import ONE, SMALL, TASK, TWO, One, measure, only_store, start
 
 from rb_interp import cli
 from rb_interp.claims import Grouping
-from rb_interp.errors import ConfigError, RunError, StudyError, TaskError
+from rb_interp.errors import ConfigError, RunError, TaskError
 from rb_interp.models.generations import read_weights
 from rb_interp.runs import Run
 from rb_interp.tasks import AnchorTask, anchor
@@ -62,19 +62,6 @@ def test_a_study_may_group_its_seeds(one, tmp_path):
     (run.folder / "verdicts_within.json").write_text("[]")
     with pytest.raises(RunError, match="verdicts_within.json is damaged, or something else has changed it"):
         _ = Run.open(run.folder, study=ONE).verdicts
-
-
-def test_the_report_holds_what_the_study_says_and_nothing_of_another(one):
-    page, content = one.report.read_text(), json.loads((one.folder / "report.json").read_text())
-    for word in ("Study one", "Length of a vector.", "S1", "norm of W_E", 'id="figure-sizes"', 'id="figure-nowhere"'):
-        assert word in page
-    assert [claim["id"] for claim in content["claims"]] == ["S1"]
-    assert "http://" not in page.replace("http://www.w3.org", "")
-    for figure in ("sizes", "nowhere"):
-        assert (one.folder / "figures" / f"{figure}.svg").stat().st_size > 1000
-    assert one.figure("sizes").axes
-    with pytest.raises(StudyError, match=r"study 'one' has no figure 'size'; did you mean 'sizes'\?"):
-        one.figure("size")
 
 
 def test_a_study_of_several_sweeps_is_the_same_case(two):

@@ -40,7 +40,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize(("save_every", "at"), [(1000.0, 2), (0.0, 2), (0.0, 4), (0.0, 6)])
+@pytest.mark.parametrize(("save_every", "at"), [(1000.0, 2), (0.0, 4)])
 def test_a_sweep_that_was_killed_before_its_sibling_was_saved_has_the_same_bits(tmp_path, monkeypatch, save_every, at):
     train_sweeps(sweeps(tmp_path / "whole", save_every), progress=False)
     written, write = [], Store.write

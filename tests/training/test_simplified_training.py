@@ -14,7 +14,6 @@ from rb_interp.models.schemes import draw
 from rb_interp.tasks import AnchorTask
 from rb_interp.theory.drift import emb_mlp_map, one_layer_maps, pull, value_flow
 from rb_interp.training.config import TrainConfig, checkpoint_steps
-from rb_interp.training.loop import stage_name, step_name
 from rb_interp.training.member_group import LastGroup, Member
 from rb_interp.training.members import train_members
 from rb_interp.training.store import Store
@@ -121,29 +120,6 @@ def test_stopped_descent_goes_on_to_the_same_bits_with_its_sums_and_stages(tmp_p
         assert first.step == second.step
         for key, value in first.tensors.items():
             assert torch.equal(value, second.tensors[key]), (name, key)
-
-
-@pytest.mark.wide
-def test_stages_are_where_the_curves_say(tmp_path):
-    store, train = Store(tmp_path, "x"), replace(DESCENT, steps=400, stages=("leaving", "before_memory"), lr=1.0)
-    trained = train_members(
-        TASK, EMB_MLP, replace(train, n_checkpoints=200), [0.6, 0.8], [0, 1], store=store, progress=False
-    )
-    curves, last = trained.curves.to_frame(), []
-    for member in trained.curves.members:
-        mine = curves[(curves.gamma == member.gamma) & (curves.seed == member.seed)]
-        reasoning, memory = mine[mine.set == "rsn_train"], mine[mine.set == "mem"]
-        left = int(reasoning[reasoning.loss < 0.99 * math.log(TASK.d_vocab)].step.min())
-        early = int(memory[memory.accuracy <= 0.20].step.max())
-        assert 0 < left < 400
-        last.append(early)
-        for stage, step in (("leaving", left), ("before_memory", early)):
-            kept = store.read(stage_name(stage, member))
-            assert (kept.step, kept.members) == (step, ((member.gamma, member.seed),))
-            if step in checkpoint_steps(train):
-                same = store.read(step_name(step)).member(*kept.members[0])
-                assert torch.equal(kept.member(*kept.members[0])["embed.W_E"], same["embed.W_E"])
-    assert 0 < max(last) < 400
 
 
 def test_keep_at_keeps_every_member_at_shares_of_the_steps():

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from rb_interp.errors import ModelError
 from rb_interp.models.build import build_model, lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw
@@ -59,8 +58,3 @@ def test_every_other_tensor_starts_as_without_the_setting():
     free, fixed = (draw(ModelConfig(uniform_layers=layers, **SIZES), 60, 9, 0.8, 3) for layers in ((), (0,)))
     assert [name for name in free if not (free[name] == fixed[name]).all()] == ["blocks.0.attn.W_Q"]
     assert (fixed["blocks.0.attn.W_Q"] == 0).all()
-
-
-def test_layers_that_are_not_there_are_refused():
-    with pytest.raises(ModelError, match=r"uniform_layers=\(2,\) of a model with 2 layers; expected"):
-        ModelConfig(uniform_layers=(2,))
