@@ -116,12 +116,12 @@ def remade(study: Study, evidence: Evidence, statistics: Statistics) -> Evidence
     summary, checks = summary_table(readings), study.load("checks")
     every = {**tables, "curves": evidence.curves, "readings": readings, "summary": summary}
     check_tables(study, every)
-    found = {"verdicts": judge(readings, evidence.claims, scale=evidence.scale)}
+    found = {"verdicts": judge(readings, evidence.claims)}
     if (groups := study.load("groups")) is not None:
-        found["within"] = judge_within(readings, groups(Measured(readings, tables)), scale=evidence.scale)
+        found["within"] = judge_within(readings, groups(Measured(readings, tables)))
     if checks:
-        options = {"scale": evidence.scale, "sibling_stages": evidence.config.sibling_stages}
-        found["checks"] = judge_checks(readings, tables["effects"], checks, **options)
+        siblings = evidence.config.sibling_stages
+        found["checks"] = judge_checks(readings, tables["effects"], checks, sibling_stages=siblings)
     return replace(evidence, summary=summary, tables=tables, **found)
 
 

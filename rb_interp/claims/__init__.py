@@ -1,11 +1,18 @@
 """Claims as data, with criteria fixed in advance, and the verdicts that a run's readings allow."""
 
 from rb_interp.claims import rule
-from rb_interp.claims.checks import CausalCheck, CheckedCause, judge_checks
-from rb_interp.claims.criterion import Claim, Condition, Term
-from rb_interp.claims.judging import judge, judge_within
-from rb_interp.claims.rule import expected_by_chance
-from rb_interp.claims.verdict import Calibration, Grouping, Standing, Verdict, Verdicts, Within
+from rb_interp.claims.criterion import CausalCheck, Claim, Condition, Term
+from rb_interp.claims.judging import judge, judge_checks, judge_within
+from rb_interp.claims.rule import (
+    Calibration,
+    CheckedCause,
+    Grouping,
+    Standing,
+    Verdict,
+    Verdicts,
+    Within,
+    expected_by_chance,
+)
 
 __all__ = [
     "Calibration",

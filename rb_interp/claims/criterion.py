@@ -124,7 +124,6 @@ class Claim:
         gate: a part of the criterion: a seed counts only where it meets this too, such as to have learned a mapping.
         learned: of a criterion without a gate: all seeds count. Where fewer than half of the seeds meet this, or the
             gate, the verdict is withheld.
-        stopped_early: whether what is not learned is said to come from training that stopped early.
         first_seed: the first seed that the outcome rests on. Seeds below it had been read before the criterion was
             written; they are counted and shown, and decide nothing.
         unit: what is counted: each ``seed`` that meets every condition; the ``share`` of units whose value is 1,
@@ -141,7 +140,6 @@ class Claim:
     unit: Literal["seed", "share", "interval"] = "seed"
     context: tuple[Term, ...] = ()
     learned: Condition | None = None
-    stopped_early: bool = False
     first_seed: int = 0
 
     def __post_init__(self) -> None:
@@ -153,16 +151,6 @@ class Claim:
         """Every term that the outcome rests on."""
         conditions = (*self.conditions, *filter(None, (self.gate, self.learned)))
         return tuple(term for condition in conditions for term in (condition.of, condition.minus) if term)
-
-    @property
-    def gamma(self) -> float | None:
-        """Gamma of the first condition's first term, None where that is of all gammas together."""
-        return self.conditions[0].of.gamma
-
-    @property
-    def stage(self) -> str:
-        """Stage of the first condition's first term."""
-        return self.conditions[0].of.stage
 
     @property
     def criterion(self) -> str:
@@ -178,6 +166,27 @@ class Claim:
         }
         gate = f"; in seeds with {self.gate.comparison}" if self.gate else ""
         return " and ".join(printed) + whole.get(self.unit, "") + gate
+
+
+@typed
+@dataclass(frozen=True)
+class CausalCheck:
+    """An intervention that would refute one mechanism claim, judged as a claim.
+
+    Attributes:
+        of: id of the mechanism's claim.
+        intervention: its name in the table of effects.
+        done, control_done: what is done to the model, and what the control does instead, in words.
+        refuted_if: what would speak against the mechanism, in words; of several conditions, each one's opposite.
+        check: the criterion, as a claim.
+    """
+
+    of: str
+    intervention: str
+    done: str
+    control_done: str
+    refuted_if: str
+    check: Claim
 
 
 def curve(quantity: str, label: str, gamma: float = SMALL, **where: Any) -> Term:

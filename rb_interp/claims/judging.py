@@ -17,19 +17,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rb_interp.claims.criterion import Claim, Condition, Term
-from rb_interp.claims.rule import Finding, decide, decide_interval, decide_share, joined
-from rb_interp.claims.verdict import Group, Grouping, Judged, Outcome, Standing, Verdict, Verdicts, Within, finite
+from rb_interp.claims import rule
+from rb_interp.claims.criterion import CausalCheck, Claim, Condition, Term
 from rb_interp.errors import RunError
 from rb_interp.statistics.intervals import Interval, median_and_range, paired_differences, proportion_interval
 from rb_interp.typed import typed
 
-COLUMNS = ("gamma", "seed", "stage", "set", "probe", "layer", "quantity", "value", "untrained")
+NUMBERS = ("gamma", "layer", "value", "untrained")
+COLUMNS = (*NUMBERS, "seed", "stage", "set", "probe", "quantity")
 SHOWN = ("statistic", "effect", "low", "high", "untrained")
+COPIED = ("id", "statement", "source", "criterion", "unit", "first_seed")
 NOTHING = Interval(*[float("nan")] * 3)
 
 Numbers = dict[int, float]
 """A number for each seed, seeds ascending."""
+Diverged = Collection[tuple[str, float, int]]
+"""Sweep, gamma and seed of members whose training diverged."""
 
 
 @typed
@@ -37,10 +40,9 @@ def judge(
     readings: pd.DataFrame,
     claims: Iterable[Claim],
     *,
-    scale: str = "custom",
-    standings: Mapping[str, Standing] = {},
-    diverged: Collection[tuple[str, float, int]] = (),
-) -> Verdicts:
+    standings: Mapping[str, rule.Standing] = {},
+    diverged: Diverged = (),
+) -> rule.Verdicts:
     """Judge claims on a table of readings.
 
     Args:
@@ -48,7 +50,6 @@ def judge(
             column ``sweep`` is that of the main sweep of a study, or of its only one. Where ``reached`` is False the
             member never came to the stage; in a table without that column all did.
         claims: what to judge.
-        scale: how serious the run is: ``smoke``, ``quick``, ``paper`` or ``custom``.
         standings: claim id -> what is known of its probe's error rates. Where they are known and missed, the outcome is
             NOT JUDGED. A claim without an entry needs no calibration.
         diverged: (sweep, gamma, seed) of members whose training diverged. A claim that would read one of them counts
@@ -62,26 +63,22 @@ def judge(
             f"the readings lack the columns {missing}; claims need {list(COLUMNS)}. Probe the run again to write them."
         )
     table = _Table(readings)
-    return Verdicts(
-        _judge_claim(table, claim, standings.get(claim.id, Standing(None)), scale, diverged) for claim in claims
+    return rule.Verdicts(
+        _judge_claim(table, claim, standings.get(claim.id, rule.Standing(None)), diverged) for claim in claims
     )
 
 
 @typed
 def judge_within(
-    readings: pd.DataFrame,
-    grouping: Grouping,
-    *,
-    scale: str = "custom",
-    standings: Mapping[str, Standing] = {},
-    diverged: Collection[tuple[str, float, int]] = (),
-) -> Within:
-    """Judge the claims of a grouping on the seeds of each of its groups alone; arguments as of `judge`.
+    readings: pd.DataFrame, grouping: rule.Grouping, *, diverged: Diverged = (), **options: Any
+) -> rule.Within:
+    """Judge the claims of a grouping on the seeds of each of its groups alone; options are those of `judge`.
 
     >>> place = {"gamma": 0.8, "stage": "final", "set": "", "probe": "p", "layer": None, "quantity": "q"}
     >>> rows = [{**place, "seed": seed, "value": seed % 2, "untrained": 0.0} for seed in range(16)]
     >>> claim = Claim("X", "It is 1.", "here", (Condition(Term("p", "q", 0.8, "final"), ">=", 1.0),))
     >>> groups = {seed: "odd" if seed % 2 else "even" for seed in range(16)}
+    >>> from rb_interp.claims import Grouping
     >>> within = judge_within(pd.DataFrame(rows), Grouping("parity", groups, (claim,)))
     >>> [(group.name, len(group.seeds), group.verdicts["X"].outcome) for group in within.groups]
     [('even', 8, 'FAILS'), ('odd', 8, 'HOLDS')]
@@ -90,10 +87,49 @@ def judge_within(
     for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
         seeds = tuple(sorted(seed for seed, group in grouping.groups.items() if group == name))
         rows, lost = readings.loc[readings["seed"].isin(seeds)], [one for one in diverged if one[2] in seeds]
-        verdicts = judge(rows, grouping.claims, scale=scale, standings=standings, diverged=lost)
-        share = proportion_interval(len(seeds), sizes.total())
-        made.append(Group(name, seeds, sizes.total(), *share, verdicts))
-    return Within(grouping.by, tuple(made))
+        verdicts = judge(rows, grouping.claims, diverged=lost, **options)
+        made.append(rule.Group(name, seeds, sizes.total(), verdicts))
+    return rule.Within(grouping.by, tuple(made))
+
+
+@typed
+def judge_checks(
+    readings: pd.DataFrame,
+    effects: pd.DataFrame,
+    checks: Iterable[CausalCheck],
+    *,
+    sibling_stages: Mapping[str, tuple[str, float]] = {},
+    **options: Any,
+) -> list[rule.CheckedCause]:
+    """Judge each intervention by the same rule as claims.
+
+    Args:
+        readings: with the effects among them. effects: one row per member, stage and intervention.
+        sibling_stages: name -> (stage, gamma). Other gammas are shown at the sibling stage that stands for the check's
+            own stage, as far as they have it.
+        options: those of `judge`.
+
+    Raises RunError where the readings lack a column.
+    """
+    checks, siblings = list(checks), {stage: (name, gamma) for name, (stage, gamma) in sibling_stages.items()}
+    judged = []
+    for check, verdict in zip(checks, judge(readings, [check.check for check in checks], **options), strict=True):
+        term, here, cells = check.check.conditions[0].of, effects, []
+        stage = next((own for own, (name, _) in siblings.items() if term.stage in (own, name)), term.stage)
+        sibling, own_gamma = siblings.get(stage, (stage, term.gamma))
+        if len(effects):
+            here = effects.loc[(effects["intervention"] == check.intervention) & (effects["set"] == term.set)]
+        for gamma, member in here.groupby("gamma") if len(here) else ():
+            at = stage if own_gamma is None or np.isclose(float(gamma), own_gamma) else sibling  # type: ignore[arg-type]
+            at = at if at in member["stage"].unique() else stage  # a run without the sibling's gamma has no such step
+            member = member.loc[member["stage"] == at]
+            cells.append({"gamma": gamma, "stage": at, "n_seeds": int(member["effect"].notna().sum())})
+            for name, ends in (("effect", ("low", "high")), ("control", ("control_low", "control_high"))):
+                found = median_and_range(member[name].astype(float).dropna().to_numpy())
+                cells[-1] |= dict(zip((name, *ends), map(_finite, found), strict=True))
+        quantity = str(here["quantity"].iloc[0]) if len(here) else ""
+        judged.append(rule.CheckedCause(check.of, check.intervention, quantity, verdict, tuple(cells)))
+    return judged
 
 
 class _Sample(NamedTuple):
@@ -106,7 +142,7 @@ class _Sample(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """One condition's statistic in trained and in untrained models, and the two terms that it compares.
+    """One condition's statistic in trained and in untrained models, and the one or two terms that it compares.
 
     ``ends`` are those of the statistic's own interval, in claims about such.
     """
@@ -114,101 +150,89 @@ class _Read(NamedTuple):
     condition: Condition
     values: Numbers
     untrained: Numbers
-    of: _Sample
-    minus: _Sample | None
+    samples: list[_Sample]
     ends: tuple[Numbers, ...]
 
     @property
-    def samples(self) -> list[_Sample]:
-        return [self.of, *([self.minus] if self.minus else [])]
-
-    @property
     def problem(self) -> str:
-        return "; ".join(dict.fromkeys(sample.problem for sample in self.samples if sample.problem))
+        return _told(sample.problem for sample in self.samples)
 
     def among(self, seeds: Collection[int]) -> _Read:
         """The same of some seeds alone."""
-        kept = {seed: value for seed, value in self.values.items() if seed in seeds}
-        return self._replace(values=kept, untrained={s: v for s, v in self.untrained.items() if s in kept})
+        values, untrained = ({s: v for s, v in n.items() if s in seeds} for n in (self.values, self.untrained))
+        return self._replace(values=values, untrained=untrained)
 
 
 class _Table:
     """A table of readings whose rows are grouped once, by probe and quantity."""
 
     def __init__(self, readings: pd.DataFrame) -> None:
-        numbers = ("gamma", "layer", "value", "untrained")
-        names = [*COLUMNS, *(name for name in ("sweep", "reached") if name in readings)]
-        self.columns = {
-            name: readings[name].to_numpy(dtype=float, na_value=np.nan)
-            if name in numbers
-            else readings[name].to_numpy()
-            for name in names
-        }
-        self.rows = readings.groupby(["probe", "quantity"], sort=False).indices
+        missing = {name: value for name, value in (("sweep", ""), ("reached", True)) if name not in readings}
+        table = readings.assign(**missing, **{name: pd.to_numeric(readings[name]) for name in NUMBERS})
+        self.columns = {name: table[name].to_numpy() for name in (*COLUMNS, *("sweep", "reached"))}
+        self.rows = table.groupby(["probe", "quantity"], sort=False).indices
 
     def term(self, term: Term) -> _Sample:
         """The finite values of one term by seed; a seed with several readings has no value."""
-        columns, name, at = self.columns, f"{term.probe}/{term.quantity}", term.at_gamma
+        name, place = f"{term.probe}/{term.quantity}", {"sweep": term.sweep, "stage": term.stage, "set": term.set}
         rows = self.rows.get((term.probe, term.quantity), np.array([], dtype=int))
-        if "sweep" in columns or term.sweep:
-            rows = rows[columns["sweep"][rows] == term.sweep] if "sweep" in columns else rows[:0]
-            at += f", sweep '{term.sweep}'" if term.sweep else ""
-        gammas = columns["gamma"][rows]
+        gammas = self.columns["gamma"][rows].astype(float)
         rows = rows[np.isnan(gammas) if term.gamma is None else np.isclose(gammas, term.gamma)]
+        for column, wanted in (place | ({} if term.layer is None else {"layer": term.layer})).items():
+            rows = rows[self.columns[column][rows] == wanted]
         if not len(rows):
-            return _Sample({}, {}, f"no reading of {name} at {at}")
-        rows = rows[(columns["stage"][rows] == term.stage) & (columns["set"][rows] == term.set)]
-        rows = rows if term.layer is None else rows[columns["layer"][rows] == term.layer]
-        if not len(rows):
-            where = f"stage {term.stage}, set '{term.set}'" + ("" if term.layer is None else f", L{term.layer}")
-            return _Sample({}, {}, f"no reading of {name} at {at}, {where}")
-        if len(set(columns["seed"][rows])) < len(rows):
+            where = "".join(f", {column} '{wanted}'" for column, wanted in place.items() if wanted)
+            layer = "" if term.layer is None else f", L{term.layer}"
+            return _Sample({}, {}, f"no reading of {name} at {term.at_gamma}{where}{layer}")
+        rows = rows[np.argsort(self.columns["seed"][rows], kind="stable")]
+        of = {column: self.columns[column][rows] for column in ("seed", "value", "untrained", "reached")}
+        if len(set(of["seed"])) < len(rows):
             return _Sample({}, {}, f"several readings of {name} per seed (heads?), one is needed")
-        rows = rows[np.argsort(columns["seed"][rows], kind="stable")]
-        finite_rows = rows[np.isfinite(columns["value"][rows])]
-        lost = len(rows) - len(finite_rows)
+        finite = np.isfinite(of["value"].astype(float))
+        lost = len(rows) - int(finite.sum())
         whose = "" if term.gamma is None and len(rows) == 1 else f"{lost} of {len(rows)} seeds have "
-        note = f"{whose}no finite {term.quantity}" if lost else ""
-        reached = columns["reached"][rows] if "reached" in columns else [True] * len(rows)
-        late = frozenset(int(s) for s, came in zip(columns["seed"][rows], reached, strict=True) if not came)
-        seeds = [int(seed) for seed in columns["seed"][finite_rows]]
         values, untrained = (
-            dict(zip(seeds, columns[column][finite_rows].tolist(), strict=True)) for column in ("value", "untrained")
+            {int(seed): float(value) for seed, value in zip(of["seed"][finite], of[column][finite], strict=True)}
+            for column in ("value", "untrained")
         )
-        return _Sample(values, untrained, note, late)
+        late = frozenset(of["seed"][~of["reached"].astype(bool)].tolist())
+        return _Sample(values, untrained, f"{whose}no finite {term.quantity}" if lost else "", late)
 
     def condition(self, condition: Condition, unit: str) -> _Read:
         """A condition's statistic by seed, and of a claim about numbers with intervals the ends of these."""
-        of, minus = self.term(condition.of), self.term(condition.minus) if condition.minus else None
-        values = paired_differences(of.values, minus.values) if minus else of.values
-        untrained = paired_differences(of.untrained, minus.untrained) if minus else of.untrained
+        samples = [self.term(term) for term in (condition.of, condition.minus) if term]
+        values, untrained = samples[0].values, samples[0].untrained
+        if condition.minus:
+            values, untrained = (paired_differences(*(s[part] for s in samples)) for part in (0, 1))
         before = {seed: value for seed, value in untrained.items() if seed in values and np.isfinite(value)}
         ends = [replace(condition.of, quantity=f"{condition.of.quantity}:{end}") for end in ("low", "high")]
         found = tuple(self.term(end).values for end in ends) if unit == "interval" else ()
-        return _Read(condition, values, before, of, minus, found)
+        return _Read(condition, values, before, samples, found)
 
 
-def _judge_claim(
-    table: _Table, claim: Claim, known: Standing, scale: str, diverged: Collection[tuple[str, float, int]]
-) -> Verdict:
+def _judge_claim(table: _Table, claim: Claim, known: rule.Standing, diverged: Diverged) -> rule.Verdict:
     lost = _lost_seeds(claim, diverged)
     read = [table.condition(condition, claim.unit) for condition in claim.conditions]
     learners, by_half, not_learned = _learners(table, claim, sorted(set().union(*(one.values for one in read))))
     read = [one.among(learners) for one in read] if claim.gate else read
     late, few, told = _late(read, claim, lost)
-    read = [one.among(one.values.keys() - late) for one in read]
+    read = [one.among(one.values.keys() - set(late)) for one in read]
     records = tuple(_judge_condition(one, claim, lost) for one in read)
     if claim.unit == "seed":
         met = _met(read, lost)
         finding, shown = _decide(met, claim), min(records, key=lambda record: record.n_meeting)
         outcome = _named(finding.outcome, max(met, default=-1) >= claim.first_seed)
-    else:
-        finding, met = _of_units(claim, records)
+    else:  # the units of the first condition are counted
+        meets = claim.conditions[0].met if claim.unit == "interval" else (1.0).__eq__
+        met = {seed: bool(meets(value)) for seed, value in zip(records[0].seeds, records[0].values, strict=True)}
+        reason = _told(one.reason for one in records if one.outcome in ("OPEN", "NOT JUDGED"))
+        finding = rule.Finding(rule.joined([one.outcome for one in records]), reason=reason)
         outcome = _named(finding.outcome, all(record.outcome != "NOT JUDGED" for record in records))
         shown = next((record for record in records if record.outcome == outcome), records[0])
+    share = proportion_interval(sum(met.values()), len(met))
     barred = bool(known.reason) or by_half is False or few
     uncounted = sorted(set().union(*(one.values for one in read), lost) - met.keys())
-    reasons = [
+    reasons = (
         known.reason,
         *(one.problem for one in read),
         not_learned,
@@ -216,52 +240,50 @@ def _judge_claim(
         f"seeds without every number: {str(uncounted)[1:-1]}" if uncounted and claim.unit == "seed" else "",
         f"diverged, so not met: {str(lost)[1:-1]}" if lost else "",
         finding.reason,
-    ]
-    return Verdict(
-        **{name: getattr(claim, name) for name in ("id", "statement", "source", "criterion", "gamma", "stage", "unit")},
+    )
+    return rule.Verdict(
+        **{name: getattr(claim, name) for name in COPIED},
         outcome="NOT JUDGED" if barred else outcome,
-        n_seeds=finding.n_seeds,
-        n_meeting=finding.n_meeting,
-        share_low=finding.share.low,
-        share_high=finding.share.high,
+        n_seeds=len(met),
+        n_meeting=sum(met.values()),
+        share_low=share.low,
+        share_high=share.high,
         decided_after=finding.decided_after,
         **{name: getattr(shown, name) for name in SHOWN},
         met_at_initialisation=_by_half(_met([one._replace(values=one.untrained) for one in read]).values()),
-        scale=scale,
         calibrated=known.calibrated,
         withheld=bool(known.reason) or (barred and outcome != "NOT JUDGED"),
         uncalibrated_outcome=outcome,
-        reason="; ".join(dict.fromkeys(filter(None, reasons))),
+        reason=_told(reasons),
         seeds=tuple(met),
         met=tuple(met.values()),
         conditions=records,
         context=tuple(_shown(table, term) for term in claim.context),
         learned=by_half,
-        first_seed=claim.first_seed,
         unreached=tuple(late),
-        unreached_met=tuple(late.values()),
     )
 
 
-def _late(read: Sequence[_Read], claim: Claim, lost: Collection[int]) -> tuple[dict[int, bool], bool, str]:
-    """Seeds whose member never came to a stage -> whether they meet the claim at their last step.
-
-    Returns whether these are more than half of the seeds, too, and what to say of them.
+def _late(read: Sequence[_Read], claim: Claim, lost: Collection[int]) -> tuple[list[int], bool, str]:
+    """Seeds whose member never came to a stage, whether these are more than half, and what to say of them.
 
     Seeds that diverged count as not met all the same.
     """
     every = _met(read, lost) if claim.unit == "seed" else {}
-    never = frozenset().union(*(sample.late for one in read for sample in one.samples)) - set(lost)
-    late = {seed: met for seed, met in every.items() if seed in never}
+    never = set().union(*(sample.late for one in read for sample in one.samples)) - set(lost)
+    late = [seed for seed in every if seed in never]
     if not late:
-        return {}, False, ""
+        return [], False, ""
     few = 2 * len(late) > len(every)
-    first_form = f"with them at their last step {sum(every.values())}/{len(every)}"
-    told = f"{'not reached: ' if few else ''}never at the stage, so left out: {str([*late])[1:-1]} ({first_form})"
-    return late, few, told
+    with_them = f"with them at their last step {sum(every.values())}/{len(every)}"
+    return (
+        late,
+        few,
+        f"{'not reached: ' if few else ''}never at the stage, so left out: {str(late)[1:-1]} ({with_them})",
+    )
 
 
-def _lost_seeds(claim: Claim, diverged: Collection[tuple[str, float, int]]) -> list[int]:
+def _lost_seeds(claim: Claim, diverged: Diverged) -> list[int]:
     """Seeds of which a member that the claim reads has diverged."""
     read = {(term.sweep, term.gamma) for term in claim.terms if term.stage != "init" and term.gamma is not None}
     return sorted(
@@ -277,62 +299,46 @@ def _met(read: Sequence[_Read], lost: Collection[int] = ()) -> dict[int, bool]:
     }
 
 
-def _named(outcome: Outcome, able: bool) -> Outcome:
+def _named(outcome: rule.Outcome, able: bool) -> rule.Outcome:
     """What is OPEN, and no further seed is ``able`` to decide, is NOT JUDGED."""
     return outcome if able or outcome != "OPEN" else "NOT JUDGED"
 
 
-def _of_units(claim: Claim, records: Sequence[Judged]) -> tuple[Finding, dict[int, bool]]:
-    """What is found of a claim about shares, or numbers with intervals; its first condition's units are counted."""
-    meets = claim.conditions[0].met if claim.unit == "interval" else (1.0).__eq__
-    met = {seed: bool(meets(value)) for seed, value in zip(records[0].seeds, records[0].values, strict=True)}
-    share = proportion_interval(sum(met.values()), len(met))
-    reasons = dict.fromkeys(one.reason for one in records if one.outcome in ("OPEN", "NOT JUDGED") and one.reason)
-    outcome = joined([one.outcome for one in records])
-    return Finding(outcome, len(met), sum(met.values()), share, reason="; ".join(reasons)), met
-
-
-def _decide(met: Mapping[int, bool], claim: Claim) -> Finding:
-    """Judge which seeds meet something: all are counted, and those from the claim's first seed on decide."""
+def _decide(met: Mapping[int, bool], claim: Claim) -> rule.Finding:
+    """Judge which seeds meet something: those from the claim's first seed on decide."""
     decisive = [is_met for seed, is_met in met.items() if seed >= claim.first_seed]
-    finding, n, k = decide(decisive), len(met), sum(met.values())
-    if len(decisive) == n:
+    finding = rule.decide(decisive)
+    if len(decisive) == len(met):
         return finding
-    reason = f"judged on seeds from {claim.first_seed} on: {sum(decisive)}/{len(decisive)}"
-    reason = "; ".join(filter(None, (reason, finding.reason)))
-    return replace(finding, n_seeds=n, n_meeting=k, share=proportion_interval(k, n), reason=reason)
+    told = f"judged on seeds from {claim.first_seed} on: {sum(decisive)}/{len(decisive)}"
+    return finding._replace(reason=_told([told, finding.reason]))
 
 
-def _judge_condition(read: _Read, claim: Claim, lost: Collection[int]) -> Judged:
-    condition, values, unit, reason = read.condition, read.values, claim.unit, ""
-    met, before = _met([read], lost), list(read.untrained.values())
-    if unit == "seed":
-        outcome, interval = _decide(met, claim).outcome, median_and_range(list(values.values()))
-        untrained, started = median_and_range(before).estimate, _by_half(map(condition.met, before))
+def _judge_condition(read: _Read, claim: Claim, lost: Collection[int]) -> rule.Judged:
+    condition, values, reason = read.condition, read.values, ""
+    met, interval = _met([read], lost), median_and_range([*values.values()])
+    untrained, able = median_and_range([*read.untrained.values()]).estimate, max(met, default=-1) >= claim.first_seed
+    if claim.unit == "seed":
+        outcome = _decide(met, claim).outcome
     else:
-        if unit == "share":
+        if claim.unit == "share":
             shares = [[sample.values[seed] for seed in values] for sample in read.samples]
-            outcome, interval = decide_share(condition, *shares) if values else ("OPEN", NOTHING)
-            untrained = float(np.mean(before)) if before else float("nan")
+            outcome, interval = rule.decide_share(condition, *shares) if values else ("OPEN", NOTHING)
+            untrained = float(np.mean([*read.untrained.values()])) if read.untrained else untrained
         else:
             interval, reason = _own_interval(read)
-            outcome = decide_interval(condition, interval)
-            untrained = before[0] if len(before) == 1 else float("nan")
-        started = condition.met(untrained)
+            outcome = rule.decide_interval(condition, interval)
+        able = bool(np.isfinite(interval).all())
         reason = reason or (f"the interval contains {condition.threshold:g}" if outcome == "OPEN" and values else "")
-    able = max(met, default=-1) >= claim.first_seed if unit == "seed" else bool(np.isfinite(interval).all())
-    return Judged(
+    return rule.Judged(
         statistic=condition.statistic,
         criterion=condition.criterion,
-        gamma=condition.of.gamma,
-        stage=condition.of.stage,
         outcome=_named(outcome, able),
         **_numbers(interval),
         n_seeds=len(met),
         n_meeting=sum(met.values()),
-        untrained=finite(untrained),
-        met_at_initialisation=started,
-        reason="; ".join(filter(None, (read.problem, reason))),
+        untrained=_finite(untrained),
+        reason=_told([read.problem, reason]),
         seeds=tuple(values),
         values=tuple(values.values()),
     )
@@ -365,25 +371,33 @@ def _learners(table: _Table, claim: Claim, seeds: Collection[int]) -> tuple[Coll
     tested = table.term(test.of)
     kept = [seed for seed in seeds if test.met(tested.values.get(seed, np.nan))]
     enough = 2 * len(kept) >= len(seeds)
-    why = "" if enough else "stopped early: " if claim.stopped_early else "not learned: "
-    note = f"{why}{test.comparison} in {len(kept)} of {len(seeds)} seeds"
-    note = note if tested.values and len(kept) < len(seeds) else ""
-    return kept, enough, "; ".join(filter(None, (tested.problem, note)))
+    note = f"{'' if enough else 'not learned: '}{test.comparison} in {len(kept)} of {len(seeds)} seeds"
+    return kept, enough, _told([tested.problem, note if tested.values and len(kept) < len(seeds) else ""])
 
 
-def _shown(table: _Table, term: Term) -> Judged:
+def _shown(table: _Table, term: Term) -> rule.Judged:
     sample = table.term(term)
-    values = tuple(sample.values.values())
-    return Judged(
+    before = [value for value in sample.untrained.values() if np.isfinite(value)]
+    return rule.Judged(
         statistic=f"{term.place}: {term.label}",
-        **_numbers(median_and_range(values)),
-        n_seeds=len(values),
-        untrained=finite(median_and_range([x for x in sample.untrained.values() if np.isfinite(x)]).estimate),
+        **_numbers(median_and_range([*sample.values.values()])),
+        n_seeds=len(sample.values),
+        untrained=_finite(median_and_range(before).estimate),
         reason=sample.problem,
         seeds=tuple(sample.values),
-        values=values,
+        values=tuple(sample.values.values()),
     )
 
 
+def _told(parts: Iterable[str]) -> str:
+    """What there is to say, each sentence once."""
+    return "; ".join(dict.fromkeys(filter(None, parts)))
+
+
 def _numbers(interval: Sequence[float]) -> dict[str, Any]:
-    return dict(zip(("effect", "low", "high"), map(finite, interval), strict=True))
+    return dict(zip(("effect", "low", "high"), map(_finite, interval), strict=True))
+
+
+def _finite(value: float) -> float | None:
+    """The number, or None where it is NaN or infinite, which JSON cannot hold."""
+    return float(value) if np.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""The rule that turns seeds into HOLDS, FAILS or OPEN; `judging` says NOT JUDGED where no further seed could decide.
+"""The rule that turns seeds into HOLDS, FAILS or OPEN, and verdicts as values; `judging` adds NOT JUDGED.
 
 A seed meets a claim or it does not. Of n seeds, taken in ascending order, k meet it, and pi is the share of all seeds
 of this configuration that would. The evidence against "at most half of them do" and against "at least half do" is
@@ -14,50 +14,44 @@ HOLDS: E+ has reached 40 after some seed. FAILS: E- has. OPEN: neither has. The 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import operator
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, get_args
 
 import numpy as np
+from pydantic import TypeAdapter
+from pydantic_core.core_schema import no_info_after_validator_function
 from scipy import special
+from typing_extensions import Self
 
-from rb_interp.claims.criterion import Condition
-from rb_interp.claims.verdict import Outcome, Verdict
+from rb_interp.claims.criterion import Claim, Condition
+from rb_interp.errors import StudyError, nearest
 from rb_interp.statistics.intervals import Interval, proportion_interval
 from rb_interp.typed import typed
 
-__all__ = [
-    "Finding",
-    "decide",
-    "decide_interval",
-    "decide_share",
-    "evidence",
-    "expected_by_chance",
-    "outcome_probabilities",
-]
+if TYPE_CHECKING:
+    import pandas as pd
 
+__all__ = [
+    "Finding", "decide", "decide_interval", "decide_share", "evidence", "expected_by_chance", "outcome_probabilities",
+]  # fmt: skip
+
+Outcome = Literal["HOLDS", "FAILS", "OPEN", "NOT JUDGED"]
+"""OPEN: the seeds disagree, or are too few. NOT JUDGED: something else than seeds is missing; the reason says what."""
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 ENOUGH = 40.0
 """The evidence that decides."""
 FEWEST = 8
 """Seeds that can decide, where they all agree: 8 give 56.9 and 7 give 31.9."""
 
 
-@dataclass(frozen=True)
-class Finding:
-    """The outcome and the count it rests on.
-
-    Attributes:
-        n_seeds, n_meeting: seeds, and those that meet the claim.
-        share: of seeds that meet it, with the Clopper-Pearson interval.
-        decided_after: number of seeds after which it was decided; None where it was not.
-        reason: why nothing was decided.
-    """
+class Finding(NamedTuple):
+    """The outcome, the number of seeds after which it was decided (None: it was not), and why nothing was decided."""
 
     outcome: Outcome
-    n_seeds: int
-    n_meeting: int
-    share: Interval
     decided_after: int | None = None
     reason: str = ""
 
@@ -88,16 +82,17 @@ def decide(met: Sequence[bool]) -> Finding:
     >>> decide([True] * 8 + [False] * 4).outcome  # once decided, a verdict stands
     'HOLDS'
     """
-    n, k = len(met), sum(met)
-    share = proportion_interval(k, n)
+    n = len(met)
     for seeds in range(1, n + 1):
         for outcome, found in zip(("HOLDS", "FAILS"), evidence(sum(met[:seeds]), seeds), strict=True):
             if found >= ENOUGH:
-                return Finding(outcome, n, k, share, seeds)
-    if n < FEWEST:
-        return Finding("OPEN", n, k, share, reason=f"seeds: {n}, needed: {FEWEST}")
-    reason = f"the evidence is {max(evidence(k, n)):.1f} after {n} seeds, needed: {ENOUGH:g}"
-    return Finding("OPEN", n, k, share, reason=reason)
+                return Finding(outcome, seeds)
+    strongest = max(evidence(sum(met), n))
+    few, reason = (
+        f"seeds: {n}, needed: {FEWEST}",
+        f"the evidence is {strongest:.1f} after {n} seeds, needed: {ENOUGH:g}",
+    )
+    return Finding("OPEN", reason=few if n < FEWEST else reason)
 
 
 @cache
@@ -111,19 +106,13 @@ def outcome_probabilities(share: float, n_seeds: int) -> tuple[float, float]:
     """
     open_paths, holds, fails = {0: 1.0}, 0.0, 0.0  # number that meet -> probability of being here, undecided
     for n in range(1, n_seeds + 1):
-        arriving: dict[int, float] = {}
+        arriving: Counter[int] = Counter()
         for k, p in open_paths.items():
-            arriving[k + 1] = arriving.get(k + 1, 0.0) + p * share
-            arriving[k] = arriving.get(k, 0.0) + p * (1 - share)
-        open_paths = {}
-        for k, p in arriving.items():
-            for_it, against = evidence(k, n)
-            if for_it >= ENOUGH:
-                holds += p
-            elif against >= ENOUGH:
-                fails += p
-            else:
-                open_paths[k] = p
+            arriving.update({k + 1: p * share, k: p * (1 - share)})  # type: ignore[arg-type]
+        found = {k: [one >= ENOUGH for one in evidence(k, n)] for k in arriving}
+        holds += sum(p for k, p in arriving.items() if found[k][0])
+        fails += sum(p for k, p in arriving.items() if found[k][1])
+        open_paths = {k: p for k, p in arriving.items() if not any(found[k])}
     return holds, fails
 
 
@@ -170,15 +159,255 @@ def joined(outcomes: Sequence[str]) -> Outcome:
     return "FAILS" if "FAILS" in outcomes else "HOLDS" if {*outcomes} <= {"HOLDS"} else "OPEN"
 
 
-class Chance(NamedTuple):
-    """How many verdicts chance alone would give."""
+TABLE = (
+    *("id", "criterion", "outcome", "n_seeds", "n_meeting", "share_low", "share_high", "decided_after", "statistic"),
+    *("effect", "low", "high", "untrained", "met_at_initialisation", "calibrated", "learned", "reason"),
+)
 
-    holds: float
-    fails: float
+
+class _Plain:
+    """Values that are plain data too."""
+
+    def to_json(self) -> Any:
+        """Plain data that `from_json` reads."""
+        return asdict(self)  # type: ignore[call-overload]
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self:
+        """What `to_json` wrote; raises pydantic's ValidationError for other data."""
+        return TypeAdapter(cls).validate_python(data)
+
+
+class Standing(NamedTuple):
+    """What is known about a claim's probe in a family of models.
+
+    Attributes:
+        calibrated: None where the claim needs no calibration, else whether its rates are known and good enough.
+        reason: why the verdict is withheld; empty where it is not.
+    """
+
+    calibrated: bool | None
+    reason: str = ""
 
 
 @typed
-def expected_by_chance(verdicts: Iterable[Verdict]) -> Chance:
+@dataclass(frozen=True)
+class Calibration:
+    """The error rates of a study's probes on one family of models.
+
+    Attributes:
+        family: of the models, in words.
+        standings: claim id -> what is known of its probe; claims without an entry need no calibration.
+        rates: rows of the table of error rates, as a report shows them; empty where the family has none.
+        trained: rows of the table of error rates on trained models, each with its ``source``.
+    """
+
+    family: str
+    standings: Mapping[str, Standing] = field(default_factory=dict)
+    rates: Sequence[Mapping[str, Any]] = ()
+    trained: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One condition of a claim, or one number that is shown with it, over the seeds of a run.
+
+    Attributes:
+        statistic: what was computed for each seed, in words. criterion: the same with its threshold; empty where the
+            number is only shown.
+        outcome: what this condition alone decides; empty where the number is only shown.
+        effect, low, high: median over seeds, smallest and largest; of a share, the share with its Clopper-Pearson
+            interval; of a number that was read with an interval, these. None where nothing defines them.
+        n_seeds, n_meeting: seeds with a value, and those that meet the criterion.
+        untrained: median of the same models at step 0 (or their share); None where nothing defines it.
+        reason: why nothing was decided, or which numbers were missing.
+        seeds, values: the seeds with a value, and their values.
+    """
+
+    statistic: str
+    effect: float | None
+    low: float | None
+    high: float | None
+    n_seeds: int
+    untrained: float | None
+    reason: str
+    seeds: tuple[int, ...]
+    values: tuple[float, ...]
+    criterion: str = ""
+    outcome: str = ""
+    n_meeting: int = 0
+
+
+@typed
+@dataclass(frozen=True)
+class Verdict:
+    """What was decided of one claim.
+
+    ``statistic``, ``effect``, ``low``, ``high`` and ``untrained`` are those of the condition that fewest seeds meet,
+    the first of them; of a claim about a share, those of the condition that decides.
+
+    Attributes:
+        id, statement, source, criterion, first_seed: those of the claim.
+        unit: what is counted: ``seed``s, or the ``share`` of units such as fresh initialisations; ``interval`` where
+            one number of all members is judged by its own interval.
+        outcome: HOLDS, FAILS, OPEN (the seeds disagree, or are too few) or NOT JUDGED (``reason`` says why).
+        n_seeds, n_meeting: seeds that count, and those that meet every condition.
+        share_low, share_high: Clopper-Pearson interval of the share of seeds that meet every condition.
+        decided_after: number of seeds after which it was decided; None where it was not.
+        met_at_initialisation: whether at least half of the untrained models meet every condition.
+        calibrated: None where the claim needs no calibration; else whether its probe's error rates are known for these
+            models and good enough.
+        withheld: whether error rates, a mapping that was not learned, or a stage that was not reached made it NOT
+            JUDGED. uncalibrated_outcome: what the numbers alone give.
+        reason: why nothing was decided, and which seeds do not count or diverged.
+        seeds, met: the seeds that count, ascending, and which of them meet every condition.
+        conditions: every condition. context: numbers that are shown and decide nothing.
+        learned: None where the claim asks for nothing that was learned; else whether at least half of the seeds have
+            learned it.
+        unreached: seeds that are left out, since a member never came to a stage that the claim reads.
+    """
+
+    id: str
+    statement: str
+    source: str
+    criterion: str
+    unit: str
+    outcome: Outcome
+    n_seeds: int
+    n_meeting: int
+    share_low: float
+    share_high: float
+    decided_after: int | None
+    statistic: str
+    effect: float | None
+    low: float | None
+    high: float | None
+    untrained: float | None
+    met_at_initialisation: bool
+    calibrated: bool | None
+    withheld: bool
+    uncalibrated_outcome: Outcome
+    reason: str
+    seeds: tuple[int, ...]
+    met: tuple[bool, ...]
+    conditions: tuple[Judged, ...]
+    context: tuple[Judged, ...] = ()
+    learned: bool | None = None
+    first_seed: int = 0
+    unreached: tuple[int, ...] = ()
+
+    @property
+    def n_decisive(self) -> int:
+        """How many of the seeds that count the outcome rests on."""
+        return sum(seed >= self.first_seed for seed in self.seeds) if self.unit == "seed" else self.n_seeds
+
+    @property
+    def met_by(self) -> str:
+        """How many meet it of how many, such as 7/8; ``interval`` where one interval decides and nothing is counted."""
+        return "interval" if self.unit == "interval" else f"{self.n_meeting}/{self.n_seeds}"
+
+    def __repr__(self) -> str:
+        return f"Verdict({self.id} {self.outcome}, met by {self.met_by}: {self.criterion})"
+
+    def _repr_html_(self) -> str:
+        return Verdicts([self])._repr_html_()
+
+
+class Verdicts(tuple[Verdict, ...], _Plain):
+    """The verdicts of a run, in the order of its claims; ``verdicts["A1"]`` finds one by its id."""
+
+    def __getitem__(self, key: SupportsIndex | str) -> Verdict:  # type: ignore[override]
+        if not isinstance(key, str):
+            return super().__getitem__(operator.index(key))
+        for verdict in self:
+            if verdict.id == key:
+                return verdict
+        raise StudyError(f"no claim '{key}' was judged; {nearest(key, [verdict.id for verdict in self])}")
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a claim, without its conditions."""
+        import pandas as pd
+
+        return pd.DataFrame([{name: getattr(verdict, name) for name in TABLE} for verdict in self], columns=[*TABLE])
+
+    def __repr__(self) -> str:
+        counts = Counter(verdict.outcome for verdict in self)
+        told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
+        return f"Verdicts({told or 'of no claim'})"
+
+    def _repr_html_(self) -> str:
+        return self.to_frame().to_html(index=False, float_format="{:.3g}".format)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Plain data that `from_json` reads."""
+        return [asdict(verdict) for verdict in self]
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _: Any, handler: Any) -> Any:
+        return no_info_after_validator_function(cls, handler(tuple[Verdict, ...]))
+
+
+@typed
+@dataclass(frozen=True)
+class Grouping:
+    """How a study groups its seeds, and what is read within the groups.
+
+    Attributes:
+        by: what tells groups apart, in words. groups: seed -> name of its group; a seed may be in none.
+        claims: those that are judged within each group.
+    """
+
+    by: str
+    groups: Mapping[int, str]
+    claims: tuple[Claim, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Seeds of one group, ascending, of ``total`` in all groups, and a verdict a claim by these seeds alone."""
+
+    name: str
+    seeds: tuple[int, ...]
+    total: int
+    verdicts: Verdicts
+
+    @property
+    def share(self) -> Interval:
+        """Of the group among all seeds, with its Clopper-Pearson interval."""
+        return proportion_interval(len(self.seeds), self.total)
+
+
+@typed
+@dataclass(frozen=True)
+class Within(_Plain):
+    """Verdicts within groups of seeds, the largest group first. ``by``: what tells groups apart, in words."""
+
+    by: str
+    groups: tuple[Group, ...]
+
+
+@typed
+@dataclass(frozen=True)
+class CheckedCause(_Plain):
+    """The outcome of one causal check.
+
+    Attributes:
+        of, intervention: as in `CausalCheck`, which has the words.
+        quantity: what the effect is measured in; empty where the run has no such effect.
+        verdict: on the check.
+        by_gamma: one dict a gamma: ``gamma``, ``stage``, ``n_seeds``, ``effect``, ``low``, ``high``, ``control``,
+            ``control_low``, ``control_high`` (median over seeds, smallest and largest; None where undefined).
+    """
+
+    of: str
+    intervention: str
+    quantity: str
+    verdict: Verdict
+    by_gamma: tuple[dict[str, Any], ...]
+
+
+@typed
+def expected_by_chance(verdicts: Iterable[Verdict]) -> tuple[float, float]:
     """How many of the verdicts of `judge` would be HOLDS, and FAILS, if half of all seeds met each claim.
 
     Exact for the numbers of seeds that the claims have, and 1/40 a claim at most for any number. A claim about a share
@@ -193,4 +422,5 @@ def expected_by_chance(verdicts: Iterable[Verdict]) -> Chance:
         for verdict in verdicts
         if not verdict.withheld
     ]
-    return Chance(*(sum((chance[side] for chance in chances), 0.0) for side in (0, 1)))
+    holds, fails = (sum((chance[side] for chance in chances), 0.0) for side in (0, 1))
+    return holds, fails

@@ -24,8 +24,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 from pydantic_core import to_json
 
-from rb_interp.claims.rule import FEWEST
-from rb_interp.claims.verdict import OUTCOMES
+from rb_interp.claims.rule import FEWEST, OUTCOMES
 from rb_interp.errors import StudyError, nearest
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import mean_text, number, seeds_text, share_text, two_digits
@@ -212,14 +211,13 @@ class Page:
         """Each causal check: what is done and its control, effect and control by rate, both verdicts."""
         gammas, own = self.evidence.gammas, {verdict.id: verdict for verdict in self.evidence.verdicts}
         lines, both = [], Markup("{}<br>control {}")
-        for check in self.evidence.checks:
-            done = f"{check.done}. Control: {check.control_done}. Refuted if {check.refuted_if}. In {check.quantity}."
+        for check, found in zip(self.study.load("checks"), self.evidence.checks, strict=True):
+            done = f"{check.done}. Control: {check.control_done}. Refuted if {check.refuted_if}. In {found.quantity}."
             cells = {
-                float(cell["gamma"]): both.format(*(_cell(cell, n) for n in ("effect", "control")))
-                for cell in check.by_gamma
+                cell["gamma"]: both.format(_cell(cell, "effect"), _cell(cell, "control")) for cell in found.by_gamma
             }
             read = (cells.get(gamma, "") for gamma in gammas)
-            lines.append([check.of, typeset(done), *read, *map(_decided, (check.verdict, own.get(check.of)))])
+            lines.append([check.of, typeset(done), *read, *map(_decided, (found.verdict, own.get(check.of)))])
         columns = ("claim", "intervention", *(f"γ = {gamma:g}" for gamma in gammas), "it decides", "the claim")
         return self.table(columns, lines)
 
@@ -238,7 +236,7 @@ class Page:
         assert self.evidence.within is not None
         groups = self.evidence.within.groups
         every = {verdict.id: verdict for verdict in self.evidence.verdicts}
-        lines = [["seeds", "", *(f"{len(g.seeds)} of {g.total}, {share_text(g.share, g.low, g.high)}" for g in groups)]]
+        lines = [["seeds", "", *(f"{len(g.seeds)} of {g.total}, {share_text(*g.share)}" for g in groups)]]
         for verdict in groups[0].verdicts:
             of = [every.get(verdict.id), *(group.verdicts[verdict.id] for group in groups)]
             lines.append([verdict.id, *map(_decided, of)])

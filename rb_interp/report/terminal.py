@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rb_interp.claims.verdict import OUTCOMES
+from rb_interp.claims.rule import OUTCOMES
 from rb_interp.errors import RunError, StudyError, printable
 from rb_interp.figures.numbers import interval_text, number, share_text
 
@@ -126,7 +126,7 @@ def print_within(within: Within, console: Console | None = None) -> None:
     """Print the verdicts within groups of seeds: claims down, groups across, their shares in front."""
     screen = Screen(console)
     rows: list[list[str | Text]] = [
-        ["seeds", *(f"{len(g.seeds)}/{g.total}, {share_text(g.share, g.low, g.high)}" for g in within.groups)]
+        ["seeds", *(f"{len(g.seeds)}/{g.total}, {share_text(*g.share)}" for g in within.groups)]
     ]
     for line in zip(*(group.verdicts for group in within.groups), strict=True):
         cells = ((v, screen.text(f" {v.met_by}, {number(v.effect)}")) for v in line)

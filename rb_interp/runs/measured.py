@@ -216,8 +216,7 @@ def _code_version(run: Run) -> str:
 def _judged(run: Run, measured: Measured) -> dict[str, Any]:
     """File -> verdicts as plain data: of claims, within groups of seeds, of causal checks on the table ``effects``."""
     diverged = [(name, m.gamma, m.seed) for name, sweep in run.sweeps.items() for m in sweep.diverged]
-    scale_and_diverged: dict[str, Any] = {"scale": run.scale, "diverged": diverged}
-    options = {**scale_and_diverged, "standings": {} if run.calibration is None else run.calibration.standings}
+    options = {"diverged": diverged, "standings": {} if run.calibration is None else run.calibration.standings}
     checks, groups = run.study.load("checks"), run.study.load("groups")
     claims = tuple(map(run.config.judged, run.study.load("claims")))
     judged: dict[str, Any] = {VERDICTS: judge(measured.readings, claims, **options).to_json()}
@@ -227,7 +226,7 @@ def _judged(run: Run, measured: Measured) -> dict[str, Any]:
         judged[WITHIN] = judge_within(measured.readings, grouping, **options).to_json()
     if checks:
         effects, siblings = measured.tables["effects"], run.config.sibling_stages
-        causes = judge_checks(measured.readings, effects, checks, sibling_stages=siblings, **scale_and_diverged)
+        causes = judge_checks(measured.readings, effects, checks, sibling_stages=siblings, diverged=diverged)
         judged[CHECKS] = [cause.to_json() for cause in causes]
     return judged
 

@@ -31,15 +31,15 @@ def readings() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def within(readings) -> Within:
-    return judge_within(readings, Grouping("circuit", NAMES, (CLAIM, GATED)), scale="quick", diverged=[("", 0.8, 15)])
+    return judge_within(readings, Grouping("circuit", NAMES, (CLAIM, GATED)), diverged=[("", 0.8, 15)])
 
 
 def test_each_group_is_judged_as_a_run_of_its_seeds_alone(readings, within):
     assert [(group.name, len(group.seeds)) for group in within.groups] == [("average", 9), ("carried", 7), ("mixed", 1)]
     for group in within.groups:
         assert group.seeds == tuple(sorted(seed for seed, name in NAMES.items() if name == group.name))
-        assert group.verdicts == judge(readings[readings["seed"].isin(group.seeds)], (CLAIM, GATED), scale="quick")
-        assert (group.share, group.low, group.high) == proportion_interval(len(group.seeds), group.total)
+        assert group.verdicts == judge(readings[readings["seed"].isin(group.seeds)], (CLAIM, GATED))
+        assert group.share == proportion_interval(len(group.seeds), group.total)
         assert group.total == 17
     found = [(v.outcome, v.n_meeting, v.n_seeds) for v in (group.verdicts["X"] for group in within.groups)]
     assert found == [("HOLDS", 9, 9), ("OPEN", 0, 7), ("OPEN", 0, 1)]  # seven never decide

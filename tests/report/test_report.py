@@ -45,7 +45,7 @@ tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tom
 def evidence():
     made = make_evidence(seeds=2)
     standings = dict.fromkeys(MECHANISM_CLAIMS, Standing(True)) | {"M4": Standing(False)}
-    first, *others = judge(made.readings, CLAIMS, scale="smoke", standings=standings)
+    first, *others = judge(made.readings, CLAIMS, standings=standings)
     escaped = replace(first, statement="L0 averages <all> tokens & nothing else.")
     meta = {**made.meta, "toml": to_toml("anchor", made.config), "expected_by_chance": (0.525, 0.25)}
     return replace(made, scale="smoke", verdicts=Verdicts([escaped, *others]), meta=meta)

@@ -9,7 +9,7 @@ def draw(evidence):
         (condition,) = claim.conditions
         with kit.missing(axes):
             kit.rates(axes, evidence, condition.of.probe, kit.Series(condition.of.quantity), untrained=True)
-            kit.threshold(axes, evidence, claim.id, gamma=claim.gamma)
+            kit.threshold(axes, evidence, claim.id, gamma=condition.of.gamma)
             axes.set_ylabel(condition.statistic)
     return figure
 

@@ -21,7 +21,7 @@ from rb_interp.claims.criterion import (
     ordered_anchors,
     reasoning_learned,
 )
-from rb_interp.claims.verdict import Grouping
+from rb_interp.claims.rule import Grouping
 from rb_interp.runs.measured import Measured
 from rb_interp.settings import LARGE, MIDDLE, SMALL
 from rb_interp.studies.anchor.circuits import circuit_of_seed
@@ -413,7 +413,7 @@ def stopped_early(claim: Claim) -> Claim:
     at_end = [t for t in claim.terms if t.stage == "final" and not re.match("area|bias|abs_bias", t.quantity)]
     if claim.gate or not at_end:
         return claim
-    return replace(claim, learned=claim.learned or reasoning_learned(at_end[0].gamma or SMALL), stopped_early=True)
+    return replace(claim, learned=claim.learned or reasoning_learned(at_end[0].gamma or SMALL))
 
 
 def groups(measured: Measured) -> Grouping:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from rb_interp.claims.verdict import Calibration, Standing
+from rb_interp.claims.rule import Calibration, Standing
 from rb_interp.models.config import ModelConfig
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ def m1(value: float, of_family: str = HERE) -> Verdict:
     readings = pd.DataFrame(
         [{**row, "quantity": term.quantity, "seed": s, "value": value, "untrained": 0.0} for s in range(8)]
     )
-    return judge(readings, [BY_ID["M1"]], scale="quick", standings={"M1": standing("M1", of_family)})[0]
+    return judge(readings, [BY_ID["M1"]], standings={"M1": standing("M1", of_family)})[0]
 
 
 def test_rates_that_are_met_leave_the_verdict_and_say_so(plant):

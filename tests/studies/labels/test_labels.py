@@ -134,7 +134,7 @@ def test_in_range_has_every_kept_step_and_the_one_before_memory(run, measured):
 
 def test_the_claims_find_their_readings(measured):
     """Two seeds decide nothing; what counts is that every term is there, and none twice."""
-    for verdict in judge(measured.readings, CLAIMS, scale="smoke"):
+    for verdict in judge(measured.readings, CLAIMS):
         assert verdict.conditions[0].seeds == (0, 1)
         assert verdict.reason == "seeds: 2, needed: 8"
         assert verdict.untrained is not None
