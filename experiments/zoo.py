@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 import rb_interp as rb
-from rb_interp.interventions.hooking import last_logits
-from rb_interp.interventions.route_shares import anchor_routes
+from rb_interp.interventions.circuits import anchor_routes
+from rb_interp.interventions.sites import last_logits
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import HookedModel

@@ -13,7 +13,7 @@ from crossed_seeds.report import FIGURES
 from matplotlib.text import Text
 
 from rb_interp import AnchorTask, ModelConfig, RbInterpError, TrainConfig, train_members
-from rb_interp.interventions.route_shares import anchor_routes
+from rb_interp.interventions.circuits import anchor_routes
 
 QUICK = CrossedSeedsConfig.from_preset("quick")
 

@@ -4,14 +4,13 @@ The calls that measure an effect are here. Edits, contexts, tables of many sites
 the submodules.
 """
 
-from rb_interp.interventions.ablating import ablation, interchange
-from rb_interp.interventions.attention import blocked_attention, forced_average
+from rb_interp.interventions.ablating import ablation, interchange, patching_effect
+from rb_interp.interventions.attention import blocked_attention, forced_average, subspace_effect
+from rb_interp.interventions.circuits import circuit_by_cause, routes
 from rb_interp.interventions.effect import Effect, Matrix
-from rb_interp.interventions.patching import attribution_matrix, patching_effect, patching_matrix
+from rb_interp.interventions.patching import attribution_matrix, patching_matrix
 from rb_interp.interventions.path import path_matrix, path_patch
-from rb_interp.interventions.route_shares import circuit_by_cause, routes
 from rb_interp.interventions.sites import Site
-from rb_interp.interventions.subspace import subspace_effect
 
 __all__ = [
     "Effect",

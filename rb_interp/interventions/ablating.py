@@ -1,4 +1,4 @@
-r"""What is lost without a component, and whether the answer follows what a site takes from another input.
+r"""Sites replaced: what is lost without a component, and whether the answer follows what it takes from another input.
 
 Ablation sets a component's output to zero, to its mean, or to what it is on another input:
 
@@ -10,8 +10,9 @@ They answer differently: zero also takes away a constant that later layers count
 also brings the wrong values of another input. The control gives the component the value that it has on the same row
 with its noise redrawn: what the change costs although key, anchors and answer stay the same.
 
-Interchange runs a base input with a site's activation taken from a source input, role to role, and says beforehand
-what the answer becomes. Its control takes the same sites from the same row with its noise redrawn.
+Patching is that of `patching_matrix`, at one site or at several together. Interchange says beforehand what the answer
+becomes when a site's activation is taken from a source input, role to role. Its control takes the same sites from the
+same row with its noise redrawn.
 
 How it can mislead. A large loss shows that the component is needed. It does not show what the component computes. A
 small loss may mean that another component takes its place. An untrained model loses nothing, since it knows no answer.
@@ -31,15 +32,25 @@ from jaxtyping import Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, nearest
-from rb_interp.interventions.effect import Effect, effect_of
-from rb_interp.interventions.hooking import Edit, interchange_edits, with_edits, write_at
+from rb_interp.interventions.effect import SHARES, Direction, Effect, effect_of
 from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_logits
-from rb_interp.interventions.sites import Site, Sites, intervention, parse_sites, told, values_at
+from rb_interp.interventions.sites import (
+    Edit,
+    Site,
+    Sites,
+    edits_of,
+    interchange_edits,
+    intervention,
+    parse_sites,
+    told,
+    values_at,
+    with_edits,
+)
 from rb_interp.models.protocol import HookedModel
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
 
-__all__ = ["ablate", "ablation", "ablations", "interchange"]
+__all__ = ["ablate", "ablation", "ablations", "interchange", "patch", "patching_effect"]
 
 METHODS = ("zero", "mean", "resample")
 """What can stand in a component's place."""
@@ -60,12 +71,12 @@ def ablate(model: HookedModel, inputs: Inputs, sites: Sites, *, method: str = "m
 
 def _edits(model: HookedModel, inputs: Inputs, sites: Sequence[Site], method: str, seed: int) -> list[Edit]:
     """Edits of an ablation: several sites have the untouched model's values, and one other row's where resampled."""
-    values = zip(sites, values_at(model, inputs, sites), strict=True)
-    return [edit for site, own in values for edit in write_at(model, site, replacement(own, method, seed), inputs)]
+    own = values_at(model, inputs, sites)
+    return edits_of(model, inputs, {site: replacement(values, method, seed) for site, values in own.items()})
 
 
 def replacement(values: Tensor, method: str, seed: int = 0) -> Tensor:
-    """What stands in the place of a site's values ``[row, n, ...]``.
+    """What stands in the place of a site's values ``[row, n, ...]``; for ``resample`` one cycle through all rows.
 
     >>> values = torch.tensor([[1.0], [3.0]])
     >>> [replacement(values, method).tolist() for method in METHODS]
@@ -81,18 +92,62 @@ def replacement(values: Tensor, method: str, seed: int = 0) -> Tensor:
         return values.mean(0, keepdim=True).expand_as(values)
     if len(values) < 2:
         raise ModelError("resampling takes values from another row and got a single one; give two rows or more.")
-    return values[torch.from_numpy(derangement(len(values), seed))]
-
-
-def derangement(n: int, seed: int) -> Int[np.ndarray, " n"]:
-    """A random order of 0..n-1 in which nothing stays in its place: one cycle through all.
-
-    >>> derangement(2, seed=0).tolist()
-    [1, 0]
-    """
-    order, following = np.random.default_rng([seed, 9]).permutation(n), np.empty(n, dtype=np.int64)
+    order = np.random.default_rng([seed, 9]).permutation(len(values))
+    following = np.empty_like(order)
     following[order] = np.roll(order, 1)
-    return following
+    return values[torch.from_numpy(following)]
+
+
+@typed
+@contextmanager
+def patch(model: HookedModel, rows: Inputs, source: Inputs, sites: Sites) -> Iterator[HookedModel]:
+    """A context in which every pass of the rows, all in their order, has sites from their source, role to role.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
+    >>> rows = data.sample("rsn_test", 8)
+    >>> clean, other = data.inputs(rows), data.task.counterfactual(data, rows, "key")
+    >>> with patch(model, clean, other, "resid_pre.0@key"):
+    ...     patched = model(torch.from_numpy(clean.tokens).long())
+    >>> torch.allclose(patched, model(torch.from_numpy(other.tokens).long()), atol=1e-5)
+    True
+    """
+    with with_edits(model, interchange_edits(model, rows, source, sites)):
+        yield model
+
+
+@intervention
+def patching_effect(
+    model: HookedModel,
+    clean: Inputs,
+    corrupted: Inputs,
+    sites: Sites,
+    *,
+    metric: Measured = "logit_diff",
+    answer_at: AnswerAt = None,
+    direction: Direction = "denoise",
+    control: Inputs | None = None,
+) -> Effect:
+    """What one site, or several together, recover in the corrupted rows, or lose in the clean ones, row by row.
+
+    Values are divided by the mean over all rows of the whole difference, taken as known, so that their mean is a cell
+    of ``patching_matrix``. Raises what ``patching_matrix`` raises.
+
+    Args:
+        sites: any, with or without a role. All others are those of ``patching_matrix``.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
+    >>> rows = data.sample("rsn_test", 8)
+    >>> pair = data.inputs(rows), data.task.counterfactual(data, rows, "both")
+    >>> both = patching_effect(model, *pair, ["resid_pre.0@key", "resid_pre.0@anchor"])
+    >>> float(both.values.mean().round(3))
+    1.0
+    """
+    parsed = parse_sites(sites)
+    pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control)
+    shares = (pair.share(pair.run(interchange_edits(model, pair.base, some, parsed))) for some in pair.sources)
+    return effect_of(f"patching ({direction})", told(parsed, model), SHARES[direction], shares)
 
 
 @intervention
@@ -112,7 +167,6 @@ def ablation(
     Components that stand in for each other lose nothing one by one, and everything together.
 
     Args:
-        inputs: rows, and the roles that the sites name; with labels, where the metric asks for them.
         method: what stands in their place, of METHODS.
         control: the same rows with their noise redrawn, or None for no control.
 
@@ -143,19 +197,19 @@ def ablations(
     Args:
         sites: any components. methods: what stands in their place.
     """
-    parsed, logits, rows = parse_sites(sites), answer_logits(model, inputs), []
-    accuracy, loss = (Comparison(model, metric, None, inputs, logits=logits) for metric in ("accuracy", "loss"))
+    parsed, rows = parse_sites(sites), []
+    accuracy, loss = (Comparison(model, metric, None, inputs) for metric in ("accuracy", "loss"))
 
     def means(site: Site, values: Tensor) -> list[float]:
-        after = accuracy.run(write_at(model, site, values, inputs))
+        after = accuracy.run(edits_of(model, inputs, {site: values}))
         return [accuracy.of(after).mean(), accuracy.lost(after).mean(), loss.lost(after).mean()]
 
     own = values_at(model, inputs, parsed)
-    other = own if control is None else values_at(model, control, parsed)
-    for site, values, beside in zip(parsed, own, other, strict=True):
-        aside = [np.nan, np.nan] if control is None else means(site, beside)[1:]
+    other = {} if control is None else values_at(model, control, parsed)
+    for site in parsed:
+        aside = means(site, other[site])[1:] if other else [np.nan, np.nan]
         for method in methods:
-            rows.append((str(site), method, *means(site, replacement(values, method, seed)), *aside, len(inputs)))
+            rows.append((str(site), method, *means(site, replacement(own[site], method, seed)), *aside, len(inputs)))
     columns = ["accuracy_drop", "loss_increase", "control_accuracy_drop", "control_loss_increase", "n"]
     return pd.DataFrame(rows, columns=pd.Index(["component", "method", "accuracy", *columns]))
 

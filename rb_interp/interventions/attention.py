@@ -1,13 +1,11 @@
-r"""What is lost when an attention pattern is replaced by a fixed one or by another model's, or a look is blocked.
+r"""What is lost when a pattern is replaced, a look is blocked, or values cannot read a subspace, or nothing else.
 
 `forced_average` makes a layer's pattern exactly 1/i in every head (claim M10), or gives it another pattern, such as
-what another model attends to on the same inputs (``pattern=pattern_of(other, tokens)``).
-
-Controls. Random patterns, each one for all inputs, as attention by position is: row i is the softmax of Gaussian
-logits, scaled so that its entropy is exactly the one asked for. They are as sharp as the pattern that they are compared
-with, and look at other positions. Or, ``beside``, patterns of other models that do the same work, such as members of
-the same circuit. A cost that these have too is that of any change of pattern; one that they do not have is that of the
-average.
+what another model attends to on the same inputs (``pattern=pattern_of(other, tokens)``). Controls are random patterns,
+each one for all inputs, as attention by position is: row i is the softmax of Gaussian logits, scaled to exactly the
+entropy asked for. They are as sharp as the pattern that they are compared with, and look at other positions. Or,
+``beside``, patterns of other models that do the same work. A cost that these have too is that of any change of pattern;
+one that they do not have is that of the average.
 
 How it can mislead. M10 asks that the average costs at most .10 nats and the control at least .20 more, so here the
 control is to hurt *more* than the effect, and the p-value of the effect is near 1. Where attention is uniform already,
@@ -18,11 +16,32 @@ Blocked attention: a query cannot attend to some positions; their attention is 0
 Control: as many of the row's noise positions blocked, chosen at random, or others where no role is called noise. It can
 mislead: a query that attended to nothing but the blocked positions attends evenly to the rest, and what other heads or
 layers also bring does not show when one look is blocked.
+
+Subspaces, in the convention x W_V, with U an orthonormal basis [d_model, k]:
+
+    without:  W_V - U U^T W_V            only:  U U^T W_V
+
+Bases are ``token_basis`` (the span of a group's embeddings as the head reads them), ``leading`` (W_V's first left
+singular vectors) and ``span`` of any vectors. Where the paper's circuit is there (Fig. 6: the leading direction of L0's
+W_V is that of the reasoning anchors), the reasoning answers are lost without either, and hold with nothing else. The
+control is a random subspace Q of the same dimension with a change of the same Frobenius norm, head by head: without,
+W_V - c Q Q^T W_V with |c Q Q^T W_V| = |U U^T W_V|; only, c Q Q^T W_V of the same norm as U U^T W_V. A random subspace
+holds little of W_V, so c is often above 1 and reverses the sign of what W_V reads there. It also misses an embedding
+that fills few dimensions. Two controls do not (``matched_spans``): spans of as many random tokens of another group
+(claim M4b: keys), centred as the group is, or Gaussian directions with the covariance of the embeddings in use.
+
+It can mislead: the norm of a change of W_V depends on the basis of the head's values. So a control depends on it, and
+so does W_V's leading direction; the effect of a span of tokens does not. A large W_V direction that nothing reads costs
+nothing to remove. Tokens that share a mean share their subspace too, so bases are less the mean over all anchors and
+keys. k tokens span k dimensions, however little lies in most of them. With LayerNorm before the attention, token
+vectors are LayerNorm's output; what earlier layers write is in them for layers above the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -32,15 +51,21 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.hooking import Edit
 from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured
-from rb_interp.interventions.sites import Site, intervention, positions, scatter
+from rb_interp.interventions.sites import Edit, Site, intervention, positions, replaced, scatter
+from rb_interp.models.generations import value_weights
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._attention import average_operator
+from rb_interp.probes._probe import check_layer_head
 from rb_interp.probes.capturing import Tokens, capture
+from rb_interp.probes.values import token_embeddings, token_groups
+from rb_interp.statistics.nulls import random_subspaces
 from rb_interp.tasks.inputs import Inputs
+from rb_interp.typed import typed
 
-__all__ = ["blocked_attention", "forced_average", "forced_pattern", "pattern_of", "random_patterns", "row_entropies"]
+__all__ = ["Match", "blocked_attention", "blocked_edits", "forced_average", "forced_pattern", "leading"]
+__all__ += ["matched_spans", "pattern_of", "random_patterns", "row_entropies", "span", "subspace_effect"]
+__all__ += ["token_basis", "with_subspace"]
 
 
 def forced_pattern(
@@ -59,10 +84,9 @@ def forced_pattern(
         raise ModelError("the pattern attends to later positions; rows are queries, columns keys, later ones 0.")
 
     def change(activation: Tensor, rows: Int[Tensor, " batch"]) -> Tensor:
-        new = (wanted[rows] if wanted.ndim == 4 else wanted).to(activation).expand_as(activation)
-        if head is None:
-            return new.clone()
-        return activation.index_copy(1, torch.tensor([head], device=activation.device), new[:, head, None])
+        heads, changed = slice(None) if head is None else head, activation.clone()
+        changed[:, heads] = (wanted[rows] if wanted.ndim == 4 else wanted).to(activation).expand_as(changed)[:, heads]
+        return changed
 
     return [Edit(site.hook, change, len(wanted) if wanted.ndim == 4 else None)]
 
@@ -96,10 +120,7 @@ def random_patterns(
     """
     most = np.log(np.arange(1, (length := entropies.shape[-1]) + 1))
     if not ((entropies >= -1e-6) & (entropies <= most + 1e-6)).all():  # further outside is no rounding
-        raise ModelError(
-            f"got entropies from {np.min(entropies):.3g} to {np.max(entropies):.3g} nats; query i (from 1) sees i "
-            f"positions, so its entropy lies between 0 and ln i."
-        )
+        raise ModelError("query i (from 1) sees i positions, so its entropy lies between 0 and ln i nats.")
     seen = np.tri(length, dtype=bool)
     logits = rng.standard_normal((*entropies.shape, length))
     logits -= np.where(seen, logits, -np.inf).max(-1, keepdims=True)
@@ -135,7 +156,6 @@ def forced_average(
     """Nats that each input loses when a layer's attention is exactly 1/i; unbounded, 0 where it was so already.
 
     Args:
-        inputs: rows, with labels where the metric asks for them.
         entropies: of each query in nats, those that the random patterns are to have; ``row_entropies`` of a model that
             does not average (M10: the member of larger initialisation). ``[query]`` or ``[head, query]``.
         pattern: what the layer attends to in place of 1/i, for instance ``pattern_of`` another model.
@@ -145,11 +165,8 @@ def forced_average(
     """
     length, control = inputs.tokens.shape[1], "pattern of another model on the same inputs"
     if entropies is not None:
-        control, shape = (
-            "random fixed pattern of the same entropy",
-            (1 if head is not None else model.cfg.n_heads, length),
-        )
-        wanted = np.broadcast_to(np.asarray(entropies, dtype=np.float64), (n_draws, *shape))
+        control, n_heads = "random fixed pattern of the same entropy", 1 if head is not None else model.cfg.n_heads
+        wanted = np.broadcast_to(np.asarray(entropies, dtype=np.float64), (n_draws, n_heads, length))
         beside = [*random_patterns(wanted, np.random.default_rng([seed, 10]))]
     pair = Comparison(model, metric, answer_at, inputs)
     every = [average_operator(length) if pattern is None else pattern, *beside]
@@ -175,7 +192,6 @@ def blocked_attention(
     """What each input loses when one role cannot attend to another in a layer.
 
     Args:
-        inputs: rows with roles, and with labels where the metric asks for them.
         query, key: roles, as in ``sites.positions``.
 
     The control blocks as many noise positions, among those that the query sees and other than the query where there
@@ -183,15 +199,13 @@ def blocked_attention(
 
     Raises ModelError where nothing is left to attend to, RolesError for missing roles, and for too little noise.
     """
-    length, rng = inputs.tokens.shape[1], np.random.default_rng([seed, 11])
-    queries, keys = (positions(inputs.roles, role, length) for role in (query, key))
-    pair = Comparison(model, metric, answer_at, inputs)
+    pair, rng = Comparison(model, metric, answer_at, inputs), np.random.default_rng([seed, 11])
+    queries, keys = (positions(inputs.roles, role, inputs.tokens.shape[1]) for role in (query, key))
     others = _noise(inputs, queries, keys) if n_draws else keys
     blocked = [keys, *(_some(others, queries, keys.shape[1], rng) for _ in range(n_draws))]
     runs = [pair.run(blocked_edits(model, queries, at, layer=layer, head=head)) for at in blocked]
     name, site = f"attention from {query} to {key} blocked", str(Site("pattern", layer, query, head))
-    control = "as many noise positions" if "noise" in inputs.roles.positions else "as many other positions"
-    return pair.cost(name, site, runs, control)
+    return pair.cost(name, site, runs, f"as many {'noise' if 'noise' in inputs.roles.positions else 'other'} positions")
 
 
 def blocked_edits(
@@ -247,3 +261,175 @@ def _some(
     is_query = (others[:, :, None] == queries[:, None]).any(-1)
     order = rng.random(others.shape) + is_query + 2.0 * (others > queries.max(1, keepdims=True))
     return np.take_along_axis(others, order.argsort(1)[:, :count], 1)
+
+
+RANK = 1e-6
+"""Directions with less than this share of the largest singular value do not count as spanned."""
+TINY = torch.finfo(torch.float64).tiny
+Basis = Float[np.ndarray, "d_model k"]
+
+
+class Match(NamedTuple):
+    """Subspaces of a control that are drawn from what the model embeds: what they are, in words, and a basis a draw."""
+
+    name: str
+    bases: list[Basis]
+
+
+def span(vectors: Float[np.ndarray, "n d_model"]) -> Basis:
+    """Orthonormal basis of the span of vectors, strongest direction first; k is their rank.
+
+    >>> span(np.array([[0.0, 3.0, 0.0], [0.0, 6.0, 0.0]])).round(6).__abs__().tolist()
+    [[0.0], [1.0], [0.0]]
+
+    Raises ModelError where all vectors are zero.
+    """
+    _, size, directions = np.linalg.svd(np.asarray(vectors, dtype=np.float64), full_matrices=False)
+    if not (len(size) and size[0] > 0):
+        raise ModelError("these vectors span nothing: give at least one that is not zero.")
+    return directions[size > RANK * size[0]].T
+
+
+def leading(W_V: Float[np.ndarray, "d_model d_head"], *, k: int = 1) -> Basis:
+    """The first k left singular vectors of one head's value matrix: the directions that it reads most."""
+    return np.linalg.svd(np.asarray(W_V, dtype=np.float64), full_matrices=False)[0][:, :k]
+
+
+@intervention
+def token_basis(
+    model: HookedModel,
+    inputs: Inputs,
+    group: str | np.ndarray,
+    *,
+    layer: int = 0,
+    head: int = 0,
+    groups: Mapping | None = None,
+) -> Basis:
+    """Basis of the span of some tokens' embeddings, as a head reads them, less the mean over all tokens of ``groups``.
+
+    Args:
+        inputs: rows, of which only the length is used, and roles that name the groups.
+        group: a token group of the roles, or token ids.
+        groups: name -> token ids, see ``probes.values.token_groups``; by default those of the roles.
+        head: who reads the embeddings.
+    """
+    return span(_centred(model, inputs, group, layer, head, groups))
+
+
+@intervention
+def matched_spans(
+    model: HookedModel,
+    inputs: Inputs,
+    k: int = 1,
+    *,
+    group: str | np.ndarray | None = None,
+    n_draws: int = 20,
+    layer: int = 0,
+    head: int = 0,
+    groups: Mapping | None = None,
+    seed: int = 0,
+) -> Match:
+    """Spans that the embedding does fill, for the control of another: of k random tokens of a group, none twice.
+
+    Without a group, of k Gaussian directions with the covariance of the embeddings in use, for ``leading``.
+
+    Args:
+        group, groups, head: as for ``token_basis``.
+    """
+    vectors = _centred(model, inputs, group, layer, head, groups)
+    if group is None:
+        draws = np.random.default_rng([seed, 16]).standard_normal((n_draws, k, len(vectors))) @ vectors
+        return Match("random direction within the embedding", [span(drawn) for drawn in draws])
+    rng, words = np.random.default_rng([seed, 15]), f"{group} tokens" if isinstance(group, str) else "tokens"
+    bases = [span(vectors[rng.choice(len(vectors), k, replace=False)]) for _ in range(n_draws)]
+    return Match(f"span of as many random {words}", bases)
+
+
+def _centred(
+    model: HookedModel, inputs: Inputs, group: str | np.ndarray | None, layer: int, head: int, groups: Mapping | None
+) -> Float[np.ndarray, "token d_model"]:
+    """Embeddings of a group as a head reads them, less the mean over all tokens of the groups; None: of all of them."""
+    over = np.concatenate(list(token_groups(groups, inputs.roles, "token_basis").values()))
+    ids = inputs.roles.group(group, "token_basis") if isinstance(group, str) else over if group is None else group
+    vectors = token_embeddings(model, np.concatenate([ids, over]), inputs.tokens.shape[1], layer, head)
+    return vectors[: len(ids)] - vectors[len(ids) :].mean(0)
+
+
+@intervention
+def subspace_effect(
+    model: HookedModel,
+    inputs: Inputs,
+    basis: Basis,
+    *,
+    keep: bool = False,
+    layer: int = 0,
+    head: int | None = None,
+    n_draws: int = 20,
+    metric: Measured = "loss",
+    answer_at: AnswerAt = None,
+    match: Match | None = None,
+    seed: int = 0,
+) -> Effect:
+    """What each input loses without a subspace of a layer's value input, or with nothing else (``keep``).
+
+    Control: random subspaces of the same dimension, or those of ``match``, whose change of W_V (for ``keep``: whose
+    W_V) has the same Frobenius norm.
+
+    Args:
+        basis: orthonormal columns ``[d_model, k]``, as ``span``, ``leading`` and ``token_basis`` give.
+        keep: whether the values read nothing but the subspace, instead of all but it.
+        head: the only head that is changed, with those that share its values where queries are grouped.
+        match: the control's subspaces in place of random ones, from ``matched_spans``.
+
+    Raises ModelError for a basis that is not orthonormal, and for a derived W_V.
+    """
+    pair = Comparison(model, metric, answer_at, inputs)
+    check_layer_head(model, layer, head, "the value subspace")
+    W_V = value_weights(model, layer).detach().clone()
+    part, (d_model, k) = _inside(basis, W_V), basis.shape
+    if match is None:
+        random = random_subspaces(n_draws, d_model, k, np.random.default_rng([seed, 12]))
+        match = Match("random subspace", list(random))
+
+    def run(other: Tensor) -> Tensor:
+        """Logits without a part, or with nothing else, as large, head by head, as the effect's own."""
+        own, its = (some.double().norm(dim=(1, 2), keepdim=True) for some in (part, other))
+        scaled = other if other is part else other * (own / its.clamp_min(TINY)).to(part)
+        with _with_values(model, layer, head, scaled if keep else W_V - scaled):
+            return pair.run()
+
+    runs = (run(some) for some in (part, *(_inside(Q, W_V) for Q in match.bases)))
+    name, site = f"values {'read only' if keep else 'without'} {k} dimensions", f"W_V.{layer}"
+    site += "" if head is None else f".{head}"
+    return pair.cost(name, site, runs, f"{match.name}, change of the same norm")
+
+
+@typed
+@contextmanager
+def with_subspace(
+    model: HookedModel, basis: Basis, *, keep: bool = False, layer: int = 0, head: int | None = None
+) -> Iterator[HookedModel]:
+    """A context in which a layer's values do not read a subspace, or nothing else, in one head or in all.
+
+    Raises ModelError for a basis that is not orthonormal, and for a derived W_V.
+    """
+    W_V = value_weights(model, layer).detach()
+    inside = _inside(basis, W_V)
+    with _with_values(model, layer, head, inside if keep else W_V - inside):
+        yield model
+
+
+def _with_values(model: HookedModel, layer: int, head: int | None, new: Tensor) -> AbstractContextManager[None]:
+    """A context in which a layer's W_V ``[head, d_model, d_head]`` is another, in one head or in all."""
+    check_layer_head(model, layer, head, "the value subspace")
+    W_V = value_weights(model, layer)
+    at = slice(None) if head is None else head * len(W_V) // model.cfg.n_heads
+    return replaced(W_V[at], new[at])
+
+
+def _inside(basis: Basis, W_V: Tensor) -> Tensor:
+    """U U^T W_V of every head."""
+    U = torch.as_tensor(np.asarray(basis, dtype=np.float64), device=W_V.device)
+    if not torch.allclose(U.T @ U, torch.eye(U.shape[1], dtype=U.dtype, device=U.device), atol=1e-5):
+        raise ModelError("the basis is not orthonormal; span(vectors) gives one that is.")
+    return (U @ (U.T @ W_V.double())).to(W_V)

@@ -5,10 +5,9 @@
 over inputs r and draws d of the control: an intervention of the same form and size that leaves alone what the
 mechanism is said to need. An effect that is no larger than its control's shows nothing, however large it is. Intervals
 are over inputs, which are drawn independently: Clopper-Pearson for shares, Tango's score interval for differences of
-shares (an accuracy before less after), Student t for means. Where a control has several draws, its mean on an input is
-no longer 0 or 1; its shares then have a Student t interval that is cut at the ends of what a share can be. Over seeds,
-take one effect a seed. ``p_value`` is the share of control draws whose mean reaches the effect, (1 + n) / (1 + draws);
-it is nan where the control has one draw, and cannot be below .05 with fewer than 20.
+shares (an accuracy before less after), Student t for means. The mean of several draws on an input is no longer 0 or 1;
+its shares then have a Student t interval, cut at the ends of what a share can be. Over seeds, take one effect a seed.
+``p_value`` is the share of control draws whose mean reaches the effect, (1 + n) / (1 + draws).
 
 A cell of a matrix is a share of the way from the rows that run to those that it is taken from, with m the metric:
 
@@ -108,19 +107,18 @@ class Effect(Record):
         caption = f"{self.intervention} at {self.site}: {self.quantity}; control: {self.control_name}"
         if 1 < draws < 20:  # 19 draws reach .05 and do not fall below it
             caption += f"; p cannot be below {1 / (1 + draws):.2g} with {draws} draws"
-        return caption, pd.DataFrame(self.to_frame()[columns]), []
+        return caption, self.to_frame()[columns], []
 
     def summary(self) -> dict[str, float | str | int]:
         """One row of a table of effects: effect, control and difference with intervals, p_value, names, n."""
         mean_control = self.control.mean(0) if len(self.control) else np.full(len(self.values), np.nan)
-        row: dict[str, float | str | int] = {}
+        row: dict[str, float | str | int] = {name: getattr(self, name) for name in ("intervention", "site", "quantity")}
         named = {"effect": self.values, "control": mean_control, "difference": self.values - mean_control}
         for name, values in named.items():
-            interval = _interval(values, self.quantity, lowest=0 if name != "difference" else -1)
             prefix = "" if name == "effect" else f"{name}_"
-            row |= {name: interval.estimate, f"{prefix}low": interval.low, f"{prefix}high": interval.high}
-        words = {"intervention": self.intervention, "site": self.site, "quantity": self.quantity}
-        return {**words, **row, "p_value": self.p_value, "control_name": self.control_name, "n": len(self.values)}
+            interval = _interval(values, self.quantity, lowest=0 if name != "difference" else -1)
+            row |= dict(zip((name, f"{prefix}low", f"{prefix}high"), interval, strict=True))
+        return row | {"p_value": self.p_value, "control_name": self.control_name, "n": len(self.values)}
 
 
 def effect_of(
@@ -138,9 +136,8 @@ def _interval(values: Float[np.ndarray, " row"], quantity: str, lowest: int) -> 
         return t_interval(values)
     lowest = -1 if quantity == "accuracy_drop" else lowest
     if np.isin(values, (lowest, 0, 1)).all():
-        lost, gained = int((values > 0).sum()), int((values < 0).sum())
-        of_one = proportion_interval(lost, len(values)) if lowest == 0 else None
-        return of_one or difference_of_paired_shares(lost, gained, len(values))
+        lost, gained, n = int((values > 0).sum()), int((values < 0).sum()), len(values)
+        return proportion_interval(lost, n) if lowest == 0 else difference_of_paired_shares(lost, gained, n)
     interval = t_interval(values)
     return Interval(interval.estimate, *(float(end) for end in np.clip(interval[1:], lowest, 1)))
 
@@ -234,10 +231,8 @@ class Matrix(Record):
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the 95 % interval over inputs, see ``ratio_interval``."""
         run, source = self._runs()
-        low, high = (
-            np.where(np.isnan(self.values), np.nan, end) for end in ratio_interval(self.patched - run, source - run)
-        )
-        return low, high
+        low, high = ratio_interval(self.patched - run, source - run)
+        return np.where(np.isnan(self.values), np.nan, low), np.where(np.isnan(self.values), np.nan, high)
 
     def cell(self, *place: object) -> tuple[int, ...]:
         """Where the cell of such a place stands in the arrays, for instance of ``("z", 0, "key")``."""
@@ -255,11 +250,9 @@ class Matrix(Record):
         """Share of each cell, a small square with the control's; colours from -1 to 1, beyond them a frame."""
         *first, (name, columns) = self.axes.items()
         rows = [" L".join(map(str, place)) for place in product(*(axis for _, axis in first))]
-        control = None if self.control_patched is None else self.control.reshape(len(rows), -1)
-        unit = f"share of the {self.metric} {SHARES[self.direction]}"
-        ax = share_cells(
-            ax, self.values.reshape(len(rows), -1), control, rows, columns, unit, f"{self.method}, n = {len(self)}"
-        )
+        values, control = (cells.reshape(len(rows), -1) for cells in (self.values, self.control))
+        unit, title = f"share of the {self.metric} {SHARES[self.direction]}", f"{self.method}, n = {len(self)}"
+        ax = share_cells(ax, values, None if self.control_patched is None else control, rows, columns, unit, title)
         ax.set_xlabel(name)
         return ax
 

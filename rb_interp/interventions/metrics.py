@@ -14,7 +14,7 @@ A metric is a name of these, what ``logit_diff``, ``logit`` and ``probability`` 
 
 ``logits`` ``[row, d_vocab]`` are those of the run at hand at each row's answer position, on CPU, all rows in order.
 ``clean`` and ``corrupted`` are the `Answers` of the two kinds of rows as they are; with a single kind of rows, as in an
-ablation, ``corrupted`` is missing. All are torch tensors. Attribution patching differentiates the function.
+ablation, ``corrupted`` is None. Attribution patching differentiates the function.
 
 ``answer_at`` is a position for all rows (negative ones count from the end), a role that stands at one position of each
 row, or positions ``[row]``; by default the last position. A role is looked up in the roles of each kind of rows.
@@ -37,8 +37,7 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, nearest
 from rb_interp.interventions.effect import REDRAWN, Direction, Effect, Matrix, check_control, effect_of
-from rb_interp.interventions.hooking import Edit, last_logits
-from rb_interp.interventions.sites import positions
+from rb_interp.interventions.sites import Edit, last_logits, positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
@@ -95,8 +94,7 @@ def logit_diff(a: Token = None, b: Token = None) -> Metric:
     """
 
     def function(logits: Tensor, clean: Answers, corrupted: Any) -> Tensor:
-        first, second = clean.labels if a is None else a, corrupted.labels if b is None else b
-        return _logit_of(logits, first).double() - _logit_of(logits, second).double()
+        return _logit_of(logits, a, clean).double() - _logit_of(logits, b, corrupted).double()
 
     return Metric("logit_diff", function, -1, 2 if b is None else int(a is None))
 
@@ -104,20 +102,17 @@ def logit_diff(a: Token = None, b: Token = None) -> Metric:
 @typed
 def logit(token: Token = None) -> Metric:
     """Logit of a token, one for all rows or ``[row]``, or of the clean answer."""
-    return _of_token("logit", lambda logits: logits.double(), token)
+    return Metric("logit", lambda x, clean, _: _logit_of(x.double(), token, clean), -1, int(token is None))
 
 
 @typed
 def probability(token: Token = None) -> Metric:
     """Probability of a token, one for all rows or ``[row]``, or of the clean answer, in [0, 1]."""
-    return _of_token("probability", lambda logits: logits.double().softmax(-1), token)
 
+    def function(logits: Tensor, clean: Answers, _: Any) -> Tensor:
+        return _logit_of(logits.double().softmax(-1), token, clean)
 
-def _of_token(name: str, values: Callable[[Tensor], Tensor], token: Token) -> Metric:
-    def function(logits: Tensor, clean: Answers, _: Answers | None) -> Tensor:
-        return _logit_of(values(logits), clean.labels if token is None else token)
-
-    return Metric(name, function, -1, int(token is None))
+    return Metric("probability", function, -1, int(token is None))
 
 
 def _kl(logits: Tensor, clean: Answers, _: Answers | None) -> Tensor:
@@ -129,9 +124,9 @@ METRICS = {
     "logit_diff": logit_diff(),
     "logit": logit(),
     "probability": probability(),
-    "loss": Metric("loss", lambda x, clean, _: x.double().logsumexp(-1) - _logit_of(x, clean.labels).double(), 1, 1),
+    "loss": Metric("loss", lambda x, clean, _: x.double().logsumexp(-1) - _logit_of(x, None, clean).double(), 1, 1),
     "accuracy": Metric("accuracy", lambda x, clean, _: (x.argmax(-1) == clean.labels).double(), -1, 1),
-    "rank": Metric("rank", lambda x, clean, _: (x > _logit_of(x, clean.labels)[:, None]).sum(-1).double(), 1, 1),
+    "rank": Metric("rank", lambda x, clean, _: (x > _logit_of(x, None, clean)[:, None]).sum(-1).double(), 1, 1),
     "kl": Metric("kl", _kl, 1),
 }
 """Name -> metric."""
@@ -170,9 +165,9 @@ def measure(metric: Metric, logits: Tensor, clean: Answers, corrupted: Answers |
     return values.cpu().double()
 
 
-def _logit_of(logits: Float[Tensor, "row d_vocab"], tokens: Any) -> Float[Tensor, " row"]:
-    """The logit of one token in each row."""
-    at = torch.as_tensor(tokens, device=logits.device).long()
+def _logit_of(logits: Float[Tensor, "row d_vocab"], tokens: Token, answers: Any) -> Float[Tensor, " row"]:
+    """The logit of one token in each row, by default of the right answer."""
+    at = torch.as_tensor(answers.labels if tokens is None else tokens, device=logits.device).long()
     if at.ndim > 1 or (at.ndim and len(at) != len(logits)):  # gather takes fewer rows without a word
         raise ModelError(f"got tokens of shape {list(at.shape)} for {len(logits)} rows; give one token, or one a row.")
     return logits.gather(1, at.expand(len(logits))[:, None])[:, 0]
@@ -198,8 +193,8 @@ def answer_positions(answer_at: AnswerAt, rows: Inputs) -> Int[Tensor, " row"] |
         at = at[:, 0]
     if at.dtype.kind not in "iu" or at.shape not in ((), (n_rows,)) or not -length <= np.min(at) <= np.max(at) < length:
         raise ModelError(
-            f"got answer_at of shape {list(at.shape)} and type {at.dtype}; expected a position, a role, or whole "
-            f"numbers [{n_rows}] below {length}, a position for each row."
+            f"got answer_at of shape {list(at.shape)} and type {at.dtype}; expected a position or role, or {n_rows} "
+            f"positions below {length}."
         )
     at = np.broadcast_to(at, n_rows).astype(np.int64) % length
     return None if (at == length - 1).all() else torch.from_numpy(at)
@@ -216,11 +211,9 @@ def answers_of(rows: Inputs, logits: Float[Tensor, "row d_vocab"]) -> Answers:
     """A model's answers on some rows; ModelError for right answers that are none of its tokens."""
     if (labels := rows.labels) is None:
         return Answers(logits, None)
-    whole = labels.ndim == 1 and labels.dtype.kind in "iu"
-    if not whole or not np.isin(labels, np.arange(logits.shape[1])).all():
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not np.isin(labels, np.arange(logits.shape[1])).all():
         raise ModelError(
-            f"got labels of shape {list(labels.shape)} and type {labels.dtype}; expected a token of the model for each "
-            f"row, such as 0."
+            f"got labels of shape {list(labels.shape)} and type {labels.dtype}; expected a token of the model."
         )
     return Answers(logits, torch.as_tensor(labels).long())
 
@@ -246,19 +239,16 @@ class Comparison:
         corrupted: Inputs | None = None,
         direction: Direction = "denoise",
         control: Inputs | None = None,
-        logits: Float[Tensor, "row d_vocab"] | None = None,
     ) -> None:
-        """``logits``: those of the clean rows, where they are known."""
         self.model, self.metric, self.answer_at, self.base = model, metric_of(metric), answer_at, clean
-        self.answers = [answers_of(clean, answer_logits(model, clean, (), answer_at) if logits is None else logits)]
+        self.answers = [answers_of(clean, self.run())]
         if corrupted is None:
             self.clean = self.of(self.answers[0].logits)
             return
         self.answers.append(answers_of(corrupted, answer_logits(model, corrupted, (), answer_at)))
         self.clean, self.corrupted = (self.of(answers.logits) for answers in self.answers)
-        source, self.base, self.end, self.start = clean, corrupted, self.clean, self.corrupted
-        if direction == "noise":
-            source, self.base, self.end, self.start = corrupted, clean, self.corrupted, self.clean
+        ends = (clean, self.clean), (corrupted, self.corrupted)
+        (source, self.end), (self.base, self.start) = ends if direction == "denoise" else ends[::-1]
         check_control(control, source, self.base)
         self.direction, self.sources = direction, [source] if control is None else [source, control]
         gap, scale = self.clean.mean() - self.corrupted.mean(), np.abs([self.clean, self.corrupted]).mean(1).sum()

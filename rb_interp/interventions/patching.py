@@ -13,9 +13,8 @@ from those that run, and so have their answer.
 Source: causal tracing (Meng et al., 2022, arXiv:2202.05262), as in TransformerLens's ``generic_activation_patch``,
 whose numbers these are; pitfalls in Heimersheim and Nanda (2024, arXiv:2404.15255).
 
-``patch`` is the context of such a pass, at one site or at several together, and ``patching_effect`` what they do to the
-answer. Where two components each carry all of it, each alone recovers everything when denoising and loses nothing when
-noising.
+Where two components each carry all of it, each alone recovers everything when denoising and loses nothing when noising:
+``patch`` and ``patching_effect`` take several sites together.
 
 Attribution patching estimates the whole matrix at once, to first order, as a fast first look:
 
@@ -42,39 +41,39 @@ does nothing: confirm with the exact cell. Under ``kl`` the gradient is 0 at the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import replace
 from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
+from tqdm import tqdm
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions.batched_patching import CellRuns, role_positions
-from rb_interp.interventions.effect import SHARES, Direction, Effect, Matrix, effect_of
-from rb_interp.interventions.hooking import Edit, interchange_edits, last_logits, with_edits
+from rb_interp.interventions.effect import Direction, Matrix
 from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_positions, measure
 from rb_interp.interventions.sites import (
     EMBEDDINGS,
     HOOKS,
     PER_HEAD,
+    Edit,
     Site,
-    Sites,
+    aligned,
     components_of,
     gather,
     intervention,
-    parse_sites,
+    last_logits,
+    scatter,
     site_positions,
-    told,
 )
 from rb_interp.models.generations import resid_mid_is_a_copy
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import as_rows, attached, capture, evaluation, passes
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.typed import typed
 
-__all__ = ["attribution_matrix", "patch", "patching_effect", "patching_matrix"]
+__all__ = ["attribution_matrix", "patching_matrix"]
 
 COMPONENTS = tuple(name for name in HOOKS if name not in (*EMBEDDINGS, "mlp_post"))
 """Components that have cells by default."""
@@ -85,6 +84,12 @@ Numbers = Sequence[int] | None
 EMBED = "hook_embed"
 HELD_VALUES = 2**26
 """Values of the activations whose gradients are held at a time, at most."""
+PASS_VALUES = 200_000
+"""Values in the widest activation of one pass of cells, at most; larger ones leave the cache."""
+SLOW = 5
+"""Seconds after which a progress bar is shown."""
+ACTS_ON_OTHERS = ("resid_pre", "k", "v", *EMBEDDINGS)
+"""Components through which a position acts on others in their own block. The others act on their own position there."""
 
 
 @intervention
@@ -132,13 +137,11 @@ def patching_matrix(
     at = answer_positions(answer_at, pair.base)
     runs = CellRuns(model, pair.base, cells.groups, cells.roles, at, pair.answers[direction == "denoise"].logits)
 
-    def patched(source: Inputs) -> Float[np.ndarray, "group role row"]:
-        values = np.tile(pair.start, (len(cells.groups), len(cells.roles), 1))
-        for groups, role, logits in runs.run(source):
-            values[groups, role] = pair.of(logits)
-        return values
-
-    return cells.matrix(pair, [patched(source) for source in pair.sources])
+    patched = np.tile(pair.start, (len(pair.sources), len(cells.groups), len(cells.roles), 1))
+    for number, source in enumerate(pair.sources):
+        for group, role, logits in runs.run(source):
+            patched[number, group, role] = pair.of(logits)
+    return cells.matrix(pair, patched)
 
 
 @intervention
@@ -180,7 +183,7 @@ def attribution_matrix(
     pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control)
     cells = Cells(model, pair, components, layers, roles, head)
     method = f"integrated attribution, {steps} steps" if steps else "attribution"
-    return cells.matrix(pair, [pair.start + change for change in _changes(model, pair, cells, steps)], method)
+    return cells.matrix(pair, pair.start + _changes(model, pair, cells, steps), method)
 
 
 class Cells:
@@ -200,28 +203,27 @@ class Cells:
                     why = f"no cells: a pattern is over positions, and '{role}' is elsewhere in the other rows."
                     self.notes["pattern"] = why
             self.components = tuple(name for name in wanted if name not in self.notes)
-        self.groups = [
-            Site(name, layer, unit=head)
-            for name, layer in product(self.components, self.layers)
-            if name not in EMBEDDINGS or layer == 0
-        ]
+        every = (Site(name, layer, unit=head) for name, layer in product(self.components, self.layers))
+        self.groups = [site for site in every if site.component not in EMBEDDINGS or site.layer == 0]
         if not self.groups or not self.roles:
             raise ModelError(
                 "there are no cells: name a role and a component that the model has; embeddings are in L0."
             )
         for site in self.groups:
             site.check(model)
-        early = (name for name in self.components if name in EMBEDDINGS and self.layers != (0,))
-        self.notes |= dict.fromkeys(early, "stands before the first layer, and has cells in layer 0 alone.")
-        self.notes |= {site.component: shared for site in self.groups if (shared := site.shared(model))}
+            self.notes |= {site.component: shared} if (shared := site.shared(model)) else {}
+        if self.layers != (0,):
+            early = (name for name in self.components if name in EMBEDDINGS)
+            self.notes |= dict.fromkeys(early, "stands before the first layer, and has cells in layer 0 alone.")
 
-    def matrix(self, pair: Comparison, patched: Sequence[np.ndarray], method: str = "patching") -> Matrix:
+    def matrix(
+        self, pair: Comparison, patched: Float[np.ndarray, "n group role row"], method: str = "patching"
+    ) -> Matrix:
         """The metric of each group, role and row, with cells from the source and from the control, as a matrix."""
         axes = {"component": self.components, "layer": self.layers, "role": self.roles}
-        cells = np.full((len(patched), len(self.components), len(self.layers), *patched[0].shape[1:]), np.nan)
-        for number, site in enumerate(self.groups):
-            layer = self.layers.index(site.layer)
-            cells[:, self.components.index(site.component), layer] = [values[number] for values in patched]
+        cells = np.full((len(patched), len(self.components), len(self.layers), *patched.shape[2:]), np.nan)
+        for group, site in enumerate(self.groups):
+            cells[:, self.components.index(site.component), self.layers.index(site.layer)] = patched[:, group]
         return pair.matrix(axes, cells, self.notes, method)
 
 
@@ -238,9 +240,7 @@ def default_roles(rows: Inputs, *others: Inputs) -> tuple[str, ...]:
     return (*own, *(role for role in ROLES if role in known))
 
 
-def _changes(
-    model: HookedModel, pair: Comparison, cells: Cells, steps: int
-) -> list[Float[np.ndarray, "group role row"]]:
+def _changes(model: HookedModel, pair: Comparison, cells: Cells, steps: int) -> Float[np.ndarray, "n group role row"]:
     """The estimated change of each cell with values from each source, by the gradients on the way to the first."""
     tokens, is_copy = as_rows(pair.base.tokens), resid_mid_is_a_copy(model)
     # a copy of resid_mid reaches the MLP alone, attn_out all that resid_mid does
@@ -253,7 +253,7 @@ def _changes(
     at = answer_positions(pair.answer_at, pair.base)
     positions = [role_positions(cells.groups, cells.roles, pair.base, source) for source in pair.sources]
     n_values, n_rows = sum(activation[0].numel() for activation in own.values()), len(tokens)
-    changes = [np.zeros((len(cells.groups), len(cells.roles), n_rows)) for _ in pair.sources]
+    changes = np.zeros((len(values), len(cells.groups), len(cells.roles), n_rows))
     for share in [(step + 0.5) / steps for step in range(steps)] or [0.0]:
         moved = share * (values[0][EMBED] - own[EMBED])
         begin = Edit(EMBED, lambda value, rows, moved=moved: value + moved[rows].to(value))
@@ -266,22 +266,18 @@ def _changes(
                 )
             (slope,) = torch.autograd.grad(value, logits)
         for rows in torch.arange(n_rows).split(min(passes(model, tokens), max(1, HELD_VALUES // n_values))):
-            logits, held = _held(model, tokens[rows], moved[rows], [*dict.fromkeys(reached)])
+            logits, held = _held(model, tokens[rows], moved[rows], reached)
             with torch.enable_grad():
                 logits = logits[:, -1] if at is None else logits[torch.arange(len(rows)), at[rows]]
             found = torch.autograd.grad(logits, [*held.values()], slope[rows].to(logits), allow_unused=True)
             gradients = dict(zip(held, found, strict=True))
-            for (number, site), (change, there, roles) in product(
-                enumerate(cells.groups), zip(changes, values, positions, strict=True)
-            ):
-                gradient, place = gradients[reached[number]], site.in_hook(model)
-                if gradient is None:
-                    continue
-                for role, (here, source_at) in enumerate(roles):
-                    step = gather(place, there[site.hook][rows], source_at[rows])
+            for number, (group, site) in product(range(len(values)), enumerate(cells.groups)):
+                gradient, place = gradients[reached[group]], site.in_hook(model)
+                for role, (here, source_at) in enumerate(positions[number] if gradient is not None else ()):
+                    step = gather(place, values[number][site.hook][rows], source_at[rows])
                     step = step - gather(place, own[site.hook][rows], here[rows])
-                    product_ = gather(place, gradient.cpu(), here[rows]).double() * step.double() / max(1, steps)
-                    change[number, role, rows.numpy()] += product_.flatten(1).sum(1).numpy()
+                    change = gather(place, gradient.cpu(), here[rows]).double() * step.double() / max(1, steps)
+                    changes[number, group, role, rows.numpy()] += change.flatten(1).sum(1).numpy()
     return changes
 
 
@@ -300,53 +296,159 @@ def _held(model: HookedModel, tokens: Tensor, moved: Tensor, names: Sequence[str
     return logits, {name: held[name] for name in names}
 
 
-@typed
-@contextmanager
-def patch(model: HookedModel, rows: Inputs, source: Inputs, sites: Sites) -> Iterator[HookedModel]:
-    """A context in which every pass of the rows, all in their order, has sites from their source, role to role.
+class Write(NamedTuple):
+    """Values at single positions of runs, at one hook. Run ``role * n_rows + row`` is a base row with a role's cell."""
 
-    >>> from rb_interp import AnchorTask, build_model
-    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
-    >>> rows = data.sample("rsn_test", 8)
-    >>> clean, other = data.inputs(rows), data.task.counterfactual(data, rows, "key")
-    >>> with patch(model, clean, other, "resid_pre.0@key"):
-    ...     patched = model(torch.from_numpy(clean.tokens).long())
-    >>> torch.allclose(patched, model(torch.from_numpy(other.tokens).long()), atol=1e-5)
-    True
+    site: Site
+    run: Int[Tensor, " write"]
+    pos: Int[Tensor, " write"]
+    values: Tensor
+
+
+class CellRuns:
+    """Runs of the base rows with one cell from other rows each.
+
+    ``late``: a run begins at the block of its cell (a HookedTransformer, by ``start_at_layer`` and the mask of the
+    whole pass). A cell that acts on its own position alone begins a block later, with what one pass of its block leaves
+    there. ``narrow``: the last block computes the position of the answer alone after its attention. Both are done where
+    they give the logits of the whole pass in every row. Left out are runs that change nothing or that nothing later
+    reads. Under hooks of the caller's, which may tell rows apart, a pass has one cell, all rows in their order.
     """
-    with with_edits(model, interchange_edits(model, rows, source, sites)):
-        yield model
+
+    def __init__(
+        self, model: HookedModel, base: Inputs, groups: Sequence[Site], roles: Sequence[str], at: Any, logits: Tensor
+    ) -> None:
+        """``at``: where answers are read, by default at the last position. ``logits``: there, of the base rows."""
+        self.model, self.inputs, self.groups, self.roles, self.logits = model, base, groups, roles, logits
+        self.tokens, self.device = as_rows(base.tokens), next(model.parameters()).device
+        self.n_layers, (self.n_rows, self.length) = model.cfg.n_layers, self.tokens.shape
+        self.at = torch.full((self.n_rows,), self.length - 1) if at is None else at
+        self.disturbed = any(point.fwd_hooks for point in model.hook_dict.values())
+        self.layers = sorted({site.layer for site in groups})
+        streams = [self._stream(layer) for layer in {*self.layers, *(layer + 1 for layer in self.layers)}]
+        self.own = capture(model, self.tokens, [*{site.hook: None for site in (*groups, *streams)}])
+        self.mask: dict[str, Any] = {}
+        ends = (Site(name, self.n_layers - 1).hook for name in ("z", "resid_mid", "resid_post"))
+        self.ends = [hook for hook in ends if hook in model.hook_dict]
+        can = (True, False) if not self.disturbed else (False,)
+        with torch.no_grad(), evaluation(model):
+            for self.late, self.narrow in product(can if not resid_mid_is_a_copy(model) else (False,), can):
+                if not (self.late or self.narrow) or self._gives_the_whole():
+                    break
+
+    def run(self, source: Inputs) -> Iterator[tuple[int, int, Float[Tensor, "row d_vocab"]]]:
+        """Group, role and logits of cells with values from the source; cells that are not given change nothing."""
+        at = role_positions(self.groups, self.roles, self.inputs, source)
+        runs = [(k * self.n_rows + torch.arange(self.n_rows)[:, None]).expand_as(own) for k, (own, _) in enumerate(at)]
+        run, pos, source_pos = (torch.cat([x.flatten() for x in some]) for some in (runs, *zip(*at, strict=True)))
+        found = capture(self.model, source.tokens, [*{site.hook: None for site in self.groups}])
+        bar = tqdm(self.groups, unit="row of cells", desc="patching", delay=SLOW, leave=False)
+        with bar, torch.no_grad(), evaluation(self.model):
+            for group, site in enumerate(bar):
+                write = self._write(site, found[site.hook], run, pos, source_pos)
+                changed = write.run.unique()
+                logits = self._passes(self._begin(site), changed, write) if len(changed) else self.logits
+                for role in (changed // self.n_rows).unique().tolist():
+                    here, patched = changed // self.n_rows == role, self.logits.clone()
+                    patched[changed[here] % self.n_rows] = logits[here]
+                    yield group, role, patched
+
+    def _stream(self, layer: int) -> Site:
+        """The residual stream before a layer, or after the last one."""
+        return Site("resid_pre", layer) if layer < self.n_layers else Site("resid_post", layer - 1)
+
+    def _begin(self, site: Site) -> int:
+        """The block at which the runs of a site's cells begin; -1 at the tokens, n_layers after all blocks."""
+        if not self.late or site.component in EMBEDDINGS:
+            return -1
+        return site.layer + (site.component not in ACTS_ON_OTHERS)
+
+    def _gives_the_whole(self) -> bool:
+        """Whether passes that begin and end as they are to do have the values of the whole pass, in every row."""
+        every, pairs = torch.arange(self.n_rows), []
+        try:
+            if self.late:
+                _, _, shortformer, mask = self.model.input_to_embed(self.tokens.to(self.device))  # type: ignore[attr-defined]
+                told = {"shortformer_pos_embed": shortformer, "attention_mask": mask}
+                self.mask = {name: value for name, value in told.items() if value is not None}
+                for layer in self.layers:
+                    after = self.own[self._stream(layer + 1).hook]
+                    pairs.append((self._passes(layer, every, stop_at_layer=layer + 1), after))
+            pairs += [(self._passes(begin, every), self.logits) for begin in {*map(self._begin, self.groups)}]
+        except Exception:  # whatever the reason, such a model does not run so
+            return False
+        return all(torch.allclose(one, other, rtol=0, atol=1e-5 * float(other.abs().max())) for one, other in pairs)
+
+    def _write(self, site: Site, found: Tensor, run: Tensor, pos: Tensor, source_pos: Tensor) -> Write:
+        """What the cells of one component and layer change where their runs begin, or later."""
+        place, rows, is_local = site.in_hook(self.model), run % self.n_rows, site.component not in ACTS_ON_OTHERS
+        values, own = gather(place, found, source_pos, rows), gather(place, self.own[site.hook], pos, rows)
+        if not self.disturbed:
+            kept = (values != own).reshape(len(run), -1).any(1)
+            if is_local and site.layer == self.n_layers - 1:
+                kept &= pos == self.at[rows]
+            run, rows, pos, source_pos, values = (x[kept] for x in (run, rows, pos, source_pos, values))
+        if site.component == "resid_mid" and resid_mid_is_a_copy(self.model):
+            before = self.own[self._stream(site.layer).hook]
+            place, values = Site("attn_out", site.layer), values - before[rows, pos]
+        if not (self.late and is_local and len(run)):
+            return Write(place, run, pos, values)
+        if site.component != "resid_post":  # all roles in one sequence of a row, where they cannot meet
+            sequence = rows if torch.equal(pos, source_pos) else run
+            sequences, number = sequence.unique(return_inverse=True)
+            write = Write(place, sequence, pos, values)
+            values = self._passes(site.layer, sequences, write, stop_at_layer=site.layer + 1)[number, pos]
+        return Write(self._stream(site.layer + 1), run, pos, values)
+
+    def _passes(self, begin: int, runs: Int[Tensor, " run"], write: Write | None = None, **stop: int) -> Tensor:
+        """Logits where the answer is read, of some runs with a write in them, or the stream before a block."""
+        after_all, narrow, stream = begin == self.n_layers, self.narrow and not stop, self._stream(max(begin, 0))
+        found = []
+        for part in runs.split(self.n_rows if self.disturbed else self._pass_rows(begin, narrow)):
+            rows, hooks, told, each = part % self.n_rows, [], {}, torch.arange(len(part))
+            given = self.tokens[rows] if begin < 0 else self.own[stream.hook][rows]
+            if after_all:
+                given = given[each, self.at[rows]][:, None]
+            if write is not None:
+                here = ((write.run >= part[0]) & (write.run <= part[-1])).nonzero()[:, 0]
+                cut = Write(write.site, torch.searchsorted(part, write.run[here]), *(x[here] for x in write[2:]))
+                if begin >= 0 and write.site == stream:
+                    given = _written(given, cut)
+                else:
+                    hooks.append((write.site.hook, lambda value, hook, cut=cut: _written(value, cut)))
+            if narrow:
+                one = each, self.at[rows]
+                hooks += [(hook, lambda value, hook, one=one: _narrowed(value, *one)) for hook in self.ends]
+            if begin >= 0:
+                told = {"start_at_layer": begin, **{name: value[rows] for name, value in self.mask.items()}}
+            with attached(self.model, hooks):
+                out = self.model(given.to(self.device), **told, **stop)
+            found.append((out if stop else out[:, 0] if out.shape[1] == 1 else out[each, self.at[rows]]).cpu())
+        return torch.cat(found)
+
+    def _pass_rows(self, begin: int, narrow: bool) -> int:
+        """Rows of a pass."""
+        cfg, length = self.model.cfg, 1 if begin == self.n_layers else self.length
+        in_mlp = 1 if narrow and begin == self.n_layers - 1 else length
+        widest = max(length * max(cfg.d_model, cfg.n_heads * length), in_mlp * (cfg.d_mlp or 0))
+        return max(1, min(PASS_VALUES // widest, passes(self.model, self.tokens[:, : 1 if narrow else length])))
 
 
-@intervention
-def patching_effect(
-    model: HookedModel,
-    clean: Inputs,
-    corrupted: Inputs,
-    sites: Sites,
-    *,
-    metric: Measured = "logit_diff",
-    answer_at: AnswerAt = None,
-    direction: Direction = "denoise",
-    control: Inputs | None = None,
-) -> Effect:
-    """What one site, or several together, recover in the corrupted rows, or lose in the clean ones, row by row.
+def role_positions(
+    groups: Sequence[Site], roles: Sequence[str], base: Inputs, source: Inputs
+) -> list[tuple[Int[Tensor, "row n"], Int[Tensor, "row n"]]]:
+    """Positions of each role in the rows and in their source, pair by pair as ``aligned`` has them."""
+    site = next((site for site in groups if site.component == "pattern"), groups[0])
+    return [aligned(replace(site, role=role), base, source) for role in roles]
 
-    Values are divided by the mean over all rows of the whole difference, taken as known, so that their mean is a cell
-    of ``patching_matrix``. Raises what ``patching_matrix`` raises.
 
-    Args:
-        sites: any, with or without a role. All others are those of ``patching_matrix``.
+def _narrowed(activation: Tensor, rows: Tensor, pos: Tensor) -> Tensor:
+    """An activation ``[run, pos, ...]`` at one position of each run, which stays as an axis of size 1."""
+    return activation[rows, pos][:, None] if activation.shape[1] > 1 else activation
 
-    >>> from rb_interp import AnchorTask, build_model
-    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
-    >>> rows = data.sample("rsn_test", 8)
-    >>> pair = data.inputs(rows), data.task.counterfactual(data, rows, "both")
-    >>> both = patching_effect(model, *pair, ["resid_pre.0@key", "resid_pre.0@anchor"])
-    >>> float(both.values.mean().round(3))
-    1.0
-    """
-    parsed = parse_sites(sites)
-    pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control)
-    shares = (pair.share(pair.run(interchange_edits(model, pair.base, some, parsed))) for some in pair.sources)
-    return effect_of(f"patching ({direction})", told(parsed, model), SHARES[direction], shares)
+
+def _written(activation: Tensor, write: Write) -> Tensor:
+    """A copy of an activation with values in it."""
+    narrow = activation.shape[write.site.position_axis] == 1
+    pos = torch.zeros_like(write.pos) if narrow else write.pos
+    return scatter(write.site, activation, pos, write.values, write.run)

@@ -19,6 +19,7 @@ arXiv:2304.05969; all other paths held).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from typing import Literal
 
@@ -29,14 +30,16 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions.effect import Effect, Matrix, check_control, effect_of
-from rb_interp.interventions.hooking import Edit, last_logits, write_at
 from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_logits
 from rb_interp.interventions.sites import (
+    Edit,
     Site,
     aligned,
     components_of,
+    edits_of,
     gather,
     intervention,
+    last_logits,
     parse_sites,
     site_positions,
     told,
@@ -94,16 +97,16 @@ def path_patch(
         check_control(control, source, base)
     else:
         quantity, of = "recovered", Comparison(model, metric, answer_at, source, base, control=control).share
-    sources = [source] if control is None else [source, control]
-    runs = [path_logits(model, base, some, sent_by, [received_by], mlps, answer_at)[0] for some in sources]
-    if runs[0] is None:
-        raise ModelError(
-            f"the sender '{sent_by}' does not act on the receiver '{received_by}': a sender comes before its "
-            f"receiver, in an earlier layer, or in the same one in the order of a pass. Exchange them."
-        )
-    return effect_of(
-        "path patch", f"{sent_by} -> {received_by}", quantity, [of(run) for run in runs if run is not None]
-    )
+    values = []
+    for some in [source] if control is None else [source, control]:
+        (logits,) = path_logits(model, base, some, sent_by, [received_by], mlps, answer_at)
+        if logits is None:
+            raise ModelError(
+                f"the sender '{sent_by}' does not act on the receiver '{received_by}': a sender comes before its "
+                f"receiver in the order of a pass. Exchange them."
+            )
+        values.append(of(logits))
+    return effect_of("path patch", f"{sent_by} -> {received_by}", quantity, values)
 
 
 @intervention
@@ -139,11 +142,8 @@ def path_matrix(
                 notes[f"{sender} -> {receiver}"] = "no path: the sender does not come before the receiver."
             else:
                 patched[number, row, column] = pair.of(logits)
-    axes = {
-        "sender": [told([site], model) for site in sent_by],
-        "receiver": [told([site], model) for site in received_by],
-    }
-    return pair.matrix(axes, patched, notes, "path patching")
+    senders, receivers = ([told([site], model) for site in sites] for sites in (sent_by, received_by))
+    return pair.matrix({"sender": senders, "receiver": receivers}, patched, notes, "path patching")
 
 
 def path_logits(
@@ -169,40 +169,26 @@ def path_logits(
         return [None] * len(receivers)
     aligned(sender, base, source)
     frozen = [name for name in ("attn_out", "mlp_out")[: 1 + (mlps == "frozen")] if name in there]
-    numbers = range(_after(sender), max(map(_before, reached)))
-    held = [Site(name, n // 2) for n in numbers if (name := ("attn_out", "mlp_out")[n % 2]) in frozen]
+    # sublayers are counted attn, mlp, attn, ..: from the first after the sender's own to the last before a receiver's
+    first = 2 * sender.layer + sum(STEP[sender.component] >= STEP[one] for one in ("q", "mlp_post"))
+    end = max(
+        2 * site.layer + sum(STEP[site.component] >= STEP[one] for one in ("resid_mid", "resid_post"))
+        for site in reached
+    )
+    held = [Site(name, n // 2) for n in range(first, end) if (name := ("attn_out", "mlp_out")[n % 2]) in frozen]
     arrived: dict[Site, list[Tensor]] = {site: [] for site in reached}
 
-    def reading(site: Site) -> Edit:
-        at = site_positions(site, base)
+    def look(activation: Tensor, rows: Tensor, site: Site) -> Tensor:
+        arrived[site].append(gather(site.in_hook(model), activation, site_positions(site, base)[rows]).cpu())
+        return activation
 
-        def look(activation: Tensor, rows: Tensor) -> Tensor:
-            arrived[site].append(gather(site.in_hook(model), activation, at[rows]).cpu())
-            return activation
-
-        return Edit(site.hook, look)
-
-    edits = [reading(site) for site in arrived]
-    missing = [site for site in held if site not in own]
-    own.update(zip(missing, values_at(model, base, missing), strict=True))
-    edits += [edit for site in held for edit in write_at(model, site, own[site], base)]
-    sent = write_at(model, sender, values_at(model, source, [sender])[0], base)
-    last_logits(model, base.tokens, edits + sent)
-    found = {
-        site: answer_logits(model, base, write_at(model, site, torch.cat(values), base), answer_at)
-        for site, values in arrived.items()
-    }
+    edits = [Edit(site.hook, partial(look, site=site)) for site in arrived]
+    own |= values_at(model, base, [site for site in held if site not in own])
+    edits += edits_of(model, base, {site: own[site] for site in held} | values_at(model, source, sender))
+    last_logits(model, base.tokens, edits)
+    after = {site: edits_of(model, base, {site: torch.cat(values)}) for site, values in arrived.items()}
+    found = {site: answer_logits(model, base, edits, answer_at) for site, edits in after.items()}
     return [found.get(site) for site in receivers]
-
-
-def _after(sender: Site) -> int:
-    """The first sublayer after the sender's own; they are counted attn, mlp, attn, ..."""
-    return 2 * sender.layer + sum(STEP[sender.component] >= STEP[own] for own in ("q", "mlp_post"))
-
-
-def _before(receiver: Site) -> int:
-    """The first sublayer that is not before the receiver's own."""
-    return 2 * receiver.layer + sum(STEP[receiver.component] >= STEP[own] for own in ("resid_mid", "resid_post"))
 
 
 def _acts_on(sender: Site, receiver: Site, side_by_side: bool) -> bool:

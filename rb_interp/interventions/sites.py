@@ -1,12 +1,12 @@
-"""Sites: places in a model by component, layer, head and role, written ``attn_out.1@last`` or ``z.0.2@key``.
+"""Sites: places in a model by component, layer, head and role; read them in one pass, run with other values in them.
 
-Components are TransformerLens's: the residual stream before, between and after the sublayers (``resid_pre``,
-``resid_mid``, ``resid_post``), what the sublayers write (``attn_out``, ``mlp_out``), and inside attention ``q``, ``k``,
-``v``, ``z`` and ``pattern``. Layers and heads count from 0. ``mlp_post`` is what an MLP's neurons give after their
-activation, all of them or one: ``mlp_post.1.37@last``. ``embed`` and ``pos_embed`` are what the embeddings add to the
-stream before L0, and are written without a layer: ``embed@key``. The role says at which positions of each row: any
-role of the Roles at hand, or ``first_anchor``, ``last_anchor``, ``anchor_1`` .. ``anchor_q``, ``last`` (the last
-position), ``all``. The role of a ``pattern`` is that of the query.
+A site is written ``attn_out.1@last`` or ``z.0.2@key``. Components are TransformerLens's: the residual stream before,
+between and after the sublayers (``resid_pre``, ``resid_mid``, ``resid_post``), what the sublayers write (``attn_out``,
+``mlp_out``), and inside attention ``q``, ``k``, ``v``, ``z`` and ``pattern``. Layers and heads count from 0.
+``mlp_post`` is what an MLP's neurons give after their activation, all of them or one: ``mlp_post.1.37@last``. ``embed``
+and ``pos_embed`` are what the embeddings add to the stream before L0, and are written without a layer: ``embed@key``.
+The role says at which positions of each row: any role of the Roles at hand, or ``first_anchor``, ``last_anchor``,
+``anchor_1`` .. ``anchor_q``, ``last`` (the last position), ``all``. The role of a ``pattern`` is that of the query.
 
 Heads are those of the queries. Where several of them share their keys and values (grouped queries), ``k`` and ``v`` of
 a head are those that it shares.
@@ -16,23 +16,34 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, nearest
+from rb_interp.models.generations import resid_mid_is_a_copy
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import Tokens, as_rows, capture, has_attention
+from rb_interp.probes.capturing import (
+    Tokens,
+    as_rows,
+    attached,
+    capture,
+    check_range,
+    evaluation,
+    has_attention,
+    passes,
+)
 from rb_interp.tasks.inputs import Inputs, Roles
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
-__all__ = ["Site", "components_of", "positions", "read_at"]
+__all__ = ["Edit", "Site", "components_of", "edits_of", "interchange_edits", "last_logits", "values_at", "with_edits"]
 
 HOOKS = {
     **{name: f"blocks.{{}}.hook_{name}" for name in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")},
@@ -46,10 +57,11 @@ PER_HEAD = ("q", "k", "v", "z", "pattern")
 """Components that have a head axis: axis 2 of q, k, v and z, axis 1 of pattern."""
 EMBEDDINGS = ("embed", "pos_embed")
 """Components that stand before the first layer."""
-NUMBER = re.compile("0|[1-9][0-9]{0,8}")
-"""A layer, head or neuron as it is written; not 01, which may be meant as 0.1."""
+FORM = re.compile(r"([^.@]+)(?:\.(0|[1-9][0-9]{0,8})(?:\.(0|[1-9][0-9]{0,8}))?)?(?:@(.+))?")
+"""Component, layer, head or neuron, and role, as they are written; a number is not 01, which may be meant as 0.1."""
 F = TypeVar("F", bound=Callable)
 SHARED = {
+    "inputs": "rows, with labels where the metric asks for them, and with the roles that are named.",
     "metric": "what is measured: a name, such as ``logit_diff`` or ``loss`` (nats), or a function, see\n"
     "        ``interventions.metrics``.",
     "answer_at": "where the answer is read, by default at the last position.",
@@ -94,10 +106,8 @@ class Site:
         if self.component not in HOOKS:
             raise ModelError(f"there is no component '{self.component}'; {nearest(self.component, HOOKS)}")
         if self.unit is not None and self.component not in (*PER_HEAD, "mlp_post"):
-            raise ModelError(
-                f"site '{self}' names a head or neuron, and {self.component} has none; heads have "
-                f"{', '.join(PER_HEAD)}, neurons mlp_post."
-            )
+            heads = ", ".join(PER_HEAD)
+            raise ModelError(f"site '{self}' names a head or neuron; heads have {heads}, neurons mlp_post.")
 
     @staticmethod
     @typed
@@ -111,17 +121,13 @@ class Site:
         """
         if isinstance(text, Site):
             return text
-        place, at, role = str(text).partition("@")
-        component, *numbers = place.split(".")
-        if component in EMBEDDINGS and not numbers and (role or not at):
-            return Site(component, 0, role or None)
-        wanted = component not in EMBEDDINGS and 1 <= len(numbers) <= 2 and all(map(NUMBER.fullmatch, numbers))
-        if not wanted or (at and not role):
+        found = FORM.fullmatch(str(text))
+        if not found or (found[2] is None) != (found[1] in EMBEDDINGS):
             raise ModelError(
                 f"cannot read the site '{text}'; write component.layer@role, such as attn_out.1@last, with a head "
                 f"component.layer.head@role, such as z.0.2@key, and an embedding without numbers: embed@last."
             )
-        return Site(component, int(numbers[0]), role or None, int(numbers[1]) if numbers[1:] else None)
+        return Site(found[1], int(found[2] or 0), found[4], None if found[3] is None else int(found[3]))
 
     def __str__(self) -> str:
         numbers = () if self.component in EMBEDDINGS else (self.layer, self.unit)
@@ -161,10 +167,7 @@ class Site:
         unit = ("neuron", self.unit, model.cfg.d_mlp) if mlp else ("head", self.unit, model.cfg.n_heads)
         for what, given, count in (("layer", self.layer, model.cfg.n_layers), unit):
             if given is not None and not 0 <= given < count:
-                raise ModelError(
-                    f"site '{self}' is in {what} {given}; this model has {count} {what}s, counted from 0. "
-                    f"Use {what} 0 to {count - 1}."
-                )
+                raise ModelError(f"site '{self}' is in {what} {given}; this model has {what}s 0 to {count - 1}.")
 
 
 Sites = Site | str | Sequence[Site | str]
@@ -209,8 +212,8 @@ def positions(roles: Roles, role: str, length: int) -> Int[np.ndarray, "row n"]:
     n_rows, anchors = len(roles), roles.positions.get("anchor")
     known = {"last": np.full((n_rows, 1), length - 1), "all": np.tile(np.arange(length), (n_rows, 1))}
     if anchors is not None and anchors.shape[1]:
-        single = {f"anchor_{i + 1}": anchors[:, i, None] for i in range(anchors.shape[1])}
-        known |= {"first_anchor": anchors[:, :1], "last_anchor": anchors[:, -1:], **single}
+        known |= {f"anchor_{i + 1}": anchors[:, i, None] for i in range(anchors.shape[1])}
+        known |= {"first_anchor": anchors[:, :1], "last_anchor": anchors[:, -1:]}
     known |= roles.positions
     if role in known:
         return known[role]
@@ -228,20 +231,18 @@ def site_positions(site: Site, rows: Inputs) -> Int[Tensor, "row n"]:
         return torch.full((n_rows, 1), length - 1)
     at = positions(rows.roles, site.role, length)
     if len(at) != n_rows or (at.size and not 0 <= at.min() <= at.max() < length):
+        has = f"{len(at)} rows, at positions {at.min(initial=0)} to {at.max(initial=0)}"
         raise RolesError(
-            f"role '{site.role}' has {len(at)} rows, at positions {at.min(initial=0)} to {at.max(initial=0)}; there "
-            f"are {n_rows} rows with positions 0 to {length - 1}. Pass roles of the same rows."
+            f"role '{site.role}' has {has}; there are {n_rows} rows of {length} positions. Pass roles of the same rows."
         )
     return torch.from_numpy(np.ascontiguousarray(at))
 
 
 def aligned(site: Site, rows: Inputs, source: Inputs) -> tuple[Int[Tensor, "row n"], Int[Tensor, "row n"]]:
     """Positions of a site's role in the rows and in their source; ModelError where one cannot stand for the other."""
-    if rows.tokens.shape != source.tokens.shape:
-        raise ModelError(
-            f"the source has tokens of shape {list(source.tokens.shape)} and the rows that run of "
-            f"{list(rows.tokens.shape)}; patching needs pairs: one row for each row, of the same length."
-        )
+    shape, other = list(rows.tokens.shape), list(source.tokens.shape)
+    if shape != other:
+        raise ModelError(f"the source has tokens {other} and the rows that run {shape}; patching needs pairs.")
     at, source_at = site_positions(site, rows), site_positions(site, source)
     if at.shape != source_at.shape:
         raise ModelError(
@@ -249,30 +250,23 @@ def aligned(site: Site, rows: Inputs, source: Inputs) -> tuple[Int[Tensor, "row 
             f"patch a role that has as many in both."
         )
     if site.component == "pattern" and not torch.equal(at, source_at):
-        raise ModelError(
-            f"site '{site}' stands elsewhere in the source, and a pattern is over positions; patch q or k, or use a "
-            f"source with the same positions."
-        )
+        raise ModelError(f"site '{site}' stands elsewhere in the source; a pattern is over positions: patch q or k.")
     return at, source_at
 
 
 @intervention
-def read_at(model: HookedModel, tokens: Tokens, site: Site | str, roles: Roles) -> Tensor:
-    """What a model computes at a site, ``[row, n, ...]`` with n the positions of the role, on CPU.
+def values_at(model: HookedModel, rows: Inputs, sites: Sites) -> dict[Site, Tensor]:
+    """What a model computes at each of several sites, ``[row, n, ...]`` with n the role's positions, from one pass.
 
     One position's activation is ``[d_model]`` for the residual stream, embeddings and sublayer outputs, ``[head,
     d_head]`` for q, k, v and z, ``[head, key]`` for pattern, ``[d_mlp]`` for mlp_post; one head's or neuron's is
-    without that axis.
+    without that axis. All are on CPU.
     """
-    return values_at(model, Inputs(as_rows(tokens).numpy(), None, roles), [Site.parse(site)])[0]
-
-
-def values_at(model: HookedModel, rows: Inputs, sites: Sequence[Site]) -> list[Tensor]:
-    """What a model computes at several sites, each ``[row, n, ...]`` as `read_at` gives it, from one run."""
-    for site in sites:
+    parsed = [Site.parse(site) for site in ([sites] if isinstance(sites, Site | str) else sites)]
+    for site in parsed:
         site.check(model)
-    values = capture(model, rows.tokens, sorted({site.hook for site in sites})) if sites else {}
-    return [gather(site.in_hook(model), values[site.hook], site_positions(site, rows)) for site in sites]
+    values = capture(model, rows.tokens, sorted({site.hook for site in parsed})) if parsed else {}
+    return {site: gather(site.in_hook(model), values[site.hook], site_positions(site, rows)) for site in parsed}
 
 
 def gather(site: Site, activation: Tensor, at: Int[Tensor, "*n"], rows: Int[Tensor, "*n"] | None = None) -> Tensor:
@@ -296,3 +290,146 @@ def scatter(
 
 def _rows_of(at: Tensor, activation: Tensor) -> Tensor:
     return torch.arange(len(at), device=activation.device)[:, None]
+
+
+class Edit(NamedTuple):
+    """A change at one hook: ``change(activation, rows)`` gives the new activation of the rows in this pass.
+
+    ``rows`` ``[batch]`` says which rows of the whole input they are. ``change`` must not write into the activation it
+    is given: other readers may hold it. ``n_rows`` is how many rows the edit holds data of, ``tokens`` ``[row, pos]``
+    what they are; None where it serves any row, or where nobody knows.
+    """
+
+    hook: str
+    change: Callable[[Tensor, Int[Tensor, " batch"]], Tensor]
+    n_rows: int | None = None
+    tokens: Int[Tensor, "row pos"] | None = None
+
+
+@typed
+@contextmanager
+def with_edits(
+    model: HookedModel, edits: Sequence[Edit], rows: Int[Tensor, " batch"] | None = None
+) -> Iterator[HookedModel]:
+    """A context in which every forward pass carries the edits, in the order given; hooks are gone when it is left.
+
+    A pass holds all the rows that the edits were made for, in their order, or those that ``rows`` says. Hooks that the
+    caller has attached stay, and act first.
+
+    Raises KeyError for a hook that this model does not have, ModelError in a pass with other rows.
+    """
+    known = [edit.tokens for edit in edits if rows is None and edit.tokens is not None]
+
+    def look(_: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+        passed = next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)).detach().cpu().long()
+        if not all(torch.equal(passed, tokens) for tokens in known):
+            raise ModelError(
+                f"this pass has not the {len(known[0])} rows that the edits were made for; call the model with those "
+                f"rows, all of them in their order, or make edits for these."
+            )
+
+    def change(edit: Edit, activation: Tensor) -> Tensor:
+        if rows is None and edit.n_rows not in (None, len(activation)):
+            raise ModelError(f"the edit at '{edit.hook}' holds {edit.n_rows} rows, this pass has {len(activation)}.")
+        return edit.change(activation, torch.arange(len(activation)) if rows is None else rows)
+
+    handle = model.embed.register_forward_pre_hook(look, with_kwargs=True) if known else None
+    try:
+        with attached(model, [(edit.hook, lambda value, hook, edit=edit: change(edit, value)) for edit in edits]):
+            yield model
+    finally:
+        if handle is not None:
+            handle.remove()
+
+
+@intervention
+def last_logits(
+    model: HookedModel,
+    tokens: Tokens,
+    edits: Sequence[Edit] = (),
+    *,
+    at: Int[Tensor, " row"] | None = None,
+) -> Float[Tensor, "row d_vocab"]:
+    """Logits at the last position, or at one of each row, under edits, on CPU, in evaluation mode, with no gradient.
+
+    Args:
+        tokens: integers ``[row, pos]``. at: a position of each row.
+
+    Raises ModelError where logits are not finite without any edit.
+    """
+    inputs = as_rows(tokens)
+    check_range(model, inputs)
+    device, parts = next(model.parameters()).device, []
+    with torch.no_grad(), evaluation(model):
+        for rows in torch.arange(len(inputs)).split(passes(model, inputs)):
+            with with_edits(model, edits, rows):
+                logits = model(inputs[rows].to(device))
+                parts.append((logits[:, -1] if at is None else logits[torch.arange(len(rows)), at[rows]]).cpu())
+    logits = torch.cat(parts)
+    if not edits and not logits.isfinite().all():
+        raise ModelError("the model's logits are not all finite, so its training has diverged; use one that has not.")
+    return logits
+
+
+def most_likely(model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = ()) -> Int[np.ndarray, " row"]:
+    """The most likely answer at the last position of each row, under edits."""
+    return last_logits(model, tokens, edits).argmax(1).numpy()
+
+
+@intervention
+def interchange_edits(model: HookedModel, base: Inputs, source: Inputs, sites: Sites) -> list[Edit]:
+    """Edits that give runs on ``base`` the activations that sites have on ``source``, row by row and role to role.
+
+    Use them in the context ``with_edits(model, edits)``, on the base's rows.
+
+    Raises ModelError where the two differ in their number of rows or positions.
+    """
+    parsed = parse_sites(sites)
+    for site in parsed:
+        aligned(site, base, source)
+    return edits_of(model, base, values_at(model, source, parsed))
+
+
+def edits_of(model: HookedModel, rows: Inputs, values: Mapping[Site, Tensor]) -> list[Edit]:
+    """Edits that write values ``[row, n, ...]``, shaped as `values_at` gives them, at sites of some rows.
+
+    Values and positions that are the same in all rows are written in any row of that length.
+    """
+    return [edit for site, new in values.items() for edit in _writes(model, rows, site, new)]
+
+
+def _writes(model: HookedModel, rows: Inputs, site: Site, values: Tensor) -> list[Edit]:
+    """One edit, save for ``resid_mid`` on TransformerLens 4, whose hook does not reach the residual stream.
+
+    There attention's output is set to what gives that sum.
+    """
+    site.check(model)
+    place, at, held = site.in_hook(model), site_positions(site, rows), {}
+    length, same = rows.tokens.shape[1], bool((values == values[:1]).all() and (at == at[:1]).all())
+    is_copy = site.component == "resid_mid" and resid_mid_is_a_copy(model)
+    if is_copy:
+        place = Site("attn_out", site.layer)
+
+    def change(activation: Tensor, numbers: Tensor) -> Tensor:
+        if activation.shape[place.position_axis] != length:
+            raise ModelError(f"the edit at '{site}' was made for rows of {length} positions; make edits for these.")
+        numbers = torch.zeros(len(activation), dtype=torch.long) if same else numbers
+        new, to = values[numbers].to(activation), at[numbers]
+        if is_copy:
+            new = new - held["resid_pre"][torch.arange(len(numbers))[:, None], to]
+        return scatter(place, activation, to, new)
+
+    known = (None, None) if same else (len(values), as_rows(rows.tokens))
+    before = [Edit(Site("resid_pre", site.layer).hook, lambda x, _: held.update(resid_pre=x) or x)] * is_copy
+    return [*before, Edit(place.hook, change, *known)]
+
+
+@contextmanager
+def replaced(weight: Tensor, value: Tensor) -> Iterator[None]:
+    """A context in which a weight holds other values."""
+    before = weight.detach().clone()
+    try:
+        weight.detach().copy_(value)
+        yield
+    finally:
+        weight.detach().copy_(before)

@@ -1,10 +1,13 @@
-"""A small anchor task, pairs of rows on no task at all, and any model under hooks written by hand."""
+"""A small anchor task, two with other answers, pairs of rows on no task at all, and models under hooks by hand."""
+
+from contextlib import ExitStack
 
 import numpy as np
 import torch
 
-from rb_interp.interventions.hooking import interchange_edits
 from rb_interp.interventions.metrics import answer_logits
+from rb_interp.interventions.sites import Site, edits_of, interchange_edits, replaced, values_at
+from rb_interp.models.generations import live_tensors
 from rb_interp.tasks import AnchorTask, Inputs
 from rb_interp.tasks.inputs import Roles
 
@@ -51,3 +54,36 @@ def by_hooks(model, base, source, sites, at):
         hooks.append((name, change))
     with torch.no_grad():
         return model.run_with_hooks(torch.from_numpy(base.tokens), fwd_hooks=hooks)[rows, at]
+
+
+def read_at(model, tokens, site, roles):
+    """What a model computes at one site of some rows."""
+    return values_at(model, Inputs(tokens, None, roles), site)[Site.parse(site)]
+
+
+def write_at(model, site, values, rows):
+    """Edits that write values at one site of some rows."""
+    return edits_of(model, rows, {Site.parse(site): values})
+
+
+def without(model, names):
+    """A context in which some weights are 0."""
+    held, stack = live_tensors(model), ExitStack()
+    for name in names:
+        stack.enter_context(replaced(held[name], torch.zeros_like(held[name])))
+    return stack
+
+
+class Shifted(AnchorTask):
+    """No answer is key + sum."""
+
+    def answers(self, data, rows, tokens):
+        return super().answers(data, rows, tokens) + 1
+
+
+class Added(AnchorTask):
+    """Every answer is key + sum, that of memory too."""
+
+    def answers(self, data, rows, tokens):
+        roles = np.concatenate([data.positions[role][rows] for role in ("key", "anchor")], 1)
+        return np.take_along_axis(tokens, roles, 1).sum(1)

@@ -7,10 +7,10 @@ from probes.lens_models import lens_model
 from torch import nn
 
 from rb_interp.errors import RbInterpError
-from rb_interp.interventions import ablation, blocked_attention, interchange, patching_matrix, path_patch
-from rb_interp.interventions.ablating import ablate, ablations
-from rb_interp.interventions.hooking import last_logits
-from rb_interp.interventions.sites import read_at
+from rb_interp.interventions import ablation, blocked_attention, interchange, patching_matrix, path_matrix, path_patch
+from rb_interp.interventions.ablating import ablate
+from rb_interp.interventions.metrics import logit
+from rb_interp.interventions.sites import last_logits
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.inputs import Roles
 
@@ -26,7 +26,6 @@ def test_lists_and_tensors_give_the_numbers_of_arrays(given):
     rows = Inputs(given(TOKENS), given(LABELS), Roles({"key": given(KEY)}))
     found, expected = (ablation(MODEL, some, "z.0.3@key", metric="loss") for some in (rows, ROWS))
     assert np.array_equal(found.values, expected.values)
-    assert ablations(MODEL, rows, ["z.1@last"]).equals(ablations(MODEL, ROWS, ["z.1@last"]))
     predicted = [interchange(MODEL, ROWS, ROWS, "z.0", some, control=ROWS).values for some in (given(LABELS), LABELS)]
     assert np.array_equal(*predicted)
 
@@ -36,14 +35,25 @@ def entered(context):
         pass
 
 
+def measured(metric):
+    return lambda: ablation(MODEL, ROWS, "z.0", metric=metric)
+
+
 METRIC = "got metric=3; expected str | Metric | Callable[[Tensor, Answers, Answers | None], Any]."
+PAIR = Inputs(TOKENS[:, ::-1].copy(), LABELS + 1, ROWS.roles)
 WRONG = {
-    "roles": (lambda: read_at(MODEL, TOKENS, "z.0@key", {"key": KEY}), "got roles=a dict; expected Roles"),
+    "no site": (lambda: ablation(MODEL, ROWS, []), "needs at least one site, such as 'attn_out.0'; got none"),
+    "no sender": (lambda: path_matrix(MODEL, ROWS, PAIR, [], ["z.0"]), "needs at least one site"),
     "bare tokens in a context": (lambda: entered(ablate(MODEL, TOKENS.tolist(), "z.0")), "expected Inputs."),
     "no labels": (lambda: ablation(MODEL, Inputs(TOKENS), "z.0"), "needs the right answer of each clean row"),
     "labels of words": (lambda: ablation(MODEL, Inputs(TOKENS, ["a"] * 5), "z.0"), "expected a token of the model"),
     "fewer": (lambda: interchange(MODEL, ROWS, ROWS, "z.0", LABELS[:3], control=ROWS), "3 predicted answers for"),
+    "a direction": (lambda: patching_matrix(MODEL, ROWS, PAIR, direction="noising"), "direction='noising'; expected L"),
     "a metric": (lambda: patching_matrix(MODEL, ROWS, ROWS, metric=3), METRIC),
+    "a metric of all": (measured(lambda logits, *_: logits.mean()), "'function' gave shape []; expected a number"),
+    "tokens of others": (measured(logit([1, 2, 3])), "got tokens of shape [3] for 5 rows; give one token, or one a"),
+    "parts": (lambda: ablation(MODEL, ROWS, "z.0", answer_at=[0.5] * 5), "type float64; expected a position"),
+    "two": (lambda: ablation(MODEL, ROWS, "z.0", answer_at="all"), "answer_at='all', which stands at 6 positions of 5"),
 }
 
 
@@ -56,22 +66,18 @@ def test_what_cannot_be_used_is_named_in_one_sentence(case):
     assert "\n" not in str(raised.value)
 
 
-CALLS = {
-    "last_logits": lambda model: last_logits(model, TOKENS),
-    "ablate": lambda model: entered(ablate(model, ROWS, "z.0")),
-    "patching_matrix": lambda model: patching_matrix(model, ROWS, ROWS),
-}
-
-
-@pytest.mark.parametrize("call", CALLS)
-def test_plain_modules_are_named(call):
-    with pytest.raises(RbInterpError, match="got an object of type Linear; pass a HookedTransf"):
-        CALLS[call](nn.Linear(2, 2))
+def test_plain_modules_are_named():
+    for call in (
+        lambda model: last_logits(model, TOKENS),
+        lambda model: entered(ablate(model, ROWS, "z.0")),
+        lambda model: patching_matrix(model, ROWS, ROWS),
+    ):
+        with pytest.raises(RbInterpError, match="got an object of type Linear; pass a HookedTransf"):
+            call(nn.Linear(2, 2))
 
 
 def test_calls_without_a_control_say_that_there_is_none():
-    swap = Inputs(TOKENS[:, ::-1].copy(), LABELS + 1, ROWS.roles)
-    path = path_patch(MODEL, ROWS, swap, "z.0@key", "resid_post.1", metric=None)
+    path = path_patch(MODEL, ROWS, PAIR, "z.0@key", "resid_post.1", metric=None)
     without = [ablation(MODEL, ROWS, "z.0"), blocked_attention(MODEL, LATE, layer=0, n_draws=0), path]
     assert [found.summary()["control_name"] for found in without] == ["none given"] * 3
     assert ablation(MODEL, ROWS, "z.0", control=ROWS).summary()["control_name"] == "noise redrawn"

@@ -1,4 +1,6 @@
-"""Forced and blocked attention: exact entropies, exact patterns, and what models written by hand lose."""
+"""Patterns and values that are changed: exact entropies, patterns, projections, and models written by hand."""
+
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -8,19 +10,30 @@ from probes.lens_models import hooks_on, lens_model
 from scipy.special import entr
 
 from rb_interp.errors import ModelError
+from rb_interp.interventions import attention as module
 from rb_interp.interventions.attention import (
+    Match,
     blocked_attention,
     blocked_edits,
     forced_average,
     forced_pattern,
+    leading,
+    matched_spans,
     pattern_of,
     random_patterns,
-    row_entropies,
+    span,
+    subspace_effect,
+    token_basis,
+    with_subspace,
 )
-from rb_interp.interventions.hooking import last_logits, with_edits
+from rb_interp.interventions.sites import last_logits, with_edits
 from rb_interp.models import build_model
+from rb_interp.models.generations import live_tensors, read_weights
 from rb_interp.models.reference import reference
 from rb_interp.probes._attention import average_operator
+from rb_interp.probes.capturing import capture
+from rb_interp.probes.values import token_embeddings, value_matrix
+from rb_interp.statistics.nulls import random_subspaces
 from rb_interp.tasks import Inputs, Roles
 
 ROWS = DATA.sample("rsn_train", 30)
@@ -35,23 +48,13 @@ def model_of(kind):
 
 
 def pattern_in(model, edits, layer):
-    """The pattern with which layer ``layer`` computes, seen behind the edits, and what z it gives from the values."""
-    seen = {}
-
-    def see(name):
-        def keep(activation, hook):
-            seen[name] = activation.detach().clone()
-
-        return keep
-
-    names = ("pattern", "v", "z")
-    watched = [(f"blocks.{layer}.attn.hook_{name}", see(name)) for name in names]
-    with with_edits(model, edits), model.hooks(fwd_hooks=watched), torch.no_grad():
-        model(torch.from_numpy(INPUTS.tokens))
-    repeated = seen["v"].repeat_interleave(model.cfg.n_heads // seen["v"].shape[2], 2)
-    z = torch.einsum("rhqk,rkhd->rqhd", seen["pattern"], repeated)
-    torch.testing.assert_close(seen["z"], z, atol=1e-4, rtol=1e-4)
-    return seen["pattern"]
+    """The pattern with which a layer computes, seen behind the edits; z is what it gives from the values."""
+    with with_edits(model, edits):
+        names = [f"blocks.{layer}.attn.hook_{name}" for name in ("pattern", "v", "z")]
+        pattern, v, z = map(capture(model, INPUTS.tokens, names).get, names)
+    repeated = v.repeat_interleave(model.cfg.n_heads // v.shape[2], 2)
+    torch.testing.assert_close(z, torch.einsum("rhqk,rkhd->rqhd", pattern, repeated), atol=1e-4, rtol=1e-4)
+    return pattern
 
 
 def test_random_patterns_have_exactly_the_entropies_asked_for():
@@ -66,24 +69,15 @@ def test_random_patterns_have_exactly_the_entropies_asked_for():
     np.testing.assert_allclose(random_patterns(most, RNG), average_operator(9))
 
 
-def test_random_patterns_prefer_no_position():
-    """The largest entry of the last row is at each of 9 positions equally often: within 4.5 sd of 1/9."""
-    patterns = random_patterns(np.broadcast_to(0.6 * np.log(np.arange(1, 10)), (2000, 9)), RNG)
-    found = np.bincount(patterns[:, -1].argmax(1), minlength=9) / 2000
-    assert np.abs(found - 1 / 9).max() < 4.5 * np.sqrt(8 / 81 / 2000)
-
-
 def test_entropies_that_no_row_can_have_are_refused():
-    for entropies in (np.array([0.0, 0.7]), np.array([0.1, 0.1]), np.array([0.0, -0.1]), np.array([0.0, np.nan])):
-        with pytest.raises(
-            ModelError, match="query i .from 1. sees i positions, so its entropy lies between 0 and ln i"
-        ):
+    for entropies in (np.array([0.0, 0.7]), np.array([0.0, -0.1]), np.array([0.0, np.nan])):
+        with pytest.raises(ModelError, match="sees i positions, so its entropy lies between 0 and ln i"):
             random_patterns(entropies, RNG)
 
 
 @pytest.mark.lens
 @pytest.mark.parametrize("kind", ["plain", "gpt2", "grouped", "post"])
-def test_a_forced_pattern_is_what_the_layer_computes_with(kind):
+def test_a_forced_pattern_is_what_the_layer_computes_with(kind, monkeypatch):
     model = model_of(kind)
     heads, clean = model.cfg.n_heads, pattern_in(model, [], 1)
     own = torch.as_tensor(random_patterns(np.broadcast_to(0.5 * np.log(np.arange(1, 10)), (30, heads, 9)), RNG))
@@ -96,38 +90,26 @@ def test_a_forced_pattern_is_what_the_layer_computes_with(kind):
             torch.testing.assert_close(found[:, other], clean[:, other])
     same = last_logits(model, INPUTS.tokens, forced_pattern(model, clean, layer=1))
     torch.testing.assert_close(same, last_logits(model, INPUTS.tokens), atol=1e-4, rtol=1e-4)
-    small = last_logits(model, INPUTS.tokens, forced_pattern(model, own, layer=1), batch=7)
-    torch.testing.assert_close(
-        small, last_logits(model, INPUTS.tokens, forced_pattern(model, own, layer=1)), atol=1e-4, rtol=1e-4
-    )
+    whole = last_logits(model, INPUTS.tokens, forced_pattern(model, own, layer=1))
+    monkeypatch.setattr("rb_interp.interventions.sites.passes", lambda *_: 7)
+    small = last_logits(model, INPUTS.tokens, forced_pattern(model, own, layer=1))
+    torch.testing.assert_close(small, whole, atol=1e-4, rtol=1e-4)
     assert hooks_on(model) == []
-
-
-def test_entropies_by_row_and_head():
-    model = model_of("gpt2")
-    average = forced_pattern(model, average_operator(9), layer=2, head=3)
-    with with_edits(model, average):
-        entropies = row_entropies(model, INPUTS.tokens, layer=2)
-    assert entropies.shape == (4, 9)
-    np.testing.assert_allclose(entropies[3], np.log(np.arange(1, 10)), atol=1e-6)
-    assert (entropies[:3, 1:] < np.log(np.arange(2, 10)) - 1e-4).any(1).all()
 
 
 def test_a_model_that_averages_loses_nothing_and_its_control_does():
     """M10 on a model that meets it: forcing 1/i changes nothing, and as random a pattern as a trained one's does."""
     averager = reference("averager")
     model, data = averager.model(), averager.task.dataset(0)
-    sample = data.inputs(data.sample("rsn_train", 100))
+    sample = data.inputs(data.sample("rsn_train", 40))
     effect = forced_average(model, sample, 0.8 * np.log(np.arange(1, 10)))
     assert np.abs(effect.values).max() < 1e-4
-    assert effect.control.shape == (20, 100)
+    assert effect.control.shape == (20, 40)
     assert effect.control.mean() > 0.2
     assert effect.p_value == 1
-    draws = [
-        forced_average(model, sample, 0.8 * np.log(np.arange(1, 10)), n_draws=2, seed=s).control for s in (0, 0, 1)
-    ]
-    np.testing.assert_array_equal(draws[0], draws[1])
-    assert (draws[0] != draws[2]).any()
+    again, other = (forced_average(model, sample, 0.8 * np.log(np.arange(1, 10)), seed=s).control for s in (0, 1))
+    np.testing.assert_array_equal(effect.control, again)
+    assert (again != other).any()
 
 
 def test_the_average_beside_patterns_of_others():
@@ -140,27 +122,8 @@ def test_the_average_beside_patterns_of_others():
     np.testing.assert_allclose(effect.control[1], forced_average(model, INPUTS, pattern=theirs, layer=1).values)
     np.testing.assert_allclose(effect.control[2], effect.values)
     assert np.abs(effect.values).max() > 0.01
-
-
-def test_another_model_s_attention():
-    model, other = model_of("gpt2"), lens_model("gpt2", seed=1, d_vocab=40)
-    entropies = row_entropies(model, INPUTS.tokens, layer=2)
-    own = forced_average(
-        model, INPUTS, entropies, pattern=pattern_of(model, INPUTS.tokens, layer=2), layer=2, n_draws=2
-    )
-    assert np.abs(own.values).max() < 1e-4
-    assert np.abs(own.control).max() > 0.01
-    effect = forced_average(model, INPUTS, pattern=pattern_of(other, INPUTS.tokens, layer=2), layer=2, head=1)
-    assert effect.site == "pattern.2.1"
-    wanted = pattern_in(other, [], 2)
-    found = last_logits(model, INPUTS.tokens, forced_pattern(model, wanted, layer=2, head=1)).double().numpy()
-    before = last_logits(model, INPUTS.tokens).double().numpy()
-    logp = [
-        x - np.log(np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)) - x.max(1, keepdims=True)
-        for x in (before, found)
-    ]
-    lost = (logp[0] - logp[1])[np.arange(30), INPUTS.labels]
-    np.testing.assert_allclose(effect.values, lost, atol=1e-4)
+    one = forced_average(model, INPUTS, 0.5 * np.log(np.arange(1, 10)), pattern=own, layer=1, head=1, n_draws=2)
+    assert (one.site, np.abs(one.values).max() < 1e-4, np.abs(one.control).max() > 0.01) == ("pattern.1.1", True, True)
 
 
 @pytest.mark.lens
@@ -202,27 +165,142 @@ def test_models_written_by_hand_lose_the_answer_where_their_circuit_is_cut():
     ):
         model = reference(name)
         data = model.task.dataset(0)
-        sample = data.inputs(data.sample("rsn_train", 100))
+        sample = data.inputs(data.sample("rsn_train", 50))
         effect = blocked_attention(model.model(), sample, layer=layer, query=query, key=key, metric="accuracy")
-        assert 1 / (1 + len(effect.control)) < 0.05
         assert effect.values.mean() > 0.75 if needed else not effect.values.any()
-        assert effect.control.shape == (20, 100)
+        assert effect.control.shape == (20, 50)
         assert not effect.control.any()
 
 
 def test_the_control_blocks_noise_that_the_query_sees():
-    from rb_interp.interventions.attention import _noise, _some
-
     last, noise = np.full((30, 1), 8), INPUTS.roles.position("noise")
-    drawn = np.concatenate([_some(noise, last, 1, RNG) for _ in range(200)], 1)
+    drawn = np.concatenate([module._some(noise, last, 1, RNG) for _ in range(200)], 1)
     for row in range(30):
         assert set(drawn[row]) == set(noise[row]) - {8}
     anchors = INPUTS.roles.position("anchor")
     before = (noise < anchors[:, -1:]).sum(1) >= 2
-    drawn = _some(noise, anchors, 2, RNG)
+    drawn = module._some(noise, anchors, 2, RNG)
     assert (drawn[before] < anchors[before, -1:]).all()
     assert all(len(set(row)) == 2 for row in drawn)
     key = INPUTS.roles.position("key")
-    assert (_noise(INPUTS, last, key) == noise).all()
-    other = _noise(Inputs(INPUTS.tokens, roles=Roles({"key": key})), last, key)  # neither the last position nor the key
+    assert (module._noise(INPUTS, last, key) == noise).all()
+    other = module._noise(Inputs(INPUTS.tokens, roles=Roles({"key": key})), last, key)
     assert [sorted(row) for row in other] == [sorted({*range(8)} - {at})[: other.shape[1]] for at in key[:, 0]]
+
+
+def test_spans_by_hand():
+    vectors = np.array([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 1e-3]])
+    basis = span(vectors)
+    np.testing.assert_allclose(basis @ basis.T, [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]], atol=1e-12)
+    np.testing.assert_allclose(np.abs(basis[:, 0]), [0.5**0.5, 0.5**0.5, 0], atol=1e-12)
+    with pytest.raises(ModelError, match="these vectors span nothing"):
+        span(np.zeros((2, 3)))
+    W_V = np.diag([1.0, 5.0, 2.0])[:, [2, 0, 1]]
+    np.testing.assert_allclose(np.abs(leading(W_V, k=2)), [[0, 0], [1, 0], [0, 1]], atol=1e-12)
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["plain", "gpt2", "post"])
+def test_a_subspace_is_gone_or_alone_in_one_head_or_all_and_back_afterwards(kind):
+    model, basis = model_of(kind), random_subspaces(1, 16, 3, RNG)[0]
+    before, logits = read_weights(model), last_logits(model, INPUTS.tokens)
+    for head in (None, 2):
+        with with_subspace(model, basis, layer=1, head=head):
+            gone = live_tensors(model)["blocks.1.attn.W_V"].clone()
+            assert (last_logits(model, INPUTS.tokens) - logits).abs().max() > 1e-4
+        with with_subspace(model, basis, keep=True, layer=1, head=head):
+            alone = live_tensors(model)["blocks.1.attn.W_V"].clone()
+        old, inside = before["blocks.1.attn.W_V"].double(), torch.tensor(basis @ basis.T)
+        for h in range(4):
+            if head in (None, h):
+                torch.testing.assert_close(gone[h].double(), old[h] - inside @ old[h], atol=1e-6, rtol=1e-5)
+                torch.testing.assert_close(alone[h].double(), inside @ old[h], atol=1e-6, rtol=1e-5)
+            else:
+                torch.testing.assert_close(gone[h].double(), old[h], rtol=0, atol=0)
+                torch.testing.assert_close(alone[h].double(), old[h], rtol=0, atol=0)
+    with pytest.raises(KeyError), with_subspace(model, basis):
+        raise KeyError("inside")
+    assert all(torch.equal(tensor, before[name]) for name, tensor in read_weights(model).items())
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_control_changes_as_much(monkeypatch, keep):
+    """Every change, or every matrix that is left, has the norm of the effect's own, head by head."""
+    model, seen = model_of("gpt2"), []
+    real = module._with_values
+
+    @contextmanager
+    def spy(*args):
+        with real(*args):
+            seen.append(live_tensors(model)["blocks.1.attn.W_V"].detach().double().clone())
+            yield
+
+    monkeypatch.setattr(module, "_with_values", spy)
+    old = live_tensors(model)["blocks.1.attn.W_V"].detach().double().clone()
+    basis = random_subspaces(1, 16, 2, RNG)[0]
+    effect = subspace_effect(model, INPUTS, basis, keep=keep, layer=1, n_draws=4)
+    assert (effect.site, effect.control.shape) == ("W_V.1", (4, 30))
+    norms = torch.stack([(new if keep else old - new).norm(dim=(1, 2)) for new in seen])
+    assert len(norms) == 5
+    torch.testing.assert_close(norms, norms[:1].expand_as(norms), rtol=1e-5, atol=1e-6)
+    ranks = [torch.linalg.matrix_rank((new if keep else old - new)[0], rtol=1e-4).item() for new in seen]
+    assert ranks == [2] * 5
+
+
+def test_a_model_that_averages_reads_the_anchors_subspace_and_nothing_else():
+    """Its values need two directions, number and presence of an anchor; the anchors' span (not centred) holds both."""
+    averager = reference("averager")
+    model, data = averager.model(), averager.task.dataset(0)
+    sample = data.inputs(data.sample("rsn_train", 60))
+    first, both = (leading(value_matrix(model), k=k) for k in (1, 2))
+    anchors = span(token_embeddings(model, sample.roles.group("reasoning_anchor"), 9, 0, 0))
+    for basis in (first, both, anchors):
+        gone = subspace_effect(model, sample, basis, metric="accuracy", n_draws=8 if basis is first else 1)
+        assert gone.values.mean() > 0.75
+        assert basis is not first or gone.control.mean() < 0.75
+    for basis in (both, anchors):
+        alone = subspace_effect(model, sample, basis, keep=True, metric="accuracy", n_draws=3)
+        assert not alone.values.any()
+        assert alone.control.mean() > 0.75
+    for other in random_subspaces(3, model.cfg.d_model, 1, np.random.default_rng(1)):  # not scaled up to the same norm
+        with with_subspace(model, other):
+            assert (last_logits(model, sample.tokens).argmax(1).numpy() == sample.labels).mean() > 0.9
+    assert not subspace_effect(model, sample, first, layer=1, metric="accuracy", n_draws=1).values.any()
+
+
+@pytest.mark.parametrize("kind", ["plain", "gpt2"])
+def test_controls_that_match_lie_in_the_embedding_and_change_as_much(kind):
+    """Spans of keys lie in that of all keys, directions in that of all tokens, and one's own span costs the same."""
+    model, every = model_of(kind), token_basis(model_of(kind), INPUTS, "key")
+    keys, lines = (matched_spans(model, INPUTS, k, group=group, n_draws=4) for k, group in ((3, "key"), (1, None)))
+    used = np.concatenate(list(INPUTS.roles.tokens.values()))
+    whole = token_basis(model, INPUTS, used)
+    for bases, around, k in ((keys.bases, every, 3), (lines.bases, whole, 1)):
+        assert [basis.shape for basis in bases] == [(16, k)] * 4
+        assert all(np.allclose(around @ (around.T @ basis), basis, atol=1e-6) for basis in bases)
+        assert len({round(float(np.abs(basis).sum()), 9) for basis in bases}) == 4
+    (all_keys,) = matched_spans(model, INPUTS, 10, group="key", n_draws=1).bases
+    np.testing.assert_allclose(all_keys @ all_keys.T, every @ every.T, atol=1e-6)
+    own = token_basis(model, INPUTS, "reasoning_anchor")
+    effect = subspace_effect(model, INPUTS, own, match=Match("the same span", [own, *keys.bases]))
+    np.testing.assert_allclose(effect.control[0], effect.values, atol=1e-5)
+    assert np.abs(effect.control[1:] - effect.values).max() > 1e-3
+    assert effect.control_name == "the same span, change of the same norm"
+
+
+@pytest.mark.parametrize("kind", ["plain", "gpt2"])
+def test_a_group_s_span_is_that_of_what_the_head_reads(kind):
+    """Without LayerNorm W_E itself; with it, whatever enters: centred vectors lie in the span, both ways."""
+    model, roles = model_of(kind), INPUTS.roles
+    vectors = {name: token_embeddings(model, ids, 9, 0, 1) for name, ids in roles.tokens.items()}
+    mean = np.concatenate(list(vectors.values())).mean(0)
+    basis, group = token_basis(model, INPUTS, "reasoning_anchor", head=1), vectors["reasoning_anchor"] - mean
+    assert basis.shape == (16, 4)
+    np.testing.assert_allclose(basis @ basis.T @ group.T, group.T, atol=1e-8)
+    if kind == "plain":
+        np.testing.assert_array_equal(vectors["key"], model.W_E.detach().double().numpy()[11:21])
+
+
+def test_a_basis_that_is_not_orthonormal_is_refused():
+    with pytest.raises(ModelError, match=r"the basis is not orthonormal; span\(vectors\) gives one"):
+        subspace_effect(model_of("plain"), INPUTS, 2 * np.eye(16)[:, :2])

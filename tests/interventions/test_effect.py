@@ -74,12 +74,6 @@ def test_a_control_that_was_not_given_is_not_named():
     assert effect([1.0, 2.0], [[0.0, 0.0]]).summary()["control_name"] == "random patterns"
 
 
-def test_no_input_gives_nan():
-    row = effect([], np.empty((1, 0)), "moved_as_predicted").summary()
-    assert np.isnan(row["effect"])
-    assert row["n"] == 0
-
-
 @pytest.mark.parametrize(("gap", "says"), [(0.1, True), (5.0, False)])
 def test_a_matrix_says_where_its_shares_mean_nothing(gap, says):
     corrupted = np.array([0.0, 1.0, -1.0, 0.5])

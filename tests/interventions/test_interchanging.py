@@ -1,20 +1,21 @@
-"""Interchange: what is exact on any model, what it says of models written by hand, and what it refuses."""
+"""Swaps: what is exact on any model, what they say of models written by hand, and what they refuse."""
 
+from contextlib import contextmanager
 from functools import cache
-from importlib import import_module
 
 import numpy as np
 import pytest
 import torch
-from interventions.other_answers import Shifted
-from interventions.rows import DATA, TASK
+from interventions.rows import DATA, TASK, Added, Shifted
 from probes.lens_models import hooks_on, lens_model
 
 from rb_interp.errors import TaskError
+from rb_interp.interventions import circuits as module
 from rb_interp.interventions.ablating import interchange
-from rb_interp.interventions.hooking import interchange_edits, last_logits, with_edits
-from rb_interp.interventions.interchanging import key_and_sum
+from rb_interp.interventions.circuits import key_and_sum, permuted_number_line
+from rb_interp.interventions.sites import interchange_edits, last_logits, replaced
 from rb_interp.models import build_model
+from rb_interp.models.generations import read_weights
 from rb_interp.models.reference import reference
 
 ROWS = DATA.sample("rsn_train", 40)
@@ -33,14 +34,7 @@ def models():
 def test_what_is_taken_from_the_base_changes_nothing_and_all_of_the_source_changes_everything(kind):
     model = models()[kind]
     last, before = model.cfg.n_layers - 1, last_logits(model, BASE.tokens)
-    sites = [
-        "attn_out.0@key",
-        "mlp_out.1@last_anchor",
-        "z.0.1@anchor",
-        "k.1@noise",
-        "pattern.0.1@last",
-        "resid_mid.1@key",
-    ]
+    sites = ["attn_out.0@key", "mlp_out.1@last_anchor", "z.0.1@anchor", "pattern.0.1@last", "resid_mid.1@key"]
     same = last_logits(model, BASE.tokens, interchange_edits(model, BASE, BASE, sites))
     torch.testing.assert_close(same, before, atol=1e-4, rtol=1e-4)
     wanted = last_logits(model, SOURCE.tokens)
@@ -64,28 +58,6 @@ def test_what_is_held_stays():
     free = interchange(model, BASE, SOURCE, "resid_pre.0", before, control=SOURCE)
     assert free.values.mean() < 0.9
     np.testing.assert_array_equal(free.control[0], 1 - free.values)
-
-
-def test_roles_lead_to_other_positions_and_one_head_is_taken_alone():
-    """Every position of the key's role, whatever its place: the source is the base in another order."""
-    model = models()["plain"]
-    other = np.roll(np.arange(len(ROWS)), 1)
-    source = BASE.take(other)
-    seen = {}
-
-    def see(activation, hook):
-        seen["z"] = activation.clone()
-
-    name = "blocks.1.attn.hook_z"
-    with model.hooks(fwd_hooks=[(name, see)]):
-        last_logits(model, BASE.tokens)
-        plain = seen["z"]
-    with with_edits(model, interchange_edits(model, BASE, source, "z.1.2@key")), model.hooks(fwd_hooks=[(name, see)]):
-        model(torch.from_numpy(BASE.tokens))
-    key, rows = BASE.roles.position("key")[:, 0], np.arange(len(ROWS))
-    expected = plain.clone()
-    expected[rows, key, 2] = plain[other, key[other], 2]
-    torch.testing.assert_close(seen["z"], expected)
 
 
 @pytest.mark.wide
@@ -116,11 +88,9 @@ def test_models_written_by_hand_carry_key_and_sum_where_their_circuit_does(name,
 
 
 def test_pairs_differ_in_key_and_sum_and_no_row_is_used_twice():
-    from rb_interp.interventions.interchanging import _pairs
-
     found, data = reference("carrier"), reference("carrier").task.dataset(0)
     for same_position in (False, True):
-        base, source = _pairs(found.model(), data, 150, "rsn_train", same_position, seed=0)
+        base, source = module._pairs(found.model(), data, 150, "rsn_train", same_position, seed=0)
         assert len({*base, *source}) == 300
         keys, sums = (lambda rows: data.tokens[rows, data.key_position[rows]]), data.anchor_positions
         assert (keys(base) != keys(source)).all()
@@ -132,16 +102,70 @@ def test_pairs_differ_in_key_and_sum_and_no_row_is_used_twice():
 
 
 def test_a_model_without_right_answers_reads_nan(monkeypatch):
-    module = import_module(key_and_sum.__module__)
     monkeypatch.setattr(module, "most_likely", lambda model, tokens: np.full(len(tokens), -1))
-    for circuit in ("average-then-key", "key-to-anchors"):
-        for effect in key_and_sum(build_model(TASK, gamma=0.8), DATA, circuit=circuit):
-            assert effect.summary()["n"] == 0
-            assert np.isnan(effect.summary()["effect"])
+    model = build_model(TASK, gamma=0.8)
+    swaps = [swap for circuit in module.CARRIERS for swap in key_and_sum(model, DATA, circuit=circuit)]
+    line = permuted_number_line(model, DATA, n_draws=2)
+    for effect in (*swaps, line):
+        assert effect.summary()["n"] == 0
+        assert np.isnan(effect.summary()["effect"])
+    assert line.control.shape == (2, 0)
 
 
-def test_rows_whose_answer_is_another_one_are_refused():
-    shifted = Shifted(**vars(TASK)).dataset(0)
-    for data, set in ((DATA, "mem"), (shifted, "rsn_train"), (shifted, "train")):
-        with pytest.raises(TaskError, match=rf"set='{set}': key_and_sum needs rows whose answer is key \+ sum"):
-            key_and_sum(models()["plain"], data, set=set)
+REFUSED = {
+    "memory has no sum": (TASK, "mem", r"needs rows whose answer is key \+ sum"),
+    "other labels": (Shifted(**vars(TASK)), "rsn_train", r"needs rows whose answer is key \+ sum"),
+    "some other labels": (Shifted(**vars(TASK)), "train", r"needs rows whose answer is key \+ sum"),
+    "other anchors": (Added(**vars(TASK)), "mem", "has rows without reasoning anchors"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_rows_whose_answer_is_another_one_are_refused(case):
+    task, set, why = REFUSED[case]
+    for call in (permuted_number_line, key_and_sum)[: 1 if "anchors" in why else 2]:
+        with pytest.raises(TaskError, match=rf"set='{set}'.* {why}"):
+            call(models()["plain"], task.dataset(0), set=set)
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["plain", "gpt2", "post"])
+def test_an_anchor_takes_another_s_coordinate_and_the_control_moves_as_far(kind, monkeypatch):
+    model, direction, seen = models()[kind], np.random.default_rng(0).standard_normal(16), []
+    before, unit, anchors = read_weights(model), direction / np.linalg.norm(direction), TASK.tokens("reasoning_anchor")
+
+    @contextmanager
+    def spy(weight, value):
+        with replaced(weight, value):
+            seen.append(model.W_E.detach().double().numpy().copy())
+            yield
+
+    monkeypatch.setattr(module, "replaced", spy)
+    assert permuted_number_line(model, DATA, direction=direction, n_draws=3, n=40).control.shape[0] == 3
+    old, new = before["embed.W_E"].double().numpy(), seen[0]
+    np.testing.assert_allclose(new[anchors] @ unit, (old[anchors] @ unit)[::-1], atol=1e-5)
+    rest = np.eye(16) - np.outer(unit, unit)
+    np.testing.assert_allclose(new[anchors] @ rest, old[anchors] @ rest, atol=1e-5)
+    for moved in seen:
+        np.testing.assert_array_equal(np.delete(moved, anchors, 0), np.delete(old, anchors, 0))
+    np.testing.assert_allclose([np.linalg.norm(moved - old) for moved in seen], np.linalg.norm(new - old), rtol=1e-4)
+    assert len(seen) == 4
+    assert all(torch.equal(tensor, before[name]) for name, tensor in read_weights(model).items())
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize(
+    ("name", "direction", "share"),
+    [("averager", "value", 1), ("carrier", "component", 1), ("carrier", "value", 0)],
+)
+def test_models_written_by_hand_count_an_anchor_as_where_it_stands_on_their_line(name, direction, share):
+    """The averager's values read its line first; the carrier's values read keys, and a later layer the anchors."""
+    found = reference(name)
+    model, data = found.model(), found.task.dataset(0)
+    effect = permuted_number_line(model, data, direction=direction, n_draws=3)
+    assert effect.summary()["effect"] == share
+    rows = data.sample("rsn_train", 300)  # reversal moves 11 .. 15 to 15 .. 11: an answer of sum 26 stays
+    sums = np.take_along_axis(data.tokens[rows], data.anchor_positions[rows], 1).sum(1)
+    assert len(effect.values) == (sums != 26).sum() > 200
+    across = np.linalg.svd(model.W_V[0, 0].detach().double().numpy())[0][:, -1]
+    assert not permuted_number_line(model, data, direction=across, n_draws=3).values.any()

@@ -6,7 +6,7 @@ import torch
 from interventions.rows import CLEAN, CORRUPTED, QUERY, by_hooks, patched
 from probes.lens_models import hooks_on, lens_model
 
-from rb_interp.errors import ModelError, RolesError
+from rb_interp.errors import ModelError
 from rb_interp.interventions import (
     ablation,
     blocked_attention,
@@ -16,10 +16,9 @@ from rb_interp.interventions import (
     path_patch,
     subspace_effect,
 )
-from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.metrics import METRICS, Answers, logit, logit_diff, measure, metric_of, probability
 from rb_interp.interventions.path import path_logits
-from rb_interp.interventions.sites import Site
+from rb_interp.interventions.sites import Site, last_logits
 from rb_interp.tasks import Inputs
 
 LOGITS = torch.tensor([[0.0, np.log(3.0), 0.0], [1e5, 0.0, -1e5]], dtype=torch.float64)
@@ -56,20 +55,6 @@ def test_metrics_of_given_tokens():
     ]
 
 
-WRONG = {
-    "a number": (lambda logits, clean, corrupted: logits.mean(), r"'function' gave shape \[\]; expected a number"),
-    "tokens of others": (logit([1, 2, 3]), r"got tokens of shape \[3\] for 2 rows; give one token, or one a"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_what_a_metric_gives_is_checked(case):
-    given, message = WRONG[case]
-    with pytest.raises(ModelError, match=message) as raised:
-        measure(metric_of(given), LOGITS, BEFORE)
-    assert "\n" not in str(raised.value)
-
-
 MODEL = lens_model("gpt2", n_layers=2)
 AT = np.array([4, 3, 5])
 
@@ -83,7 +68,9 @@ def spread(logits, clean, corrupted):
 
 def test_every_cell_has_the_number_of_a_hook_by_hand_under_any_metric_and_answer():
     for metric, at in ((spread, None), ("kl", AT), (logit_diff([3, 4, 5], 1), "query"), ("logit_diff", -3)):
-        matrix = patching_matrix(MODEL, CLEAN, CORRUPTED, metric=metric, answer_at=at, control=CLEAN.take([1, 2, 0]))
+        matrix = patching_matrix(
+            MODEL, CLEAN, CORRUPTED, metric=metric, answer_at=at, components=("k", "resid_post", "q")
+        )
         where = QUERY[:, 0] if isinstance(at, str) else {None: 5, -3: 3}.get(at, at) if np.ndim(at) == 0 else at
         where = torch.from_numpy(np.broadcast_to(where, 3).copy())
         clean, corrupted = (
@@ -92,12 +79,7 @@ def test_every_cell_has_the_number_of_a_hook_by_hand_under_any_metric_and_answer
         )
         known = metric_of(metric)
         np.testing.assert_allclose(matrix.clean, measure(known, clean.logits, clean, corrupted), atol=1e-5)
-        for component, layer, role in (
-            ("attn_out", 1, "key"),
-            ("k", 0, "key"),
-            ("resid_post", 1, "last"),
-            ("q", 1, "query"),
-        ):
+        for component, layer, role in (("k", 0, "key"), ("resid_post", 1, "last"), ("q", 1, "query")):
             cell = matrix.cell(component, layer, role)
             logits = by_hooks(MODEL, CORRUPTED, CLEAN, [(component, layer, None, role)], where)
             expected = measure(known, logits, clean, corrupted)
@@ -141,23 +123,3 @@ def test_a_path_under_a_metric():
     source, base = (last_logits(MODEL, rows.tokens, at=torch.full((3,), 2)) for rows in (CLEAN, CORRUPTED))
     kl = [measure(METRICS["kl"], some, Answers(source, None)).mean() for some in (along, base)]
     assert everything.values.mean() == pytest.approx(float(1 - kl[0] / kl[1]), abs=1e-4)
-
-
-def test_the_last_position_is_the_default_under_every_name():
-    expected = last_logits(MODEL, CLEAN.tokens)
-    for at in (None, -1, 5, "last", np.full(3, 5), [-1, 5, -1]):
-        values = ablation(MODEL, CLEAN, "z.0", metric="kl", answer_at=at).values
-        assert np.array_equal(values, ablation(MODEL, CLEAN, "z.0", metric="kl").values)
-    assert torch.equal(last_logits(MODEL, CLEAN.tokens, at=torch.full((3,), 5)), expected)
-
-
-@pytest.mark.parametrize(
-    ("at", "error", "message"),
-    [
-        ([0.5, 1, 2], ModelError, "of shape .3. and type float64; expected a position"),
-        ("noise", RolesError, "answer_at='noise', which stands at 2 positions of 3 rows; an answer is at one position"),
-    ],
-)
-def test_an_answer_is_at_one_position_of_each_row(at, error, message):
-    with pytest.raises(error, match=message):
-        ablation(MODEL, CLEAN, "z.0", answer_at=at)

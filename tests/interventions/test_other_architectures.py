@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from interventions.rows import read_at
 from probes.lens_models import bridged, lens_model, transformers_model
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -12,11 +13,10 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions import ablation, patching_matrix, path_patch
-from rb_interp.interventions.hooking import last_logits
+from rb_interp.interventions.attention import with_subspace
 from rb_interp.interventions.patching import COMPONENTS
 from rb_interp.interventions.path import path_logits
-from rb_interp.interventions.sites import Site, read_at
-from rb_interp.interventions.subspace import with_subspace
+from rb_interp.interventions.sites import Site, last_logits
 from rb_interp.models.generations import GENERATION
 from rb_interp.probes.capturing import capture
 from rb_interp.tasks import Inputs
@@ -30,7 +30,7 @@ CLEAN, CORRUPTED = (
     for seed in (0, 1)
 )
 VALUES, ATTN_OUT = "blocks.1.attn.hook_v", "blocks.0.hook_attn_out"
-GROUPED = ("grouped", "Qwen3", "Gemma2")
+GROUPED = ("grouped", "Qwen3")
 
 
 def model_of(kind):
@@ -63,7 +63,6 @@ def test_a_head_s_keys_and_values_are_those_that_it_shares(kind):
     assert not np.allclose(heads[3].patched[1:], heads[1].patched[1:], atol=1e-3)
     assert not np.allclose(heads[3].patched[0], heads[2].patched[0], atol=1e-4)
     assert heads[3].notes == {"k": "shared with head 2", "v": "shared with head 2"}
-    assert "<p>v: shared with head 2</p>" in heads[3]._repr_html_()
     assert ablation(model, CLEAN, "v.1.3@key").site == "v.1.3@key (shared with head 2)"
     assert ablation(model, CLEAN, "z.1.3@key").site == "z.1.3@key"
 
@@ -90,13 +89,9 @@ def test_a_subspace_leaves_the_values_that_a_head_shares(kind):
     assert torch.equal(last_logits(model, CLEAN.tokens), logits)
 
 
-def attention_alone():
-    return lens_model("gpt2", n_layers=2, attn_only=True)
-
-
 WITHOUT = {
     "side by side": lambda: model_of("GPTNeoX"),
-    "attention alone": attention_alone,
+    "attention alone": lambda: lens_model("gpt2", n_layers=2, attn_only=True),
 }
 
 
@@ -157,8 +152,7 @@ def overridden(tmp_path):
 
 IN_FORWARD = {
     "padded on the left": padded_left,
-    "soft cap of the logits": lambda tmp_path: lens_model("gpt2", n_layers=2, output_logits_soft_cap=2.0),
-    "soft cap of the scores": lambda tmp_path: lens_model("gpt2", n_layers=2, attn_scores_soft_cap=0.5),
+    "soft caps": lambda tmp_path: lens_model("gpt2", n_layers=2, output_logits_soft_cap=2.0, attn_scores_soft_cap=0.5),
     "a class of the caller's": overridden,
 }
 
@@ -167,19 +161,16 @@ IN_FORWARD = {
 @pytest.mark.parametrize("kind", IN_FORWARD)
 def test_cells_have_what_forward_alone_does_whichever_rows_come_first(kind, tmp_path):
     model, rng, row = IN_FORWARD[kind](tmp_path), np.random.default_rng(0), np.arange(12)
-    tokens, labels, roles = (
-        rng.integers(2, 30, (12, 8)),
-        rng.integers(2, 30, (2, 12)),
-        Roles({"at": np.full((12, 1), 5)}),
-    )
+    tokens, labels = rng.integers(2, 30, (12, 8)), rng.integers(2, 30, (2, 12))
+    roles = Roles({"at": np.full((12, 1), 5)})
     tokens[4:8, :3], tokens[8:, :2] = 0, 0
     tokens[1::2, 0] = np.where(tokens[1::2, 0], 5, 0)
     other = tokens.copy()
     other[:, 5] = (tokens[:, 5] + 5) % 28 + 2
     for order in (row, row[::-1]):
-        clean = Inputs(tokens[order], labels[0][order], roles)
+        clean, corrupted = Inputs(tokens[order], labels[0][order], roles), Inputs(other[order], labels[1][order], roles)
         matrix = patching_matrix(
-            model, clean, corrupted := Inputs(other[order], labels[1][order], roles), roles=("at",)
+            model, clean, corrupted, roles=("at",), components=("resid_pre", "k", "pattern", "z", "resid_post")
         )
         for number, (name, layer) in enumerate(product(matrix.axes["component"], matrix.axes["layer"])):
             hook, axis = Site(name, layer).hook, Site(name, layer).position_axis

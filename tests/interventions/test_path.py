@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from interventions.rows import DATA, TASK, patched
+from interventions.rows import DATA, TASK, patched, read_at, without, write_at
 from probes.lens_models import hooks_on
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions.hooking import last_logits, with_weights, write_at
 from rb_interp.interventions.path import path_logits, path_matrix, path_patch
-from rb_interp.interventions.sites import Site, read_at
+from rb_interp.interventions.sites import Site, last_logits
 from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
 from rb_interp.tasks.anchor import AnchorTask
@@ -69,9 +68,8 @@ def test_a_head_reaches_another_heads_queries_through_two_matrices():
 def test_in_a_linear_model_the_effects_of_all_paths_add_up():
     """No MLP and uniform attention: attn_out.0 reaches the logits directly, and through the values of layer 1."""
     model = model_of()
-    held = model.tl_parameters() if hasattr(model, "tl_parameters") else dict(model.named_parameters())
     names = [f"blocks.{layer}.{name}" for layer in (0, 1) for name in ("attn.W_Q", "mlp.W_in")]
-    with with_weights(model, {name: torch.zeros_like(held[name]) for name in names}):
+    with without(model, names):
         base = last_logits(model, BASE.tokens)
         total = plain(model, "attn_out.0") - base
         paths = [along(model, "attn_out.0", to) - base for to in ("v.1", "resid_post.1@last")]
@@ -82,61 +80,37 @@ def test_in_a_linear_model_the_effects_of_all_paths_add_up():
         torch.testing.assert_close(sum(heads), paths[0], atol=1e-9, rtol=1e-9)
 
 
-def test_rows_keep_their_own_values_over_many_passes():
-    model, rows = model_of(), np.tile(np.arange(24), 50)
-    many = path_patch(
-        model, BASE.take(rows), SOURCE.take(rows), "resid_pre.0@key", "k.1@anchor", control=NOISE.take(rows)
-    )
+def test_rows_keep_their_own_values_over_many_passes(monkeypatch):
+    model = model_of()
     once = path_patch(model, BASE, SOURCE, "resid_pre.0@key", "k.1@anchor", control=NOISE)
-    np.testing.assert_allclose(many.values, once.values[rows], atol=1e-9)
-    np.testing.assert_allclose(many.control, once.control[:, rows], atol=1e-9)
+    monkeypatch.setattr("rb_interp.interventions.sites.passes", lambda *_: 7)
+    many = path_patch(model, BASE, SOURCE, "resid_pre.0@key", "k.1@anchor", control=NOISE)
+    np.testing.assert_allclose(many.values, once.values, atol=1e-9)
+    np.testing.assert_allclose(many.control, once.control, atol=1e-9)
 
 
 def test_the_carriers_key_travels_in_the_anchors_values_and_not_in_their_keys():
     data, model = AnchorTask().dataset(0), reference("carrier").model()
-    rows = data.sample("rsn_test", 60)
+    rows = data.sample("rsn_test", 40)
     rows = rows[data.anchor_positions[rows, -1] < 8]
     base = data.inputs(rows)
     source, noise = (data.task.counterfactual(data, rows, change) for change in ("key", "noise"))
-    found = {}
-    for receiver in ("v.1@anchor", "k.1@anchor", "v.1@key", "q.1@last", "resid_post.1@last"):
-        recovered, moved = (
-            path_patch(model, base, source, "attn_out.0@anchor", receiver, control=noise, metric=metric)
-            for metric in ("logit_diff", None)
-        )
-        found[receiver] = moved.summary()
-        assert recovered.values.mean() == pytest.approx(float(receiver == "v.1@anchor"), abs=0.02)
-        assert found[receiver]["control"] == 0
-    assert {receiver: row["effect"] for receiver, row in found.items()} == {
-        "v.1@anchor": 1, "k.1@anchor": 0, "v.1@key": 0, "q.1@last": 0, "resid_post.1@last": 0,
-    }  # fmt: skip
-    row = found["v.1@anchor"]
-    assert (row["site"], row["intervention"], row["n"]) == ("attn_out.0@anchor -> v.1@anchor", "path patch", len(rows))
+    moved = {"v.1@anchor": 1, "k.1@anchor": 0, "v.1@key": 0, "q.1@last": 0, "resid_post.1@last": 0}
+    matrix = path_matrix(model, base, source, ["attn_out.0@anchor"], [*moved], control=noise)
+    assert matrix.values[0].tolist() == pytest.approx([*moved.values()], abs=0.02)
+    for receiver, share in moved.items():
+        effect = path_patch(model, base, source, "attn_out.0@anchor", receiver, control=noise, metric=None)
+        assert (effect.values.mean(), effect.control.mean()) == (share, 0)
+        assert (effect.site, len(effect.values)) == (f"attn_out.0@anchor -> {receiver}", len(rows))
     direct = path_patch(model, base, source, "resid_pre.0@key", "attn_out.0@anchor", metric=None)
     assert direct.values.mean() == 1
     assert np.isnan(direct.summary()["control"])
 
 
-@pytest.mark.parametrize(
-    ("sender", "receiver"),
-    [
-        ("v.1@key", "attn_out.0@key"),
-        ("resid_post.0", "mlp_out.0"),
-    ],
-)
-def test_a_sender_comes_before_its_receiver(sender, receiver):
-    message = f"the sender '{sender}' does not act on the receiver '{receiver}': a sender comes before its receiver"
-    with pytest.raises(ModelError, match=message):
-        path_patch(model_of(), BASE, SOURCE, sender, receiver)
+SENDERS, RECEIVERS = ["resid_pre.0@key", "z.0.1@anchor"], ["v.0@key", "q.1.0@last", "mlp_out.1"]
 
 
-SENDERS, RECEIVERS = (
-    ["resid_pre.0@key", "z.0.1@anchor", "mlp_out.0"],
-    ["v.0@key", "q.1.0@last", "mlp_out.1", "resid_post.1@last"],
-)
-
-
-@pytest.mark.parametrize(("norm", "mlps"), [("none", "frozen"), ("pre", "recomputed"), ("pre", "frozen")])
+@pytest.mark.parametrize(("norm", "mlps"), [("none", "frozen"), ("pre", "recomputed")])
 def test_a_matrix_of_paths_is_each_path_by_itself(norm, mlps):
     model = model_of(norm)
     given = {"mlps": mlps, "control": NOISE, "answer_at": -2, "metric": "kl"}
@@ -152,13 +126,9 @@ def test_a_matrix_of_paths_is_each_path_by_itself(norm, mlps):
             assert cell.recovered == pytest.approx(path.values.mean(), abs=1e-9)
             assert cell.control == pytest.approx(path.control.mean(), abs=1e-9)
             assert cell.low <= cell.recovered <= cell.high
-    assert set(matrix.notes) == {"z.0.1@anchor -> v.0@key", "mlp_out.0 -> v.0@key"}
+    assert set(matrix.notes) == {"z.0.1@anchor -> v.0@key"}
     assert len(matrix) == len(BASE)
-    html = matrix._repr_html_()
-    assert "share of the kl recovered, by path patching, n = 24" in html
-    assert "mlp_out.0 -&gt; v.0@key: no path" in html
-    with pytest.raises(ModelError, match="needs at least one site"):
-        path_matrix(model, BASE, SOURCE, [], RECEIVERS)
+    assert "share of the kl recovered, by path patching, n = 24" in str(matrix)
 
 
 def test_mlps_between_are_held_or_follow_the_sender():
@@ -187,5 +157,6 @@ def test_embeddings_send_and_neurons_do_both():
     torch.testing.assert_close(
         along(model, "resid_mid.0@key", "mlp_post.0@key"), plain(model, "mlp_post.0@key"), atol=1e-8, rtol=1e-8
     )
-    with pytest.raises(ModelError, match="'mlp_post.0' does not act on the receiver 'embed'"):
-        path_patch(model, BASE, SOURCE, "mlp_post.0", "embed")
+    for sender, receiver in (("mlp_post.0", "embed"), ("v.1@key", "attn_out.0@key"), ("resid_post.0", "mlp_out.0")):
+        with pytest.raises(ModelError, match=f"'{sender}' does not act on the receiver '{receiver}': a sender comes"):
+            path_patch(model, BASE, SOURCE, sender, receiver)

@@ -1,18 +1,24 @@
 """Sites name places, read them and write them; hooks are gone afterwards, whatever happens."""
 
-from contextlib import suppress
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from interventions.rows import read_at, write_at
 from probes.lens_models import hooks_on, lens_model
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions.hooking import Edit, last_logits, with_edits, write_at
-from rb_interp.interventions.sites import EMBEDDINGS, HOOKS, PER_HEAD, Site, positions, read_at
+from rb_interp.interventions.sites import (
+    EMBEDDINGS,
+    HOOKS,
+    PER_HEAD,
+    Edit,
+    Site,
+    last_logits,
+    positions,
+    with_edits,
+)
 from rb_interp.models.build import build_model
 from rb_interp.tasks.anchor import AnchorTask
 from rb_interp.tasks.inputs import Inputs, Roles
@@ -39,19 +45,13 @@ def test_names_can_be_read_back():
     assert [Site.parse(name).position_axis for name in ("pattern.0", "q.0")] == [2, 1]
 
 
-PART = st.sampled_from(["0", "1", "12", "01", "-1", "+1", "1.0", "²", "٣", " 1", "1 ", "", "10" * 3000, "last", "@"])
-PLACE = st.sampled_from([*HOOKS, "", " z", "Z", "z ", "hook_z"])
-
-
-@settings(max_examples=400, deadline=None)
-@example("embed", ["0"], "@last")
-@given(
-    PLACE, st.lists(PART, max_size=3), st.sampled_from(["", "@", "@last", "@ key", "@anchor_1", "@key@last", " @key"])
+@pytest.mark.parametrize(
+    "text",
+    ["z.01", "z.-1", "z.+1", "z.1.0.0", "z.²", "z.٣", "z", " z.1", "embed.0", "embed@", "z.1@", "z.last"],
 )
-def test_a_text_is_refused_or_means_all_that_it_says(component, numbers, role):
-    text = ".".join([component, *numbers]) + role
-    with suppress(ModelError):
-        assert str(Site.parse(text)) == text
+def test_a_text_of_another_form_is_refused(text):
+    with pytest.raises(ModelError, match=r"cannot read the site|there is no component"):
+        Site.parse(text)
 
 
 def test_positions_of_special_roles():
@@ -65,7 +65,7 @@ def test_positions_of_special_roles():
 
 def test_roles_of_other_rows_are_refused():
     model = lens_model("grouped")
-    with pytest.raises(RolesError, match=r"role 'key' has 2 rows.*; there are 3 rows.* Pass roles of the same rows"):
+    with pytest.raises(RolesError, match="'key' has 2 rows.*; there are 3 rows of 8 positions. Pass roles"):
         read_at(model, TOKENS, "q.0@key", ROLES.take(np.arange(2)))
     with pytest.raises(RolesError, match="role 'anchor' has 3 rows, at positions 0 to 7"):
         read_at(model, TOKENS[:, :6], "q.0@anchor", ROLES)
@@ -89,7 +89,7 @@ def test_reading_gives_the_activation_at_each_rows_own_positions():
 @pytest.mark.lens
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", MODELS)
-def test_writing_back_changes_nothing_and_writing_all_of_a_state_changes_everything(kind):
+def test_writing_back_changes_nothing_and_writing_all_of_a_state_changes_everything(kind, monkeypatch):
     model = MODELS[kind]()
     before, wanted = last_logits(model, TOKENS), last_logits(model, OTHERS)
     close = partial(torch.testing.assert_close, rtol=0, atol=1e-5 * float(before.abs().max()))  # logits reach 1,000
@@ -100,26 +100,16 @@ def test_writing_back_changes_nothing_and_writing_all_of_a_state_changes_everyth
             close(last_logits(model, TOKENS, own), before)
             other = write_at(model, site, read_at(model, OTHERS, site, ROLES), ROWS)
             same = component in ("pos_embed", "mlp_post")  # positions are equal, and one neuron may be off
-            assert same or (last_logits(model, TOKENS, other) - before).abs().max() > 1e-3
-            by_two = last_logits(model, TOKENS, other, batch=2)
-            close(by_two, last_logits(model, TOKENS, other))
+            whole = last_logits(model, TOKENS, other)
+            assert same or (whole - before).abs().max() > 1e-3
+            with monkeypatch.context() as by_two:
+                by_two.setattr("rb_interp.interventions.sites.passes", lambda *_: 2)
+                close(last_logits(model, TOKENS, other), whole)
     for component in ("resid_pre", "resid_mid", "resid_post"):
         values = read_at(model, OTHERS, Site(component, 1), ROLES)
         found = last_logits(model, TOKENS, write_at(model, Site(component, 1), values, ROWS))
         close(found, wanted)
     assert hooks_on(model) == []
-
-
-def test_columns_in_another_order_are_read_and_changed_like_any_rows():
-    model, site, order = post_norm(), "z.1@last", [0, 3, 1, 2, 4, 5, 6, 7]
-    columns = TOKENS.numpy()[:, order]
-    assert not columns.flags.c_contiguous
-    zero = Edit("blocks.0.hook_mlp_out", lambda activation, rows: activation * 0)
-    for tokens in (columns, TOKENS.t()[order].t(), Inputs(columns).tokens):
-        assert torch.equal(
-            last_logits(model, tokens, [zero]), last_logits(model, TOKENS[:, order].contiguous(), [zero])
-        )
-        torch.testing.assert_close(read_at(model, tokens, site, ROLES), read_at(model, columns.copy("C"), site, ROLES))
 
 
 @pytest.mark.lens

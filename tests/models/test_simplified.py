@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions.hooking import Edit, last_logits
+from rb_interp.interventions.sites import Edit, last_logits
 from rb_interp.models.build import build_model, lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.generations import read_weights, write_weights

@@ -7,7 +7,7 @@ from lens_models import bridged, hooks_on, lens_model, transformers_model
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions import patching_matrix
-from rb_interp.interventions.subspace import token_basis
+from rb_interp.interventions.attention import token_basis
 from rb_interp.probes import attention_by_role, geometry, scan, uniformity, value_alignment, variance_explained
 from rb_interp.probes.values import token_embeddings, value_matrix
 from rb_interp.probes.vectors import cosines, mean_off_diagonal

@@ -10,8 +10,8 @@ import torch
 
 from experiments.copies import gauge_copy, gauges_of
 from rb_interp import interventions, probes
-from rb_interp.interventions.interchanging import most_likely
-from rb_interp.interventions.subspace import token_basis
+from rb_interp.interventions.attention import token_basis
+from rb_interp.interventions.sites import most_likely
 from rb_interp.models import ModelConfig
 from rb_interp.models.build import lens_model
 from rb_interp.models.generations import write_weights
@@ -74,7 +74,7 @@ def readings(model, data) -> dict[str, np.ndarray]:
     found["ablation: "] = interventions.ablation(model, given, "attn_out.0", metric="loss").values
     found["patching: "] = interventions.patching_matrix(model, given, other, metric="loss").values
     found["one site: "] = interventions.patching_effect(model, given, other, "attn_out.1", metric="loss").values
-    edited = interventions.subspace_effect(
+    edited = interventions.attention_effect(
         model, given, token_basis(model, given, "reasoning_anchor"), head=0, n_draws=2
     )
     return {name: np.asarray(value) for name, value in found.items()} | {

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from crossed_seeds.components import variance_components
 from crossed_seeds.config import CrossedSeedsConfig
 from rb_interp.interventions import circuit_by_cause
-from rb_interp.interventions.route_shares import anchor_routes
+from rb_interp.interventions.circuits import anchor_routes
 from rb_interp.runs import Measured, MemberModels, Run, Sweep, readings_table
 from rb_interp.statistics.learning_order import learning_order_of
 

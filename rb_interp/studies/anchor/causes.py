@@ -19,16 +19,19 @@ import pandas as pd
 from torch import Tensor
 
 from rb_interp.interventions.ablating import ablations
-from rb_interp.interventions.attention import blocked_attention, forced_average, pattern_of, row_entropies
-from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.interchanging import key_and_sum, n_other_answers, permuted_number_line
-from rb_interp.interventions.patching import patching_matrix
-from rb_interp.interventions.subspace import (
+from rb_interp.interventions.attention import (
+    blocked_attention,
+    forced_average,
     leading,
     matched_spans,
+    pattern_of,
+    row_entropies,
     subspace_effect,
     token_basis,
 )
+from rb_interp.interventions.circuits import key_and_sum, n_other_answers, permuted_number_line
+from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.patching import patching_matrix
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.values import value_matrix
 from rb_interp.runs.members import MemberModels, each_member

@@ -33,7 +33,7 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.errors import RunError
-from rb_interp.interventions.route_shares import ACCURACY_MIN, CAUSE_RULES, NAMED, SHARES, circuit_by_cause
+from rb_interp.interventions.circuits import ACCURACY_MIN, CAUSE_RULES, NAMED, SHARES, circuit_by_cause
 from rb_interp.runs.measured import Measured
 from rb_interp.runs.shared_member import Circuit
 from rb_interp.settings import SMALL

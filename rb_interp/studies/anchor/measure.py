@@ -36,8 +36,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from rb_interp.interventions.interchanging import most_likely
-from rb_interp.interventions.route_shares import CAUSES
+from rb_interp.interventions.circuits import CAUSES
+from rb_interp.interventions.sites import most_likely
 from rb_interp.runs.measured import Measured, ablation_means, arrays_over_seeds, curves_summary, frame, readings_table
 from rb_interp.runs.members import MemberModels, each_member
 from rb_interp.runs.run import Run

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rb_interp.interventions.route_shares import anchor_routes
+from rb_interp.interventions.circuits import anchor_routes
 from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes import (

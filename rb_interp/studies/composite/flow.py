@@ -41,8 +41,7 @@ import pandas as pd
 from jaxtyping import Bool, Int
 
 from rb_interp.interventions.attention import blocked_edits
-from rb_interp.interventions.hooking import interchange_edits
-from rb_interp.interventions.interchanging import most_likely
+from rb_interp.interventions.sites import interchange_edits, most_likely
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs.measured import Measured, frame
 from rb_interp.runs.shared_member import Circuit

@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Int
 
-from rb_interp.interventions.interchanging import most_likely
+from rb_interp.interventions.sites import most_likely
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs.measured import frame
 from rb_interp.statistics.reading import Reading

@@ -13,7 +13,7 @@ from synthetic_causes import STAGES, STEPS, add_causes, paper_like
 from table_columns import check_tables
 
 from rb_interp.figures.evidence import Evidence
-from rb_interp.interventions.route_shares import NEEDED, ROUTES
+from rb_interp.interventions.circuits import NEEDED, ROUTES
 from rb_interp.probes import from_arrays, geometry, uniformity
 from rb_interp.probes._attention import average_operator
 from rb_interp.probes.values import numbered

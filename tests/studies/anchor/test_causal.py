@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from interventions.other_answers import Shifted
+from interventions.rows import Shifted
 from tiny_anchor import FEW, TINY
 
 from rb_interp.cli import main

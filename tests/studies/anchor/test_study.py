@@ -13,7 +13,7 @@ from synthetic_evidence import make_evidence
 from table_columns import check_run
 
 from rb_interp.errors import ConfigError
-from rb_interp.interventions.route_shares import CAUSES
+from rb_interp.interventions.circuits import CAUSES
 from rb_interp.models.config import ModelConfig
 from rb_interp.probes import attention_by_role
 from rb_interp.runs.run import Run

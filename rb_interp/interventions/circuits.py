@@ -1,7 +1,7 @@
-r"""Routes: by which way does the key, and each anchor, reach the answer?  (claims M7r, M8r)
+r"""The anchor task's circuits: by which routes key and anchors travel, and whether a site carries what it should.
 
-A counterfactual changes one thing: the key alone, or one anchor alone. With m the logit of the new answer less that of
-the old one at the last position, its effect on a row is m(changed row) - m(row).
+Routes (claims M7r, M8r). A counterfactual changes one thing: the key alone, or one anchor alone. With m the logit of
+the new answer less that of the old one at the last position, its effect on a row is m(changed row) - m(row).
 
 Whatever a change does goes through the residual stream before the last layer. A route is a set of positions there. Its
 part is what happens as the row runs with ``resid_pre`` of the last layer taken from the changed row at these positions:
@@ -32,6 +32,36 @@ the name. The thresholds were fixed before any model was read by them. Heads pla
 changes no name. A model that carries the key twice may fit two names and gets the first; its shares by necessity are
 low then. ``mixed`` is said of a model that uses two circuits side by side and of one that uses a way that has no name
 here. A name says from where the last layer reads, and not what is added where.
+
+Swaps (claim M9). `key_and_sum` interchanges sites between two inputs. If a site carries the key and nothing else of the
+source reaches the answer, the answer becomes
+
+    key: z_source + (sum of the anchors)_base            sum: z_base + (sum of the anchors)_source
+
+The circuits carry them at different sites, CARRIERS. In average-then-key the last position gets the sum from L0's
+attention and the key from the last layer's. In key-to-anchors L0's attention brings the key to the anchors' positions,
+whose own embeddings bring the sum: there the anchors' embedding is taken from the source while L0's attention is held
+as it was, so that the anchors reach the last position through later layers alone. An embedding holds its position too,
+so these pairs share it. The control takes the same sites from the same row with its noise redrawn.
+
+`permuted_number_line` moves the reasoning anchors along a direction u. If they lie on a number line u, an anchor that
+is moved along u alone to where another one stands counts as that other one: with a permutation pi of the anchors,
+
+    E'[a] = E[a] + (E[pi(a)] . u - E[a] . u) u            predicted answer: z + sum of pi(a)
+
+Directions: ``value``, the leading left singular vector of L0's W_V (paper 1, Fig. 6: the one that the reasoning
+anchors share); ``component``, the anchors' own first principal component (Fig. 5B); or any vector. Only inputs that
+are answered rightly, and whose predicted answer is another one, are counted. The control moves the anchors by the same
+permutation along random directions, with a change of W_E of the same Frobenius norm, and counts the same.
+
+How it can mislead. M9 asks for .90 each, control at most .10. An untrained model answers almost nothing rightly and has
+no pairs (nan). A site that carries the whole answer moves it to z_source + sum_source, and counts as 0. A high share
+says that the site suffices to carry key or sum. A low share may mean that another site carries it too, or that the
+sites add a constant that depends on the position: at the quick sizes members of the paper's circuit often miss by 1
+when source and base have their key at different positions, and seldom when it is the same one (``same_position``).
+Pairs are of inputs answered rightly, so read the accuracy beside them. A number along u may be read from elsewhere too:
+then the answer changes, but not as predicted. All layers read the changed embedding, not only L0's values. With
+LayerNorm, moving along u also changes the vector's length, and all its coordinates with it.
 """
 
 from __future__ import annotations
@@ -41,21 +71,28 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+import torch
+from jaxtyping import Float, Int
 
-from rb_interp.errors import ModelError
-from rb_interp.interventions.interchanging import most_likely
+from rb_interp.errors import ModelError, TaskError
+from rb_interp.interventions.ablating import interchange
+from rb_interp.interventions.attention import leading
+from rb_interp.interventions.effect import REDRAWN, Effect, effect_of
 from rb_interp.interventions.patching import patching_matrix
-from rb_interp.interventions.sites import Site, intervention
+from rb_interp.interventions.sites import Site, intervention, most_likely, replaced
+from rb_interp.models.generations import live_tensors
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import check_labels, undefined
+from rb_interp.probes.embeddings import token_vectors
+from rb_interp.probes.values import value_matrix
+from rb_interp.statistics.nulls import random_directions
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.anchor import AnchorDataset
 from rb_interp.tasks.counterfactual import can_change_anchor, single_anchors
 from rb_interp.tasks.inputs import Inputs, Roles
 from rb_interp.typed import typed
 
-__all__ = ["anchor_routes", "circuit_by_cause", "routes"]
+__all__ = ["KeyAndSum", "anchor_routes", "circuit_by_cause", "key_and_sum", "permuted_number_line", "routes"]
 
 ROUTES = ("from_key", "from_first_anchors", "from_last_anchor", "from_anchors", "L0_at_last", "from_noise")
 """Positions of the key, all anchors but the last, the last, all of them, the last position, and the noise before it."""
@@ -141,15 +178,15 @@ def anchor_routes(
     (1.0, 1.0)
     """
     rows = data.sample(set, n) if rows is None else rows
-    changed = {}
+    given, changed = data.inputs(rows), {}
     for number, change in enumerate(("key", *single_anchors(data.task.q))):
         tokens, labels = data.tokens[rows].copy(), data.labels[rows].copy()
         can = can_change_anchor(data, rows, number - 1) if number else np.ones(len(rows), dtype=bool)
         if can.any():  # the other rows are as they were, and do not count
             other = data.task.counterfactual(data, rows[can], change, seed)
             tokens[can], labels[can] = other.tokens, other.labels
-        changed[change] = Inputs(tokens, labels, data.roles(rows))
-    return routes(model, data.inputs(rows), changed)
+        changed[change] = Inputs(tokens, labels, given.roles)
+    return routes(model, given, changed)
 
 
 def _shares(model: HookedModel, inputs: Inputs, other: Inputs) -> dict[str, float]:
@@ -242,3 +279,154 @@ def circuit_by_cause(shares: Mapping[str, float], accuracy: float) -> str:
         if all(shares.get(SHARES[share], np.nan) >= SHARE_MIN for share in rule.shares):
             return name
     return "mixed"
+
+
+CARRIERS = {
+    "average-then-key": ("attn_out.{last}@last", "attn_out.0@last"),
+    "key-to-anchors": ("attn_out.0@anchor", "resid_pre.0@anchor", "attn_out.0"),
+}
+"""Circuit -> where it carries the key and where the sum, and what stays as in the base while the sum is taken."""
+
+
+def check_reasoning(data: AnchorDataset, set: str, asker: str) -> None:
+    """Raise TaskError where the answer of a row of the set is not key + sum."""
+    if other := n_other_answers(data, set):
+        raise TaskError(
+            f"set='{set}': {asker} needs rows whose answer is key + sum, and {other} of its {len(data.rows(set))} rows "
+            f"have another; give another set, such as 'rsn_train', of a task whose reasoning is key + sum."
+        )
+
+
+def n_other_answers(data: AnchorDataset, set: str) -> int:
+    """Rows of a set whose answer is not key + sum."""
+    rows = data.rows(set)
+    key, total = _key_sum(data, rows)
+    return int(np.count_nonzero(key + total != data.labels[rows]))
+
+
+class KeyAndSum(NamedTuple):
+    """Interchange of the key and of the sum where a circuit carries them: effects on the same pairs, with controls."""
+
+    key: Effect
+    sum: Effect
+
+
+@intervention
+def key_and_sum(
+    model: HookedModel,
+    data: AnchorDataset,
+    *,
+    circuit: str = "average-then-key",
+    n: int = 200,
+    set: str = "rsn_train",
+    same_position: bool | None = None,
+    other_answers: bool = False,
+    seed: int = 0,
+) -> KeyAndSum:
+    """Does the answer follow a key, and a sum, taken from another input where the circuit carries them?  (claim M9)
+
+    Up to ``n`` pairs of inputs that the model answers rightly, with different keys and different sums of anchors; no
+    row is in two pairs. A model that has no such pair gets nan and n = 0. All answers asked for lie in the vocabulary.
+
+    Args:
+        circuit: whose sites, one of CARRIERS. set: whose answers are key + sum, such as the reasoning sets.
+        same_position: whether the pairs share their key's position; by default only for key-to-anchors, whose sites
+            hold it.
+        other_answers: take rows whose answer is another too, as of a task whose labels were shuffled on purpose.
+
+    Raises TaskError for rows whose answer is not key + sum.
+    """
+    if not other_answers:
+        check_reasoning(data, set, "key_and_sum")
+    key_at, sum_at, *hold = (text.format(last=model.cfg.n_layers - 1) for text in CARRIERS[circuit])
+    shared = circuit == "key-to-anchors" if same_position is None else same_position
+    base_rows, source_rows = _pairs(model, data, n, set, shared, seed)
+    if not len(base_rows):
+        places = key_at, sum_at + (f"; held: {' + '.join(hold)}" if hold else "")
+        none = np.zeros(0), np.zeros((1, 0)), REDRAWN
+        return KeyAndSum(*(Effect("interchange", at, "moved_as_predicted", *none) for at in places))
+    base, source = data.inputs(base_rows), data.inputs(source_rows)
+    control = data.task.counterfactual(data, base_rows, "noise", seed)
+    (base_key, base_sum), (source_key, source_sum) = (_key_sum(data, at) for at in (base_rows, source_rows))
+    return KeyAndSum(
+        interchange(model, base, source, key_at, source_key + base_sum, control=control),
+        interchange(model, base, source, sum_at, base_key + source_sum, control=control, hold=hold),
+    )
+
+
+def _pairs(
+    model: HookedModel, data: AnchorDataset, n: int, set: str, same_position: bool, seed: int
+) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+    """Base and source rows, answered rightly, of different key and sum; every row in one pair at most."""
+    rng = np.random.default_rng([data.seed, seed, 8])
+    rows = rng.permutation(data.rows(set))[: 5 * n]
+    rows = rows[most_likely(model, data.tokens[rows]) == data.labels[rows]] if len(rows) else rows
+    if same_position:
+        rows = rows[np.argsort(data.key_position[rows], kind="stable")]
+    pairs = rows[: len(rows) // 2 * 2].reshape(-1, 2)
+    (key, total), (other_key, other_total) = (_key_sum(data, at) for at in pairs.T)
+    fits = (key != other_key) & (total != other_total)
+    if same_position:
+        fits &= np.equal(*data.key_position[pairs].T)
+    chosen = rng.permutation(pairs[fits])[:n]
+    return chosen[:, 0], chosen[:, 1]
+
+
+def _key_sum(data: AnchorDataset, rows: Int[np.ndarray, " row"]) -> tuple[np.ndarray, np.ndarray]:
+    """Key and sum of the anchors of each row."""
+    return data.tokens[rows, data.key_position[rows]], data.tokens[rows[:, None], data.anchor_positions[rows]].sum(1)
+
+
+@intervention
+def permuted_number_line(
+    model: HookedModel,
+    data: AnchorDataset,
+    *,
+    set: str = "rsn_train",
+    n: int = 300,
+    direction: str | Float[np.ndarray, " d_model"] = "value",
+    n_draws: int = 20,
+    seed: int = 0,
+) -> Effect:
+    """Share of inputs whose answer becomes z + sum of pi(a) when the line of anchors is reversed, in [0, 1].
+
+    Args:
+        set: a reasoning set. n: rows looked at; those that are answered rightly and whose answer is to change count.
+        direction: ``value``, ``component`` or a vector ``[d_model]``, of any length but 0.
+
+    No such input: an effect of nan with n = 0. Raises TaskError for rows whose answer is not key + sum, and for rows
+    without reasoning anchors.
+    """
+    check_reasoning(data, set, "the number line")
+    anchors, rows = data.task.tokens("reasoning_anchor"), data.sample(set, n)
+    own = data.tokens[rows[:, None], data.anchor_positions[rows]]
+    if not np.isin(own, anchors).all():
+        raise TaskError(f"set='{set}' has rows without reasoning anchors; give one that has them, such as 'rsn_train'.")
+    order = np.arange(len(anchors))[::-1]
+    by = (order - order[::-1])[own - data.task.reasoning_anchors[0]].sum(1)
+    counts = (most_likely(model, data.tokens[rows]) == data.labels[rows]) & (by != 0)
+    tokens, predicted = data.tokens[rows[counts]], data.labels[rows[counts]] + by[counts]
+    vectors, name = token_vectors(model, anchors), "a direction"
+    if isinstance(direction, str):
+        named = {
+            "value": lambda: leading(value_matrix(model))[:, 0],
+            "component": lambda: np.linalg.svd(vectors - vectors.mean(0), full_matrices=False)[2][0],
+        }
+        name, direction = f"the {direction} direction", named[direction]()
+
+    def moved(along: np.ndarray) -> np.ndarray:
+        """What is added to each anchor's vector."""
+        unit = along / np.linalg.norm(along)
+        line = vectors @ unit
+        return (line[::-1] - line)[:, None] * unit
+
+    change, W_E, runs = moved(np.asarray(direction, dtype=np.float64)), live_tensors(model)["embed.W_E"], []
+    others = random_directions(n_draws, vectors.shape[1], np.random.default_rng([seed, 13]))
+    for step in (change, *map(moved, others)):
+        as_far = step * (np.linalg.norm(change) / max(np.linalg.norm(step), np.finfo(float).tiny))
+        new = W_E.detach().clone()
+        new[torch.as_tensor(anchors)] += torch.as_tensor(as_far).to(W_E)
+        with replaced(W_E, new):
+            runs.append((most_likely(model, tokens) == predicted) * 1.0 if len(tokens) else np.zeros(0))
+    control = "random direction, change of the same norm"
+    return effect_of(f"anchors permuted along {name}", "W_E", "moved_as_predicted", runs, control)
