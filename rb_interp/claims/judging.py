@@ -203,7 +203,9 @@ class _Table:
         samples = [self.term(term) for term in (condition.of, condition.minus) if term]
         values, untrained = samples[0].values, samples[0].untrained
         if condition.minus:
-            values, untrained = (paired_differences(*(s[part] for s in samples)) for part in (0, 1))
+            first, second = samples
+            values = paired_differences(first.values, second.values)
+            untrained = paired_differences(first.untrained, second.untrained)
         before = {seed: value for seed, value in untrained.items() if seed in values and np.isfinite(value)}
         ends = [replace(condition.of, quantity=f"{condition.of.quantity}:{end}") for end in ("low", "high")]
         found = tuple(self.term(end).values for end in ends) if unit == "interval" else ()

@@ -107,7 +107,7 @@ class Effect(Record):
         caption = f"{self.intervention} at {self.site}: {self.quantity}; control: {self.control_name}"
         if 1 < draws < 20:  # 19 draws reach .05 and do not fall below it
             caption += f"; p cannot be below {1 / (1 + draws):.2g} with {draws} draws"
-        return caption, self.to_frame()[columns], []
+        return caption, self.to_frame().loc[:, columns], []
 
     def summary(self) -> dict[str, float | str | int]:
         """One row of a table of effects: effect, control and difference with intervals, p_value, names, n."""

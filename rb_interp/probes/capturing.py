@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ from rb_interp.typed import typed
 if TYPE_CHECKING:
     from transformer_lens import ActivationCache
 
-    Source = HookedModel | ActivationCache | "Arrays"
+    Source: TypeAlias = "HookedModel | ActivationCache | Arrays"
 else:
     Source = Annotated[object, Is[lambda value: hooked(value, caches=True) is not None]]
 
@@ -427,8 +427,8 @@ def _read(name: Any, value: Any) -> dict[str, Tensor]:
     several = isinstance(value, Mapping | list | tuple)
     of_all = name == "token_inputs" and not several and np.ndim(value) == 2
     if of_all or name in WHOLE or (isinstance(name, str) and ("." in name or name.startswith("hook_"))):
-        full = WHOLE[name][0] if name in WHOLE else name
-        return {full: _array(full, name, value)}
+        full = WHOLE[name][0] if name in WHOLE else str(name)
+        return {full: _array(full, str(name), value)}
     if name not in BY_LAYER:
         near = nearest(str(name), [*BY_LAYER, *WHOLE])
         raise ModelError(f"from_arrays does not know {shown(name)}, nor is it the full name of a hook; {near}")

@@ -162,7 +162,7 @@ def embedding_rank(W_E: Tensor, *, untrained: Source | None = None, counts: Name
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
         rng, drawn = np.random.default_rng(seed), {}
         for name, rows in vectors.items():
-            spread = Null("random vectors", gaussian_participations(n_null, *rows.shape, rng), "less")
+            spread = Null("random vectors", gaussian_participations(n_null, len(rows), rows.shape[1], rng), "less")
             drawn |= {f"participation_{name}": spread, f"participation_ratio_{name}": spread}
         first, control = vectors["prontoqa"], vectors["control"]
         draws = np.full(n_null, np.nan)

@@ -163,7 +163,7 @@ def typical_tokens(counts: Counts) -> Typical:
     for own, typical in zip(counts, (ratio >= MIN_RATIO, ratio <= 1 / MIN_RATIO), strict=True):
         ids = np.flatnonzero(typical & (own >= MIN_COUNT))
         lists.append(ids[np.argsort(-own[ids].astype(np.int64), kind="stable")])
-    return Typical(*lists, *matched(totals, *lists), *nearest(totals, *lists))
+    return Typical._make([*lists, *matched(totals, *lists), *nearest(totals, *lists)])
 
 
 def frequency_ratio(counts: Counts) -> Float[np.ndarray, " d_vocab"]:

@@ -186,7 +186,8 @@ def readings_of_curves(curves: pd.DataFrame, read: Callable[[pd.DataFrame, str, 
         if member.duplicated(["step", "set"]).any():
             raise RunError(f"{name} has an evaluation twice; drop duplicated (step, set) rows.")
         block = pd.DataFrame(read(member, name, seed).rows())
-        place = {"gamma": gamma, "seed": seed, "stage": "final", "step": int(member["step"].max()), "set": ""}
+        step = int(member["step"].to_numpy().max())
+        place = {"gamma": gamma, "seed": seed, "stage": "final", "step": step, "set": ""}
         blocks.append(block.assign(**place)[[*place, *block.columns]])
     return pd.concat(blocks, ignore_index=True)
 

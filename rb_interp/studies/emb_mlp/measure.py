@@ -363,7 +363,7 @@ def errors_over_seeds(errors: pd.DataFrame) -> pd.DataFrame:
     found["mean"] = np.exp(found["log"])
     first = found.groupby("gamma")[["d_model", "mean"]].transform("first")
     found["by_eq_13"] = first["mean"] * (found["d_model"] / first["d_model"]) ** (1 - found["gamma"])
-    return found[["gamma", "d_model", "mean", "by_eq_13", "relative", "n"]]
+    return found.loc[:, ["gamma", "d_model", "mean", "by_eq_13", "relative", "n"]]
 
 
 def lemma_1_reached(lemma: pd.DataFrame) -> pd.DataFrame:
