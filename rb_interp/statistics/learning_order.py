@@ -54,6 +54,11 @@ from rb_interp.tasks.anchor import SETS
 from rb_interp.tasks.dataset import HALF, Dataset
 from rb_interp.text.task import EARLY
 
+__all__ = [
+    "bias_index", "corpus_loss", "delta_loss", "early_index", "fraction_left", "half_index", "label_entropy",
+    "learning_order", "learning_order_of", "learning_order_table",
+]  # fmt: skip
+
 Curve = Float[np.ndarray, " evaluation"]
 
 

@@ -39,6 +39,12 @@ from scipy.linalg import eigvalsh_tridiagonal
 
 from rb_interp.typed import typed
 
+__all__ = [
+    "Comparison", "between_less_within", "dirichlet_rows", "disagreement", "excess_disagreement",
+    "gaussian_product_singular_values", "gaussian_singular_values", "pair_means", "permutations", "random_directions",
+    "random_subspaces",
+]  # fmt: skip
+
 
 @typed
 def random_directions(n_draws: int, dim: int, rng: np.random.Generator) -> Float[np.ndarray, "draw dim"]:

@@ -160,16 +160,3 @@ def test_claims_hold_in_the_papers_world_and_fail_in_its_mirror():
     assert {verdict.id: verdict.outcome for verdict in judge(known(mirrored), CLAIMS)} == dict.fromkeys(
         ("C7", "C8", "C9", "C10", "C11", "C12"), "FAILS"
     )
-
-
-def test_seeds_without_a_fitted_member_are_told_beside_the_claim_and_members_unfit_are_counted():
-    readings = known(lambda sweep, setting, gamma: (gamma, 1.0 if gamma >= 0.6 else 0.4)).query("probe == 'phase'")
-    lost = (readings["sweep"] == "depth_6") & (readings["seed"] < 2) & (readings["quantity"] == "acc_seen_test")
-    readings = readings.assign(value=readings["value"].mask(lost, 0.5))
-    found = readings_table(readings, map_readings(readings, MAP))
-    unfit = found.query("quantity == 'unfit' and sweep == 'depth_6'").sort_values("seed")["value"].tolist()
-    below = sum(gamma < 0.6 for gamma in MAP.gammas)
-    assert unfit == [len(MAP.gammas)] * 2 + [below] * 6
-    (depth,) = (verdict for verdict in judge(found, CLAIMS) if verdict.id == "C8")
-    assert depth.n_seeds == 6
-    assert "2 of 8 seeds have no finite fit_rise" in depth.reason

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from reference_models import EQUAL, reference_model
+from reference_models import reference_model
 
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.probes import attention
 from rb_interp.studies.composite.flow import (
     ANSWERS,
     ROLES,
@@ -144,16 +143,6 @@ def test_without_the_edge_that_it_uses_a_model_is_lost_and_without_another_it_is
     assert lost.pop(used) > 0.8
     assert set(lost.values()) == {0}
     assert {values[f"{name}:placebo"] for name in ("anchors_from_key", "last_from_anchors")} == {0}
-
-
-@pytest.mark.parametrize(("flow", "shares", "name"), [
-    ("via_last", EQUAL, "via last"), ("via_anchors", EQUAL, "via anchors"), ("via_a2", EQUAL, None),
-])  # fmt: skip
-def test_attention_of_the_reference_models_meets_the_criterion_of_their_flow_alone(flow, shares, name):
-    model, rows = reference_model(DATA, flow, "symmetric" if flow != "via_a2" else "inferential", shares), DATA.rows
-    inputs = DATA.inputs(rows("seen_test")[DATA.key_position[rows("seen_test")] <= 4])
-    first, second = (attention(model, inputs, query=ROLES, to=ROLES, layer=layer, n_null=0).values for layer in (0, 1))
-    assert flows_by_attention(first, second) == {"via last": name == "via last", "via anchors": name == "via anchors"}
 
 
 @pytest.mark.parametrize(

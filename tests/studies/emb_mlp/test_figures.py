@@ -11,7 +11,6 @@ from rb_interp.studies.emb_mlp.figures import (
     AGREEMENT,
     SWEEPS,
     draw_agreement,
-    draw_drift_r2,
     draw_scaling,
     draw_value_flow,
 )
@@ -45,18 +44,6 @@ def test_agreement_lines_are_the_tables_cut_at_the_floor(evidence):
                 marks = rows[rows.leaving]
                 assert any(np.array_equal(x, marks.step) and np.allclose(y, marks[column].clip(FLOOR)) for x, y in data)
     assert below > 20  # the floor was put to the test
-
-
-def test_r2_at_leaving_shows_every_seed_and_its_interval(evidence):
-    panels = draw_drift_r2(evidence).axes
-    for axes, sweep in zip(panels, SWEEPS, strict=True):
-        own = evidence.sweep(sweep)
-        values = own.values("drift", "r2", 0.8, stage="leaving", set="anchor")
-        assert drawn(axes, values)
-        assert drawn(axes, own.interval("drift", "r2", 0.8, stage="leaving", set="anchor")[1:])
-    mean, level = (evidence.sweep("descent").values("drift", "r2", 0.8, stage="leaving", set="anchor").mean(), 0.9)
-    assert drawn(panels[0], [level] * 2)
-    assert drawn(panels[0], [mean - 0.2] * 2)
 
 
 def test_flow_error_and_lemma_are_their_tables(evidence):

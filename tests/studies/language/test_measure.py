@@ -20,7 +20,7 @@ from rb_interp.report.page import render_page
 from rb_interp.runs.run import Run
 from rb_interp.studies.language import LANGUAGE
 from rb_interp.studies.language.config import LanguageConfig, info, train_note
-from rb_interp.studies.language.figures import FIGURES, KINDS, NAMED, as_shown
+from rb_interp.studies.language.figures import FIGURES, NAMED, as_shown
 from rb_interp.studies.language.measure import _read, text_of
 from rb_interp.tasks import Inputs
 from rb_interp.text.task import TEXT_SETS, TextTask
@@ -222,37 +222,3 @@ def test_cosines_are_those_of_early_with_the_tokens_of_their_seed(evidence):
         words = table[table["seed"] == 0].drop_duplicates("token").set_index("token")["text"]
         shown = [text.get_text() for text in named.get_yticklabels()]
         assert shown == [as_shown(words[token]) for token in tokens[:NAMED]]
-
-
-def test_mean_cosines_have_the_papers_two_numbers_and_untrained_models(evidence):
-    early, final, differences, _ = panels_of(evidence, "token_similarity")
-    for axes, stage in ((early, "early"), (final, "final")):
-        for group, colour in CORPUS_COLOURS.items():
-            values = reading(evidence, "token_similarity", f"cos_{group}", 0.8, stage)["value"]
-            assert drawn(axes, values, colour)
-    assert drawn(early, [0.123] * 2, CORPUS_COLOURS["prontoqa"])
-    assert drawn(early, [0.531] * 2, CORPUS_COLOURS["stories"])
-    assert not drawn(final, [0.531] * 2)
-    assert drawn(early, [evidence.untrained("token_similarity", "cos_stories", 0.8, stage="early")] * 2)
-    for axes, quantities in (
-        (early, ("cos_prontoqa", "cos_stories", "cos_control")),
-        (differences, ("difference", "difference_control", "difference_counterpart", "difference_centred")),
-    ):
-        bars = [tuple(path.vertices[:, 1]) for each in axes.collections for path in each.get_paths()]
-        for name in quantities:
-            assert drawn(axes, reading(evidence, "token_similarity", name, 0.8, "early")["value"])
-            expected = evidence.table("token_intervals", gamma=0.8, stage="early", quantity=name)[
-                ["low", "high"]
-            ].mean()
-            assert any(len(bar) == 2 and np.allclose(bar, expected) for bar in bars), name
-
-
-def test_skills_are_those_of_the_last_step_by_hops(evidence):
-    panels = np.array(panels_of(evidence, "skills")).reshape(2, 3)
-    table = evidence.tables["skills"]
-    for row, kinds in zip(panels, (list(KINDS)[:2], list(KINDS)[2:]), strict=True):
-        for axes, gamma in zip(row, evidence.gammas, strict=True):
-            assert drawn(axes, [0.5, 0.5]) == ("answer_two_way" in kinds)
-            for kind in kinds:
-                here = table[(table["gamma"] == gamma) & (table["accuracy_of"] == kind) & (table["step"] == 20)]
-                assert drawn(axes, here.groupby("hops")["accuracy"].mean())
