@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from rb_interp.figures import kit, style
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import two_digits
-from rb_interp.figures.paper_1 import draw_embedding, draw_learning, draw_theory
+from rb_interp.figures.paper_1 import draw_embedding, draw_learning
 from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.intervals import over_seeds
 from rb_interp.studies.emb_mlp.config import AGREES
@@ -199,6 +199,5 @@ FIGURES = {
     "agreement": draw_agreement,
     "drift_r2": draw_drift_r2,
     "value_flow": draw_value_flow,
-    "theory": lambda evidence: draw_theory(evidence.sweep("adamw")),
     "scaling": draw_scaling,
 }

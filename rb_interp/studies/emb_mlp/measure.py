@@ -38,7 +38,6 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.probes import geometry
 from rb_interp.probes.vectors import cosines
 from rb_interp.runs import Measured, MemberModels, Run, Sweep, readings_table
-from rb_interp.runs.measured import arrays_over_seeds
 from rb_interp.runs.members import measure_members
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.statistics.learning_order import fraction_left, learning_order_of
@@ -73,7 +72,6 @@ def measure(run: Run, progress: bool = True) -> Measured:
     found = measure_members(run, partial(_geometry, n_null=config.n_null), ["adamw"], progress)
     drifts, flows, leaving = zip(*(compare(sweep, progress) for sweep in run.sweeps.values()), strict=True)
     drift, flow = (pd.concat([t for t in tables if len(t)], ignore_index=True) for tables in (drifts, flows))
-    drawn = {key: a for key, a in found.arrays.items() if "/final//" in key and key.endswith("cos_reasoning_matrix")}
     tables = {
         "drift": drift,
         "agreement": agreement_table(drift),
@@ -83,8 +81,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
     }
     data = {seed: adamw.dataset(seed) for seed in adamw.seeds}
     order = learning_order_of(adamw.curves(), adamw.config.task.d_vocab, data).assign(sweep="adamw")
-    arrays = {**found.arrays, **arrays_over_seeds(drawn)}
-    return Measured(readings_table(order, found.readings, *leaving), tables, arrays)
+    return Measured(readings_table(order, found.readings, *leaving), tables, found.arrays)
 
 
 def _geometry(models: MemberModels, member: Member, n_null: int) -> Iterator[tuple[str, str, Reading]]:

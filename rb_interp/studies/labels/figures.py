@@ -68,13 +68,9 @@ def draw_label_range(evidence: Evidence) -> Figure:
     inside = right.subplots()
     with kit.missing(inside):
         _inside(inside, evidence, groups)
-        entries = [
-            kit.line(f"group {g}, inside its range", SHADES[(g - 1) % 4], LINES[(g - 1) % 4], 1.4) for g in groups
-        ]
-        entries += [
-            kit.line("accuracy on memory", style.GREY),
-            kit.key("lowest group, judged (seed)", style.INK, "v", filled=True),
-        ]
+        looks = [(f"group {g}, inside its range", SHADES[(g - 1) % 4], LINES[(g - 1) % 4], 1.4) for g in groups]
+        judged = kit.key("lowest group, judged (seed)", style.INK, "v", filled=True)
+        entries = [*(kit.line(*look) for look in looks), kit.line("accuracy on memory", style.GREY), judged]
         inside.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
     return figure
 

@@ -44,6 +44,11 @@ def _smallest(evidence: Evidence) -> float:
     return SMALL if SMALL in evidence.shown_gammas else evidence.shown_gammas[-1]
 
 
+def _by_group(quantity: str, stage: str = "final") -> list[kit.Series]:
+    looks = style.CORPUS_COLOURS, style.CORPUS_MARKERS
+    return [kit.Series(f"{quantity}_{g}", GROUPS[g], *(look[g] for look in looks), stage) for g in GROUPS]
+
+
 def early_steps(evidence: Evidence, gamma: float) -> list[int]:
     """Steps of the stage ``early``, one a seed; empty where the run does not tell."""
     found = (evidence.value("corpus_loss", "early_step", gamma, seed, stage="final") for seed in evidence.seeds)
@@ -134,9 +139,8 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
 
     def beside(x: float, one: kit.Series, gamma: float) -> None:
         """The untrained model, the interval over tokens, and two standard deviations of the null."""
-        kit.level(
-            axes_now, x, evidence.untrained("token_similarity", one.quantity, gamma, stage=one.stage), style.GREY, 0.1
-        )
+        start = evidence.untrained("token_similarity", one.quantity, gamma, stage=one.stage)
+        kit.level(axes_now, x, start, style.GREY, 0.1)
         where = {"quantity": one.quantity, "gamma": gamma, "stage": one.stage}
         low, high = over_seeds(evidence.table("token_intervals", **where), ["gamma"], ["low", "high"])["mean"]
         axes_now.vlines(x, low, high, color=one.colour, lw=4.5, alpha=0.28, zorder=0.8)
@@ -145,20 +149,14 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
 
     for axes_now, stage in ((axes[0, 0], "early"), (axes[0, 1], "final"), (axes[1, 0], "")):
         with kit.missing(axes_now):
-            shown = [
-                kit.Series(f"cos_{g}", GROUPS[g], style.CORPUS_COLOURS[g], style.CORPUS_MARKERS[g], stage)
-                for g in GROUPS
-            ]
-            shown = shown if stage else DIFFERENCES
+            shown = _by_group("cos", stage) if stage else DIFFERENCES
             kit.rates(axes_now, evidence, "token_similarity", *shown, read="interval", spread=0.04, beside=beside)
             kit.zero(axes_now)
             axes_now.set_title(f"mean cosine, {stage}" if stage else "differences, early")
             if stage == "early" and SMALL in evidence.gammas:
+                ends = evidence.gammas.index(SMALL) - 0.45, evidence.gammas.index(SMALL) + 0.45
                 for group, value in PAPER_COSINES.items():
-                    place = evidence.gammas.index(SMALL)
-                    axes_now.plot(
-                        [place - 0.45, place + 0.45], [value] * 2, color=style.CORPUS_COLOURS[group], ls=DOTTED
-                    )
+                    axes_now.plot(ends, [value] * 2, color=style.CORPUS_COLOURS[group], ls=DOTTED)
     with kit.missing(axes[1, 0]):
         kit.threshold(axes[1, 0], evidence, "G3", gamma=SMALL)
     with kit.missing(axes[1, 1]):
@@ -199,11 +197,8 @@ def draw_embedding_rank(evidence: Evidence) -> Figure:
     """Participation ratio over the untrained model's, leading shares of the variance, stable ranks of the weights."""
     figure, [[ratio, shares, weights]] = kit.panels(1, 3, 3.1, 7.8, width_ratios=(1.15, 1, 1.15))
     with kit.missing(ratio):
-        looks = {
-            **{g: (GROUPS[g], style.CORPUS_COLOURS[g], style.CORPUS_MARKERS[g]) for g in GROUPS},
-            "all": ("all tokens", style.INK, "^"),
-        }
-        shown = [kit.Series(f"participation_ratio_{group}", *look) for group, look in looks.items()]
+        every = kit.Series("participation_ratio_all", "all tokens", style.INK, "^")
+        shown = [*_by_group("participation_ratio"), every]
         kit.rates(ratio, evidence, "embedding_rank", *shown, read="interval", spread=0.035)
         kit.zero(ratio, 1.0)
         ratio.set_title("embeddings: effective directions,\nfinal over untrained")
