@@ -164,9 +164,8 @@ def difference_of_paired_shares(lost: int, gained: int, n: int, confidence: floa
         variance = 2 * other + difference * (1 - difference)
         return float((lost - gained - n * difference) ** 2 - square * n * variance)
 
-    solve: Any = brentq
-    low = -1.0 if found == -1 else solve(beyond, -1, found - margin)
-    high = 1.0 if found == 1 else solve(beyond, found + margin, 1)
+    low: Any = -1.0 if found == -1 else brentq(beyond, -1, found - margin)
+    high: Any = 1.0 if found == 1 else brentq(beyond, found + margin, 1)
     return Interval(found, float(low), float(high))
 
 

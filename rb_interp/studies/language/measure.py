@@ -148,6 +148,6 @@ def corpus_loss_table(curves: pd.DataFrame, entropies: Mapping[int, tuple[float,
 
     def read(member: pd.DataFrame, name: str, seed: int) -> Reading:
         losses = {key: rows["loss"].to_numpy(dtype=np.float64) for key, rows in by_set(member).items()}
-        return corpus_loss(losses, np.unique(member["step"]), entropies.get(seed, (math.nan, math.nan)))
+        return corpus_loss(losses, np.unique(member["step"].to_numpy()), entropies.get(seed, (math.nan, math.nan)))
 
     return readings_of_curves(curves, read)
