@@ -34,6 +34,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from rb_interp import theory
 from rb_interp.models.config import ModelConfig
 from rb_interp.probes import geometry
 from rb_interp.probes.vectors import cosines
@@ -45,17 +46,7 @@ from rb_interp.statistics.reading import Reading
 from rb_interp.studies.emb_mlp.config import AGREES, EARLY, LATE, EmbMLPConfig, Scaling
 from rb_interp.tasks import AnchorDataset, AnchorTask
 from rb_interp.tasks.anchor import GROUPS
-from rb_interp.theory.drift import (
-    agreement,
-    emb_mlp_map,
-    leading_direction,
-    one_layer_drift,
-    one_layer_maps,
-    permuted_r2,
-    pull,
-)
-from rb_interp.theory.label_distributions import empirical, population, population_pull
-from rb_interp.theory.theorem_1 import exponent, inner_product_error, max_deviations
+from rb_interp.theory.theorem_1 import max_deviations
 from rb_interp.training.config import learning_rate, step_at
 from rb_interp.training.member_group import Member
 from rb_interp.training.store import Checkpoint
@@ -160,9 +151,9 @@ class _Seed:
     def pulls(self) -> dict[str, Tensor]:
         rows, n = self.data.rows("train"), self.task.d_vocab
         tokens, labels = torch.from_numpy(self.data.tokens[rows]), torch.from_numpy(self.data.labels[rows])
-        counted = {c: pull(tokens, labels, n, c, dtype=torch.float64) for c in ("occurrences", "sequences")}
-        last = pull(tokens, labels, n, last=True, dtype=torch.float64)
-        return {**counted, "population": torch.from_numpy(population_pull(self.task, masked=True)), "last": last}
+        counted = {c: theory.pull(tokens, labels, n, c, dtype=torch.float64) for c in ("occurrences", "sequences")}
+        last = theory.pull(tokens, labels, n, last=True, dtype=torch.float64)
+        return {**counted, "population": torch.from_numpy(theory.population_pull(self.task, masked=True)), "last": last}
 
     @cached_property
     def groups(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -202,15 +193,15 @@ class Prediction:
         """The maps from pull to drift with the weights of step 0."""
         start = self.start
         if not self.one_layer:
-            return {"map": emb_mlp_map(start["mlp.W_in"], start["mlp.W_out"])}
+            return {"map": theory.emb_mlp_map(start["mlp.W_in"], start["mlp.W_out"])}
         w_v, w_o = (start[f"blocks.0.attn.W_{name}"][0] for name in "VO")
         w_in, w_out = (start[f"blocks.0.mlp.W_{name}"] for name in ("in", "out"))
-        return dict(zip(("attention", "direct"), one_layer_maps(w_v, w_o, w_in, w_out), strict=True))
+        return dict(zip(("attention", "direct"), theory.one_layer_maps(w_v, w_o, w_in, w_out), strict=True))
 
     def _drift(self, pull: Tensor, maps: Mapping[str, Tensor], last: Tensor | None = None) -> Tensor:
         if not self.one_layer:
             return pull @ maps["map"]
-        return one_layer_drift(pull, maps["attention"], maps["direct"], self.seed.task.length, last)
+        return theory.one_layer_drift(pull, maps["attention"], maps["direct"], self.seed.task.length, last)
 
     def compare(self, checkpoint: Checkpoint) -> Iterator[dict[str, Any]]:
         """One row per group and prediction; NaN at step 0, where nothing has moved."""
@@ -218,9 +209,9 @@ class Prediction:
         for prediction, drift in self.drifts(checkpoint).items():
             for group, (tokens, kinds) in self.seed.groups.items():
                 m, p = moved[tokens], drift[tokens]
-                cos, r2 = agreement(p, m)
-                cos_raw, r2_raw = agreement(p, m, centred=False)
-                null = permuted_r2(p, m, kinds) if prediction == "each_step" else torch.tensor(math.nan)
+                cos, r2 = theory.agreement(p, m)
+                cos_raw, r2_raw = theory.agreement(p, m, centred=False)
+                null = theory.permuted_r2(p, m, kinds) if prediction == "each_step" else torch.tensor(math.nan)
                 values = {"cos": cos, "r2": r2, "cos_raw": cos_raw, "r2_raw": r2_raw, "r2_permuted": null}
                 yield {"group": group, "prediction": prediction, **{k: _finite(v) for k, v in values.items()}}
 
@@ -230,8 +221,8 @@ class Prediction:
             return
         predicted = checkpoint.drift(*self.place)["value"].double()
         moved = self._moved(checkpoint, "blocks.0.attn.W_V")[0]
-        cos, r2 = agreement(predicted, moved, centred=False)
-        (real, share), (ideal, _) = leading_direction(moved), leading_direction(predicted)
+        cos, r2 = theory.agreement(predicted, moved, centred=False)
+        (real, share), (ideal, _) = theory.leading_direction(moved), theory.leading_direction(predicted)
         along = abs(float(real @ ideal))
         yield {"cos": _finite(cos), "r2": _finite(r2), "cos_direction": along, "share_leading": float(share)}
 
@@ -303,7 +294,10 @@ def label_tables(data: AnchorDataset) -> dict[str, pd.DataFrame]:
 def _distributions(data: AnchorDataset, group: str) -> pd.DataFrame:
     tokens, n = data.task.tokens(group), data.task.d_vocab
     place = {"token": np.repeat(tokens, n), "group": group, "label": np.tile(np.arange(n), len(tokens))}
-    found = {"population": population(data.task, group).ravel(), "empirical": empirical(data, tokens)[1].ravel()}
+    found = {
+        "population": theory.population(data.task, group).ravel(),
+        "empirical": theory.empirical(data, tokens)[1].ravel(),
+    }
     return pd.DataFrame({**place, **found, **{f"{kind}_excess": share - 1 / n for kind, share in found.items()}})
 
 
@@ -318,10 +312,10 @@ def scaling_tables(task: AnchorTask, scaling: Scaling, seeds: tuple[int, ...]) -
     """Eq. 13's error against width with its exponent, Lemma 1's probability against gamma and width, and summaries."""
     rows, exponents = [], []
     for gamma, seed in product(scaling.gammas, seeds):
-        found = {d_model: inner_product_error(task, gamma, d_model, seed) for d_model in scaling.d_models}
+        found = {d_model: theory.inner_product_error(task, gamma, d_model, seed) for d_model in scaling.d_models}
         at = {"gamma": gamma, "seed": seed}
         rows += [{**at, "d_model": d_model, **f._asdict()} for d_model, f in found.items()]
-        slope = float(exponent(scaling.d_models, np.array([f.error for f in found.values()])))
+        slope = float(theory.exponent(scaling.d_models, np.array([f.error for f in found.values()])))
         exponents.append({**at, "exponent": slope, "predicted": 1 - gamma})
     errors, slopes = pd.DataFrame(rows), pd.DataFrame(exponents)
     lemma = lemma_1_table(scaling)
