@@ -10,11 +10,18 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
+from rb_interp.claims import Verdict, Verdicts
+from rb_interp.claims.rule import FEWEST
 from rb_interp.errors import ArgumentError, ConfigError, RunError, StudyError, nearest, shown
+from rb_interp.figures.evidence import Evidence
+from rb_interp.models.protocol import HookedModel
 from rb_interp.runs.config import StudyConfig, check_lr, fingerprint, from_mapping, scale_of, stacks
 from rb_interp.runs.measured import KEYS, Measured, measured_already, read_evidence, with_reached, write_measured
 from rb_interp.runs.protocol import Study
 from rb_interp.runs.protocol import study as find_study
+from rb_interp.runs.shared_member import SharedMember, save_member
 from rb_interp.runs.store import (
     FORMAT,
     PROBE,
@@ -30,17 +37,12 @@ from rb_interp.runs.store import (
 )
 from rb_interp.runs.sweep import Sweep, train_sweeps
 from rb_interp.settings import differences, plain, to_toml
+from rb_interp.torch_threads import few_threads
 from rb_interp.training.loop import resolve_device
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
-
-    from rb_interp.claims import Verdict, Verdicts
-    from rb_interp.figures.evidence import Evidence
-    from rb_interp.models.protocol import HookedModel
-    from rb_interp.runs.shared_member import SharedMember
 
 MOST_SEEDS, SEEDS_A_TIME = 20, 4
 
@@ -214,8 +216,6 @@ class Run:
     @property
     def curves(self) -> pd.DataFrame:
         """Learning curves of every sweep so far: sweep, gamma, seed, step, set, loss (nats), accuracy."""
-        import pandas as pd
-
         if self.is_copy:
             return self.table("curves")
         tables = [sweep.curves().assign(sweep=name) for name, sweep in self.sweeps.items()]
@@ -364,8 +364,6 @@ class Run:
         Raises RunError if training is not finished or a checkpoint is damaged, StudyError if the measurement returns
         other tables than the study declares, or two rows of one key.
         """
-        from rb_interp.torch_threads import few_threads
-
         with self.writing():
             self.store.check(TRAIN)
             measured = few_threads(self.study.load("measure"))(self, progress)
@@ -451,8 +449,6 @@ class Run:
         Raises RunError for a member, stage, step or sweep that the run does not have, and for a folder that holds
         something; nothing is changed then.
         """
-        from rb_interp.runs.shared_member import save_member
-
         self.check_checkpoints()
         own, config, circuit, readings = self.sweep(sweep), self.sweep(sweep).config, None, []
         checkpoint = own.checkpoint(stage, gamma, seed)
@@ -488,7 +484,5 @@ def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
 
     Seeds decide claims that are OPEN and about seeds.
     """
-    from rb_interp.claims.rule import FEWEST
-
     able = any(verdict.outcome == "OPEN" and verdict.unit == "seed" for verdict in verdicts)
     return max(0, min(MOST_SEEDS, max(FEWEST, n_seeds + SEEDS_A_TIME)) - n_seeds) if able else 0

@@ -18,15 +18,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RbInterpError, RunError, first_line, nearest
 from rb_interp.models.config import ModelConfig
+from rb_interp.models.protocol import HookedModel
 from rb_interp.models.schemes import draw
 from rb_interp.runs.config import task_from, task_spec
 from rb_interp.runs.store import versions, write_file
@@ -36,11 +38,6 @@ from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 from rb_interp.training.members import evaluate_model
 from rb_interp.typed import typed
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from rb_interp.models.protocol import HookedModel
 
 FORMAT = "rb_interp member 2"
 FILE, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
@@ -91,8 +88,6 @@ class SharedMember:
     @property
     def readings(self) -> pd.DataFrame:
         """What was read of it, one row a quantity; columns as of `Reading.to_frame`, with stage, step and set."""
-        import pandas as pd
-
         return pd.DataFrame(list(self.content["readings"]))
 
     @cached_property
@@ -207,8 +202,6 @@ def zoo(folder: Path = ZOO_FOLDER) -> pd.DataFrame:
     >>> len(table), "average-then-key" in set(table.member)
     (15, True)
     """
-    import pandas as pd
-
     rows = []
     for name in members(folder):
         told, config, circuit = read_content(folder / name)
@@ -352,11 +345,7 @@ def _finite(value: Any) -> Any:
 
 
 def checksum(weights: Mapping[str, Tensor]) -> str:
-    """SHA-256 over names, shapes and bits of weights.
-
-    >>> checksum({"a": torch.zeros(2)}) == checksum({"a": torch.zeros(2)}) != checksum({"b": torch.zeros(2)})
-    True
-    """
+    """SHA-256 over names, shapes and bits of weights."""
     total = hashlib.sha256()
     for name, weight in sorted(weights.items()):
         total.update(f"{name} {list(weight.shape)} {weight.dtype}\n".encode())

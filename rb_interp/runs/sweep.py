@@ -6,11 +6,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
 
 from rb_interp.errors import RunError, nearest
+from rb_interp.models.protocol import HookedModel
 from rb_interp.runs import store as run_store
 from rb_interp.runs.config import SweepConfig, fingerprint
 from rb_interp.tasks.dataset import vocabulary
@@ -19,12 +23,6 @@ from rb_interp.training.member_group import Member
 from rb_interp.training.members import Part, train_together
 from rb_interp.training.store import CURVES, SUFFIX, Checkpoint, Curves, Store, saved_curves
 from rb_interp.typed import typed
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from torch import Tensor
-
-    from rb_interp.models.protocol import HookedModel
 
 PROVENANCE = "data.json"
 
@@ -188,8 +186,6 @@ class Sweep:
 
     def curves(self) -> pd.DataFrame:
         """Learning curves so far: gamma, seed, step, set, loss (nats), accuracy; by step, then by member."""
-        import pandas as pd
-
         tables = [curves.to_frame() for curves in self._curves()]
         return pd.concat(tables).sort_values("step", kind="stable", ignore_index=True)
 
@@ -198,8 +194,6 @@ class Sweep:
 
         Without rows where the task names no group of tokens, see ``training.tracking``.
         """
-        import pandas as pd
-
         return pd.concat([curves.spectra_table() for curves in self._curves()], ignore_index=True)
 
     @typed
@@ -244,8 +238,6 @@ class Sweep:
     @typed
     def whole_checkpoint(self, step: int) -> Checkpoint:
         """All members at a kept step, in the order of `members`; RunError where the step was not kept."""
-        import torch
-
         parts = [store.read(step_name(step)) for store in self.stores.values()]
         members = tuple(member for part in parts for member in part.members)
         tensors = {name: torch.cat([part.tensors[name] for part in parts]) for name in parts[0].tensors}

@@ -10,9 +10,9 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import torch
 import torch.nn.functional as F
 from tqdm import tqdm
@@ -27,9 +27,6 @@ from rb_interp.training.member_group import LastGroup, Member, MemberGroup, Next
 from rb_interp.training.store import Store
 from rb_interp.training.tracking import Batches
 from rb_interp.typed import typed
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 GROUPS = {"last": LastGroup, "next": NextGroup}
 MEMBERS_A_GROUP, ROOM = 8, 1_000_000
@@ -233,8 +230,6 @@ def train_model(
             torch.nn.utils.clip_grad_norm_(parameters, train.clip)
         optimiser.param_groups[0]["lr"] = learning_rate(step, train)
         optimiser.step()
-    import pandas as pd
-
     return pd.DataFrame(rows)
 
 

@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -20,9 +20,6 @@ from torch import Tensor
 import rb_interp.runs.store as run_store
 from rb_interp.errors import RunError
 from rb_interp.training.member_group import DRIFT, Member
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FORMAT, KEY = "rb_interp checkpoint 2", "rb_interp"
 SUFFIX = ".safetensors"
@@ -138,8 +135,6 @@ class Curves:
 
     def to_frame(self) -> pd.DataFrame:
         """Long table: gamma, seed, step, set, loss, accuracy."""
-        import pandas as pd
-
         places = [(m.gamma, m.seed, step, name) for step in self.steps for m in self.members for name in self.sets]
         loss, accuracy = np.stack([values for _, values in self.evaluations]).reshape(-1, 2).T
         table = pd.DataFrame(places, columns=["gamma", "seed", "step", "set"])
@@ -147,8 +142,6 @@ class Curves:
 
     def spectra_table(self) -> pd.DataFrame:
         """Long table: group, step, gamma, seed, rank (1: the largest), eigenvalue."""
-        import pandas as pd
-
         rows = [
             (group, step, member.gamma, member.seed, rank, float(value))
             for group, evaluations in sorted(self.spectra.items())

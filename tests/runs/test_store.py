@@ -1,9 +1,8 @@
 """Files of a run: whole or absent, written by one process, refused when outdated, damaged or of another format."""
 
 import json
+import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from threading import Thread
 
@@ -18,22 +17,6 @@ from rb_interp.runs import Run
 from rb_interp.runs.store import PROBE, REPORT, START, TRAIN, Store, write_file
 
 RESULTS = sorted(path.parent for path in (Path(__file__).parents[2] / "results").glob("*/steps.json"))
-KILLED = """
-import os, signal, sys
-from own_studies import ONE
-from rb_interp.runs import Run, store
-
-replace, left = os.replace, [int(sys.argv[2])]
-
-def killed(*names):
-    left[0] -= 1
-    if not left[0]:
-        os.kill(os.getpid(), signal.SIGKILL)
-    replace(*names)
-
-store.os.replace = killed
-Run.open(sys.argv[1], study=ONE).probe(progress=False)
-"""
 
 
 @pytest.fixture
@@ -156,12 +139,24 @@ def test_a_run_killed_while_it_began_begins_again(tmp_path):
     assert run.store.is_current(TRAIN)
 
 
-@pytest.mark.wide
-def test_a_probe_that_is_killed_is_made_again_with_the_same_bits(one, copy):
+class Killed(BaseException):
+    """Nothing handles it."""
+
+
+def test_a_probe_that_is_killed_is_made_again_with_the_same_bits(one, copy, monkeypatch):
     """It is killed as it moves its fourth file into place, the second table."""
-    code = [sys.executable, "-c", KILLED, str(copy.folder), "4"]
-    killed = subprocess.run(code, cwd=Path(__file__).parent, check=False)
-    assert killed.returncode == -9
+    replace, moved = os.replace, []
+
+    def killed(*names):
+        moved.append(names)
+        if len(moved) == 4:
+            raise Killed
+        replace(*names)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        with pytest.raises(Killed):
+            copy.probe(progress=False)
     assert PROBE not in copy.store.steps
     ONE.run(preset="smoke", out=copy.folder, progress=False)
     for name in one.store.steps[PROBE]["files"]:
