@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,19 +20,7 @@ from rb_interp.runs.measured import KEYS, Measured, measured_already, read_evide
 from rb_interp.runs.protocol import Study
 from rb_interp.runs.protocol import study as find_study
 from rb_interp.runs.shared_member import SharedMember, save_member
-from rb_interp.runs.store import (
-    FORMAT,
-    PROBE,
-    REPORT,
-    RUN,
-    SETTINGS,
-    START,
-    TRAIN,
-    Store,
-    read_run,
-    versions,
-    write_file,
-)
+from rb_interp.runs.store import PROBE, REPORT, RUN, SETTINGS, START, TRAIN, Store, new_metadata, read_run, write_file
 from rb_interp.runs.sweep import Sweep, train_sweeps
 from rb_interp.settings import differences, plain, to_toml
 from rb_interp.torch_threads import few_threads
@@ -105,17 +91,7 @@ class Run:
         config.check_sources()
         check_lr(config)
         _prepare(config, config.seeds)
-        metadata = {
-            "format": FORMAT,
-            "study": study.name,
-            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "command": command,
-            "fingerprint": mark,
-            "versions": versions(),
-            "host": {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()},
-            "config": plain(config),
-            "added_seeds": [],
-        }
+        metadata = new_metadata(study.name, mark, plain(config), command)
         run = cls(folder, study, config, metadata)
         if folder.exists() and not (folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir())):
             raise RunError(f"{folder} holds something else than this run; nothing was changed. Give another folder.")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
@@ -192,6 +193,14 @@ def read_run(folder: Path) -> dict[str, Any]:
     if content.get("format") != FORMAT:
         raise RunError(f"{path} is not of the format {FORMAT!r}, which this version reads; make the run again.")
     return content
+
+
+def new_metadata(study: str, fingerprint: str, config: Mapping[str, Any], command: str) -> dict[str, Any]:
+    """What ``run.json`` says of a run that begins now."""
+    created = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    host = {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()}
+    told = {"format": FORMAT, "study": study, "created": created, "command": command, "fingerprint": fingerprint}
+    return {**told, "versions": versions(), "host": host, "config": config, "added_seeds": []}
 
 
 def versions() -> dict[str, str]:
