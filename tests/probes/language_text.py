@@ -40,3 +40,8 @@ def frequency_alone(seed: int = 0) -> np.ndarray:
     """Embeddings that moved along one direction with their token's frequency, whatever its corpus."""
     direction = np.random.default_rng(99).standard_normal(D_MODEL) / np.sqrt(D_MODEL)
     return noise(seed) + 2 * np.outer(made_counts().sum(0) / 3000, direction)
+
+
+def p_values(reading) -> dict[str, float]:
+    """The p-value of each quantity that has a null, and NaN of the others."""
+    return reading.to_frame().set_index("quantity")["p_value"].to_dict()

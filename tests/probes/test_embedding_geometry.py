@@ -122,39 +122,23 @@ def test_what_nothing_defines_is_nan() -> None:
             assert found.arrays["pca"].shape == (sum(map(len, groups.values())), 3)
 
 
-def test_probe_reads_the_embedding_of_a_model() -> None:
+def test_participation_is_compared_with_the_untrained_model_s() -> None:
     model, untrained = (lens_model("plain", seed=seed, d_vocab=40) for seed in (0, 1))
     reading = geometry(model, groups=TOKENS, untrained=untrained, n_null=20, **OPTIONS)
-    W_E, W_0 = (m.W_E.detach().double().numpy() for m in (model, untrained))
-    expected, before = (of_rows(of).values for of in (W_E, W_0))
+    expected, before = (of_rows(m.W_E.detach().double().numpy()).values for m in (model, untrained))
     ratio = expected["participation"] / before["participation"]
     assert dict(reading.values) == pytest.approx({**expected, "participation_ratio": ratio})
     assert dict(reading.untrained) == pytest.approx({**before, "participation_ratio": 1.0})
-    np.testing.assert_array_equal(reading.arrays["tokens"], USED)
-    np.testing.assert_array_equal(np.bincount(reading.arrays["group"]), [12, 4, 8])
-    np.testing.assert_allclose(np.triu(reading.arrays["cos_all_matrix"], 1), np.triu(cosines(W_E[USED]), 1))
     assert math.isnan(geometry(model, groups=TOKENS, n_null=0).values["participation_ratio"])
 
 
-def test_groups_of_any_name_are_read_as_the_anchor_task_s_are() -> None:
+def test_groups_of_any_name_are_read_and_those_that_are_not_there_are_named() -> None:
     model = lens_model("plain", d_vocab=40)
     renamed: dict[str, Any] = dict(zip(("hour", "place", "shift"), TOKENS.values(), strict=True))
     own = geometry(model, groups=TOKENS, ordered=("key", "reasoning"), n_null=20)
-    for inputs in (None, Inputs(ROW, roles=Roles(tokens=renamed))):
-        groups = renamed if inputs is None else None
-        found = geometry(model, inputs, groups=groups, ordered=("hour", "shift"), n_null=20)
-        for name, other in (
-            ("pc1_hour", "pc1_key"),
-            ("cos_place", "cos_memory"),
-            ("own_pc1_shift", "own_pc1_reasoning"),
-        ):
-            assert found.values[name] == own.values[other]
-        for name in ("order_rho", "theory", "participation", "abs_cos"):
-            assert found.values[name] == own.values[name]
-            np.testing.assert_array_equal(found.nulls[name].draws, own.nulls[name].draws)
-        np.testing.assert_array_equal(found.arrays["pca_theory_group"], own.arrays["pca_theory_group"])
-    assert "cos_hour" in found.values
-    assert "pc1_place" not in found.values
+    found = geometry(model, Inputs(ROW, roles=Roles(tokens=renamed)), ordered=("hour", "shift"), n_null=20)
+    assert [*found.values.values()] == pytest.approx([*own.values.values()], nan_ok=True)
+    assert {"cos_hour", "pc1_hour", "own_pc1_shift"} <= set(found.values) - {"pc1_place"}
     options: tuple[dict[str, Any], ...] = ({"line": "hours"}, {"alike": ("hours",)}, {"ordered": ("place", "hours")})
     for option in options:
         with pytest.raises(RolesError, match="geometry has no group 'hours'; did you mean 'hour'?"):

@@ -90,13 +90,6 @@ def test_pure_key_and_pure_interaction() -> None:
     assert exclusive_or["interaction"] == pytest.approx(1, abs=(K + S) / (len(KEY) - K))
 
 
-def test_noise_reads_zero_on_average() -> None:
-    rng = np.random.default_rng(2)
-    labels = np.repeat(np.arange(6), [3, 5, 8, 10, 14, 20])
-    found = [omega_squared(rng.standard_normal((60, 4)) + 5, labels) for _ in range(300)]
-    assert abs(np.mean(found)) < 4 * np.std(found) / math.sqrt(300)
-
-
 def test_null_draws_are_omega_squared_of_permuted_labels() -> None:
     rng = np.random.default_rng(3)
     vectors = rng.standard_normal((50, 7)) * 1e-5 + 1e-3  # the scale of an untrained model
@@ -164,12 +157,6 @@ def test_every_component_of_a_foreign_model() -> None:
     alone = variance_explained(model, Inputs(tokens, roles=roles), layer=2, n_null=0)
     assert alone.values["attn_out.2:anchor_1"] == pytest.approx(reading.values["attn_out.2:anchor_1"], abs=1e-12)
     assert alone.nulls == {}
-
-
-def test_model_without_mlp_has_no_mlp_out() -> None:
-    model, (tokens, roles) = lens_model("folded", attn_only=True), rows_with_the_key_last()
-    values = variance_explained(model, Inputs(tokens, roles=roles), n_null=2).values
-    assert {name.split(".")[0] for name in values} == {"resid_pre", "attn_out", "resid_post"}
 
 
 def test_heads_add_up_to_the_attention_output() -> None:
@@ -326,14 +313,6 @@ def test_one_that_knows_nothing_reads_the_width_of_the_ranges():
     reading = told(uniform(*PAPER), untrained=uniform(*[(0, 199)] * 4))
     assert [reading.untrained[f"inside_{g}"] for g in (1, 2, 3, 4)] == pytest.approx([0.1, 0.2, 0.3, 0.4])
     assert reading.untrained["lowest_inside"] == pytest.approx(0.1)
-
-
-def test_one_that_memorised_reads_one_as_well():
-    labels = np.repeat([31, 51, 71, 91], 2)
-    memorised = np.full((4, 200), 1e-9)
-    memorised[np.arange(4), labels[::2]] = 1
-    values = told(memorised, labels=labels).values
-    assert (values["accuracy"], round(values["lowest_inside"], 4)) == (1, 1)
 
 
 def test_the_lowest_group_counts_and_the_last_position_is_told():
