@@ -80,7 +80,7 @@ from rb_interp.interventions.attention import leading
 from rb_interp.interventions.effect import REDRAWN, Effect, effect_of
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import Site, intervention, most_likely, replaced
-from rb_interp.models.generations import live_tensors
+from rb_interp.models.generations import writable_tensors
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import check_labels, undefined
 from rb_interp.probes.embeddings import token_vectors
@@ -402,8 +402,8 @@ def permuted_number_line(
     own = data.tokens[rows[:, None], data.anchor_positions[rows]]
     if not np.isin(own, anchors).all():
         raise TaskError(f"set='{set}' has rows without reasoning anchors; give one that has them, such as 'rsn_train'.")
-    order = np.arange(len(anchors))[::-1]
-    by = (order - order[::-1])[own - data.task.reasoning_anchors[0]].sum(1)
+    order = np.arange(len(anchors))
+    by = (order[::-1] - order)[own - data.task.reasoning_anchors[0]].sum(1)
     counts = (most_likely(model, data.tokens[rows]) == data.labels[rows]) & (by != 0)
     tokens, predicted = data.tokens[rows[counts]], data.labels[rows[counts]] + by[counts]
     vectors, name = token_vectors(model, anchors), "a direction"
@@ -420,7 +420,8 @@ def permuted_number_line(
         line = vectors @ unit
         return (line[::-1] - line)[:, None] * unit
 
-    change, W_E, runs = moved(np.asarray(direction, dtype=np.float64)), live_tensors(model)["embed.W_E"], []
+    W_E = writable_tensors(model, {"embed.W_E": model.W_E})["embed.W_E"]
+    change, runs = moved(np.asarray(direction, dtype=np.float64)), []
     others = random_directions(n_draws, vectors.shape[1], np.random.default_rng([seed, 13]))
     for step in (change, *map(moved, others)):
         as_far = step * (np.linalg.norm(change) / max(np.linalg.norm(step), np.finfo(float).tiny))

@@ -4,9 +4,11 @@ from contextlib import ExitStack
 
 import numpy as np
 import torch
+from probes.lens_models import lens_model
 
 from rb_interp.interventions.metrics import answer_logits
 from rb_interp.interventions.sites import Site, edits_of, interchange_edits, replaced, values_at
+from rb_interp.models.build import build_model
 from rb_interp.models.generations import live_tensors
 from rb_interp.tasks import AnchorTask, Inputs
 from rb_interp.tasks.inputs import Roles
@@ -87,3 +89,10 @@ class Added(AnchorTask):
     def answers(self, data, rows, tokens):
         roles = np.concatenate([data.positions[role][rows] for role in ("key", "anchor")], 1)
         return np.take_along_axis(tokens, roles, 1).sum(1)
+
+
+def model_of(kind):
+    """A post-norm model of the task, or one of TransformerLens's own."""
+    if kind == "post":
+        return build_model(TASK, gamma=0.3, norm="post", d_model=16, d_head=8, d_mlp=16, n_heads=4)
+    return lens_model(kind, d_vocab=40)

@@ -1,19 +1,20 @@
-"""Ablation worked out by hand, many at once as one by one, and what a model written by hand loses."""
+"""Ablation worked out by hand, interchange where it is exact, and what a model written by hand loses."""
 
 import numpy as np
 import pytest
 import torch
-from interventions.rows import DATA, TASK, read_at
-from probes.lens_models import hooks_on, lens_model
+from interventions.rows import DATA, TASK, model_of, read_at
+from probes.lens_models import hooks_on
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions.ablating import METHODS, ablate, ablation, ablations, replacement
-from rb_interp.interventions.sites import last_logits
+from rb_interp.interventions.ablating import METHODS, ablate, ablation, ablations, interchange, replacement
+from rb_interp.interventions.sites import interchange_edits, last_logits
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
 
 ROWS = DATA.sample("rsn_train", 30)
-INPUTS, NOISE = DATA.inputs(ROWS), DATA.task.counterfactual(DATA, ROWS, "noise")
+INPUTS = DATA.inputs(ROWS)
+BOTH, NOISE = (TASK.counterfactual(DATA, ROWS, change) for change in ("both", "noise"))
 SITES = ("attn_out.0", "mlp_out.1@last", "z.1.0@key", "resid_mid.1@anchor")
 
 
@@ -28,15 +29,13 @@ def test_what_stands_in_the_place():
         order = replacement(torch.arange(n), "resample", seed=0).numpy()
         assert sorted(order) == list(range(n))
         assert (order != np.arange(n)).all()
-    with pytest.raises(ModelError, match="got a single one; give two rows or more"):
-        replacement(values[:1], "resample")
 
 
 @pytest.mark.lens
 @pytest.mark.parametrize("kind", ["plain", "gpt2", "post"])
 @pytest.mark.parametrize("site", SITES)
 def test_the_model_computes_with_what_stands_in_the_place(kind, site):
-    model, given = _model(kind), (INPUTS.tokens, site, INPUTS.roles)
+    model, given = model_of(kind), (INPUTS.tokens, site, INPUTS.roles)
     before = read_at(model, *given)
     for method in METHODS:
         with ablate(model, INPUTS, site, method=method, seed=7):
@@ -47,7 +46,7 @@ def test_the_model_computes_with_what_stands_in_the_place(kind, site):
 
 @pytest.mark.wide
 def test_many_at_once_are_the_single_ones():
-    model = lens_model("gpt2", d_vocab=40)
+    model = model_of("gpt2")
     table = ablations(model, INPUTS, SITES, control=NOISE, seed=3).set_index(["component", "method"])
     assert len(table) == len(SITES) * 3
     for (site, method), row in table.iterrows():
@@ -73,14 +72,8 @@ def test_a_model_written_by_hand_loses_what_its_circuit_needs():
     assert not table["control_accuracy_drop"].any()
 
 
-def _model(kind):
-    if kind == "post":
-        return build_model(TASK, gamma=0.3, norm="post", d_model=16, d_head=8, d_mlp=16, n_heads=2)
-    return lens_model(kind, d_vocab=40)
-
-
 def test_a_pass_of_other_rows_is_refused_and_all_of_them_may_come_in_several_passes():
-    model, tokens = _model("plain"), torch.from_numpy(INPUTS.tokens).long()
+    model, tokens = model_of("plain"), torch.from_numpy(INPUTS.tokens).long()
     with ablate(model, INPUTS, "z.1.0@key", method="resample"), torch.no_grad():
         model(tokens)
         for other in (tokens.roll(1, 1), tokens[:5], tokens.flip(0)):
@@ -91,7 +84,7 @@ def test_a_pass_of_other_rows_is_refused_and_all_of_them_may_come_in_several_pas
 
 
 def test_zero_and_the_mean_at_one_place_stand_in_any_row_of_the_same_length():
-    model, tokens = _model("plain"), torch.from_numpy(INPUTS.tokens).long()
+    model, tokens = model_of("plain"), torch.from_numpy(INPUTS.tokens).long()
     with ablate(model, INPUTS, "attn_out.0@last"), torch.no_grad():
         whole = model(tokens.roll(1, 1))
         torch.testing.assert_close(model(tokens.roll(1, 1)[4:5]), whole[4:5], atol=1e-4, rtol=1e-4)
@@ -99,3 +92,34 @@ def test_zero_and_the_mean_at_one_place_stand_in_any_row_of_the_same_length():
             model(tokens[:, 1:])
     with ablate(model, INPUTS, "attn_out.0@key"), pytest.raises(ModelError, match="has not the 30 rows"):
         model(tokens.roll(1, 1))  # nobody knows where its key stands
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["gpt2", "plain", "post"])
+def test_what_is_taken_from_the_base_changes_nothing_and_all_of_the_source_changes_everything(kind):
+    model = model_of(kind)
+    last, before = model.cfg.n_layers - 1, last_logits(model, INPUTS.tokens)
+    sites = ["attn_out.0@key", "mlp_out.1@last_anchor", "z.0.1@anchor", "pattern.0.1@last", "resid_mid.1@key"]
+    same = last_logits(model, INPUTS.tokens, interchange_edits(model, INPUTS, INPUTS, sites))
+    torch.testing.assert_close(same, before, atol=1e-4, rtol=1e-4)
+    wanted = last_logits(model, BOTH.tokens)
+    for site in (f"resid_post.{last}@last", "resid_pre.0", f"resid_mid.{last}@last"):
+        found = last_logits(model, INPUTS.tokens, interchange_edits(model, INPUTS, BOTH, site))
+        torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+    effect = interchange(model, INPUTS, BOTH, "resid_pre.0", wanted.argmax(1).numpy(), control=INPUTS)
+    assert effect.values.mean() == 1
+    assert not effect.control.any()
+    assert hooks_on(model) == []
+
+
+def test_what_is_held_stays():
+    """All that the source brings passes through the last residual stream, which is held."""
+    model = build_model(TASK, gamma=0.3, norm="pre", n_layers=4, n_heads=2)
+    before = last_logits(model, INPUTS.tokens).argmax(1).numpy()
+    held = interchange(model, INPUTS, BOTH, "resid_pre.0", before, control=BOTH, hold="resid_post.3@last")
+    assert held.values.all()
+    assert not held.control.any()
+    assert held.site == "resid_pre.0; held: resid_post.3@last"
+    free = interchange(model, INPUTS, BOTH, "resid_pre.0", before, control=BOTH)
+    assert free.values.mean() < 0.9
+    np.testing.assert_array_equal(free.control[0], 1 - free.values)

@@ -7,7 +7,7 @@ from probes.lens_models import lens_model
 from torch import nn
 
 from rb_interp.errors import RbInterpError
-from rb_interp.interventions import ablation, blocked_attention, interchange, patching_matrix, path_matrix, path_patch
+from rb_interp.interventions import ablation, interchange, patching_matrix, path_matrix, subspace_effect
 from rb_interp.interventions.ablating import ablate
 from rb_interp.interventions.metrics import logit
 from rb_interp.interventions.sites import last_logits
@@ -17,7 +17,6 @@ from rb_interp.tasks.inputs import Roles
 TOKENS = np.random.default_rng(0).integers(0, 30, (5, 6))
 LABELS, KEY = np.arange(5), np.arange(5)[:, None]
 ROWS = Inputs(TOKENS, LABELS, Roles({"key": KEY}))
-LATE = Inputs(TOKENS, LABELS, Roles({"key": KEY * 0, "noise": KEY * 0 + 1}))
 MODEL = lens_model("gpt2", n_layers=2)
 
 
@@ -53,6 +52,8 @@ WRONG = {
     "a metric of all": (measured(lambda logits, *_: logits.mean()), "'function' gave shape []; expected a number"),
     "tokens of others": (measured(logit([1, 2, 3])), "got tokens of shape [3] for 5 rows; give one token, or one a"),
     "parts": (lambda: ablation(MODEL, ROWS, "z.0", answer_at=[0.5] * 5), "type float64; expected a position"),
+    "one row": (lambda: ablation(MODEL, ROWS.take([0]), "z.0", method="resample"), "got a single one; give two rows"),
+    "a basis": (lambda: subspace_effect(MODEL, ROWS, 2 * np.eye(16)[:, :2]), "the basis is not orthonormal; span(vec"),
     "two": (lambda: ablation(MODEL, ROWS, "z.0", answer_at="all"), "answer_at='all', which stands at 6 positions of 5"),
 }
 
@@ -74,10 +75,3 @@ def test_plain_modules_are_named():
     ):
         with pytest.raises(RbInterpError, match="got an object of type Linear; pass a HookedTransf"):
             call(nn.Linear(2, 2))
-
-
-def test_calls_without_a_control_say_that_there_is_none():
-    path = path_patch(MODEL, ROWS, PAIR, "z.0@key", "resid_post.1", metric=None)
-    without = [ablation(MODEL, ROWS, "z.0"), blocked_attention(MODEL, LATE, layer=0, n_draws=0), path]
-    assert [found.summary()["control_name"] for found in without] == ["none given"] * 3
-    assert ablation(MODEL, ROWS, "z.0", control=ROWS).summary()["control_name"] == "noise redrawn"

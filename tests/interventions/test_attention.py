@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
-from interventions.rows import DATA, TASK
+from interventions.rows import DATA, model_of
 from probes.lens_models import hooks_on, lens_model
 from scipy.special import entr
 
@@ -27,7 +27,6 @@ from rb_interp.interventions.attention import (
     with_subspace,
 )
 from rb_interp.interventions.sites import last_logits, with_edits
-from rb_interp.models import build_model
 from rb_interp.models.generations import live_tensors, read_weights
 from rb_interp.models.reference import reference
 from rb_interp.probes._attention import average_operator
@@ -39,12 +38,6 @@ from rb_interp.tasks import Inputs, Roles
 ROWS = DATA.sample("rsn_train", 30)
 INPUTS = DATA.inputs(ROWS)
 RNG = np.random.default_rng(0)
-
-
-def model_of(kind):
-    if kind == "post":
-        return build_model(TASK, gamma=0.3, norm="post", d_model=16, d_head=8, d_mlp=16, n_heads=4)
-    return lens_model(kind, d_vocab=40)
 
 
 def pattern_in(model, edits, layer):
@@ -299,8 +292,3 @@ def test_a_group_s_span_is_that_of_what_the_head_reads(kind):
     np.testing.assert_allclose(basis @ basis.T @ group.T, group.T, atol=1e-8)
     if kind == "plain":
         np.testing.assert_array_equal(vectors["key"], model.W_E.detach().double().numpy()[11:21])
-
-
-def test_a_basis_that_is_not_orthonormal_is_refused():
-    with pytest.raises(ModelError, match=r"the basis is not orthonormal; span\(vectors\) gives one"):
-        subspace_effect(model_of("plain"), INPUTS, 2 * np.eye(16)[:, :2])

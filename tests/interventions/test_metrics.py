@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from interventions.rows import CLEAN, CORRUPTED, QUERY, by_hooks, patched
+from interventions.rows import CLEAN, CORRUPTED, QUERY, by_hooks
 from probes.lens_models import hooks_on, lens_model
 
 from rb_interp.errors import ModelError
@@ -13,12 +13,10 @@ from rb_interp.interventions import (
     forced_average,
     patching_effect,
     patching_matrix,
-    path_patch,
     subspace_effect,
 )
 from rb_interp.interventions.metrics import METRICS, Answers, logit, logit_diff, measure, metric_of, probability
-from rb_interp.interventions.path import path_logits
-from rb_interp.interventions.sites import Site, last_logits
+from rb_interp.interventions.sites import last_logits
 from rb_interp.tasks import Inputs
 
 LOGITS = torch.tensor([[0.0, np.log(3.0), 0.0], [1e5, 0.0, -1e5]], dtype=torch.float64)
@@ -113,13 +111,3 @@ def test_costs_are_differences_of_the_metric_at_the_answer():
         assert np.abs(first.values).max() < 1e-6 or first.intervention.startswith("values")
         with pytest.raises(ModelError, match=r"needs the right answer of each clean row"):
             call(metric="loss")
-
-
-def test_a_path_under_a_metric():
-    along = path_logits(MODEL, CORRUPTED, CLEAN, Site("resid_pre", 0), [Site("attn_out", 0)], answer_at=2)[0]
-    everything = path_patch(MODEL, CORRUPTED, CLEAN, "resid_pre.0", "attn_out.0", metric="kl", answer_at=2)
-    expected = patched(MODEL, CORRUPTED, CLEAN, "attn_out.0", answer_at=2)
-    torch.testing.assert_close(along, expected, atol=1e-4, rtol=1e-4)
-    source, base = (last_logits(MODEL, rows.tokens, at=torch.full((3,), 2)) for rows in (CLEAN, CORRUPTED))
-    kl = [measure(METRICS["kl"], some, Answers(source, None)).mean() for some in (along, base)]
-    assert everything.values.mean() == pytest.approx(float(1 - kl[0] / kl[1]), abs=1e-4)

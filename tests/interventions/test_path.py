@@ -1,5 +1,8 @@
 """A path patch is the effect along one path: identities, sums over paths, and circuits written by hand."""
 
+from functools import partial
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +11,7 @@ from probes.lens_models import hooks_on
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions.path import path_logits, path_matrix, path_patch
-from rb_interp.interventions.sites import Site, last_logits
+from rb_interp.interventions.sites import Site, edits_of, last_logits, values_at
 from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
 from rb_interp.tasks.anchor import AnchorTask
@@ -16,6 +19,7 @@ from rb_interp.tasks.anchor import AnchorTask
 ROWS = DATA.sample("rsn_train", 24)
 BASE = DATA.inputs(ROWS)
 SOURCE, NOISE = (TASK.counterfactual(DATA, ROWS, change) for change in ("both", "noise"))
+close = partial(torch.testing.assert_close, atol=1e-8, rtol=1e-8)
 SMALL = {"d_model": 16, "d_head": 8, "d_mlp": 24, "n_heads": 2, "gamma": 0.4, "dtype": torch.float64}
 
 
@@ -44,9 +48,9 @@ def test_with_nothing_between_a_path_patch_is_a_plain_patch(norm):
         ("attn_out.1@last", "resid_mid.1@last", "attn_out.1@last"),
         ("pattern.1", "attn_out.1@last", "pattern.1@last"),
     ):
-        torch.testing.assert_close(along(model, sender, receiver), plain(model, same_as), atol=1e-8, rtol=1e-8)
+        close(along(model, sender, receiver), plain(model, same_as))
     same = along(model, "attn_out.0@anchor", "q.1@last", BASE)
-    torch.testing.assert_close(same, last_logits(model, BASE.tokens), atol=1e-8, rtol=1e-8)
+    close(same, last_logits(model, BASE.tokens))
     assert hooks_on(model) == []
 
 
@@ -58,11 +62,11 @@ def test_a_head_reaches_another_heads_queries_through_two_matrices():
     q = read_at(model, BASE.tokens, "q.2.0@anchor", BASE.roles)
     q = q + (other - z) @ model.W_O[0, 1].detach() @ model.W_Q[2, 0].detach()
     expected = last_logits(model, BASE.tokens, write_at(model, "q.2.0@anchor", q, BASE))
-    torch.testing.assert_close(along(model, "z.0.1@anchor", "q.2.0@anchor"), expected, atol=1e-8, rtol=1e-8)
+    close(along(model, "z.0.1@anchor", "q.2.0@anchor"), expected)
     k_at_last = along(model, "z.0.1@anchor", "k.2.0@last")  # written at the anchors, read at the last position
     expected = last_logits(model, BASE.tokens)
     apart = ~(BASE.roles.positions["anchor"] == 8).any(1)
-    torch.testing.assert_close(k_at_last[apart], expected[apart], atol=1e-8, rtol=1e-8)
+    close(k_at_last[apart], expected[apart])
 
 
 def test_in_a_linear_model_the_effects_of_all_paths_add_up():
@@ -73,11 +77,11 @@ def test_in_a_linear_model_the_effects_of_all_paths_add_up():
         base = last_logits(model, BASE.tokens)
         total = plain(model, "attn_out.0") - base
         paths = [along(model, "attn_out.0", to) - base for to in ("v.1", "resid_post.1@last")]
-        torch.testing.assert_close(sum(paths), total, atol=1e-9, rtol=1e-9)
+        close(sum(paths), total)
         assert min(path.abs().max() for path in paths) > 1e-2
-        torch.testing.assert_close(along(model, "attn_out.0", "k.1"), base, atol=1e-9, rtol=1e-9)
+        close(along(model, "attn_out.0", "k.1"), base)
         heads = [along(model, "attn_out.0", f"v.1.{head}") - base for head in (0, 1)]
-        torch.testing.assert_close(sum(heads), paths[0], atol=1e-9, rtol=1e-9)
+        close(sum(heads), paths[0])
 
 
 def test_rows_keep_their_own_values_over_many_passes(monkeypatch):
@@ -116,16 +120,15 @@ def test_a_matrix_of_paths_is_each_path_by_itself(norm, mlps):
     given = {"mlps": mlps, "control": NOISE, "answer_at": -2, "metric": "kl"}
     matrix = path_matrix(model, BASE, SOURCE, SENDERS, RECEIVERS, **given)
     table = matrix.to_frame().set_index(["sender", "receiver"])
-    for sender in SENDERS:
-        for receiver in RECEIVERS:
-            cell = table.loc[(sender, receiver)]
-            if f"{sender} -> {receiver}" in matrix.notes:
-                assert cell[["recovered", "low", "high", "control"]].isna().all()
-                continue
-            path = path_patch(model, BASE, SOURCE, sender, receiver, **given)
-            assert cell.recovered == pytest.approx(path.values.mean(), abs=1e-9)
-            assert cell.control == pytest.approx(path.control.mean(), abs=1e-9)
-            assert cell.low <= cell.recovered <= cell.high
+    for sender, receiver in product(SENDERS, RECEIVERS):
+        cell = table.loc[(sender, receiver)]
+        if f"{sender} -> {receiver}" in matrix.notes:
+            assert cell[["recovered", "low", "high", "control"]].isna().all()
+            continue
+        path = path_patch(model, BASE, SOURCE, sender, receiver, **given)
+        assert cell.recovered == pytest.approx(path.values.mean(), abs=1e-9)
+        assert cell.control == pytest.approx(path.control.mean(), abs=1e-9)
+        assert cell.low <= cell.recovered <= cell.high
     assert set(matrix.notes) == {"z.0.1@anchor -> v.0@key"}
     assert len(matrix) == len(BASE)
     assert "share of the kl recovered, by path patching, n = 24" in str(matrix)
@@ -133,30 +136,19 @@ def test_a_matrix_of_paths_is_each_path_by_itself(norm, mlps):
 
 def test_mlps_between_are_held_or_follow_the_sender():
     """From L0's head to the last state, by hand: attention after it held, MLPs held or left to answer."""
-    model = model_of("pre")
-    sent = read_at(model, SOURCE.tokens, "z.0.1@anchor", SOURCE.roles)
-    held = {name: read_at(model, BASE.tokens, name, BASE.roles) for name in ("attn_out.1", "mlp_out.0", "mlp_out.1")}
-    found = {}
-    for mlps, names in (("recomputed", ["attn_out.1"]), ("frozen", list(held))):
-        edits = [edit for name in names for edit in write_at(model, name, held[name], BASE)]
-        edits += write_at(model, "z.0.1@anchor", sent, BASE)
-        expected = last_logits(model, BASE.tokens, edits)
-        found[mlps] = path_logits(model, BASE, SOURCE, Site.parse("z.0.1@anchor"), [Site("resid_post", 1)], mlps)[0]
-        torch.testing.assert_close(found[mlps], expected, atol=1e-8, rtol=1e-8)
+    model, sender, found = model_of("pre"), Site.parse("z.0.1@anchor"), {}
+    for mlps, names in (("recomputed", ["attn_out.1"]), ("frozen", ["attn_out.1", "mlp_out.0", "mlp_out.1"])):
+        values = values_at(model, BASE, names) | values_at(model, SOURCE, sender)
+        found[mlps] = path_logits(model, BASE, SOURCE, sender, [Site("resid_post", 1)], mlps)[0]
+        close(found[mlps], last_logits(model, BASE.tokens, edits_of(model, BASE, values)))
     assert not torch.allclose(found["frozen"], found["recomputed"], atol=1e-4)
 
 
 def test_embeddings_send_and_neurons_do_both():
     model = model_of()
-    torch.testing.assert_close(
-        along(model, "embed@key", "attn_out.0"), along(model, "resid_pre.0@key", "attn_out.0"), atol=1e-8, rtol=1e-8
-    )
-    torch.testing.assert_close(
-        along(model, "mlp_post.0@key", "mlp_out.0"), plain(model, "mlp_post.0@key"), atol=1e-8, rtol=1e-8
-    )
-    torch.testing.assert_close(
-        along(model, "resid_mid.0@key", "mlp_post.0@key"), plain(model, "mlp_post.0@key"), atol=1e-8, rtol=1e-8
-    )
+    close(along(model, "embed@key", "attn_out.0"), along(model, "resid_pre.0@key", "attn_out.0"))
+    close(along(model, "mlp_post.0@key", "mlp_out.0"), plain(model, "mlp_post.0@key"))
+    close(along(model, "resid_mid.0@key", "mlp_post.0@key"), plain(model, "mlp_post.0@key"))
     for sender, receiver in (("mlp_post.0", "embed"), ("v.1@key", "attn_out.0@key"), ("resid_post.0", "mlp_out.0")):
         with pytest.raises(ModelError, match=f"'{sender}' does not act on the receiver '{receiver}': a sender comes"):
             path_patch(model, BASE, SOURCE, sender, receiver)
