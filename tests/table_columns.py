@@ -29,37 +29,24 @@ COLUMNS = {
             "key_from_anchors anchors_from_anchors"
         ),
         "circuit_counts": "gamma named_by:str circuit:str | n total:int share low high",
-        "circuit_disagreement": "gamma | n total:int share low high",
         "effects": (
-            "gamma seed stage set intervention:str quantity | step site:str effect low high control "
+            "gamma seed stage set intervention:str | quantity step site:str effect low high control "
             "control_low control_high difference difference_low difference_high p_value control_name:str n "
             "reached"
         ),
-        "effects_summary": f"gamma stage set intervention:str quantity | {OVER_SEEDS}",
         "ablations": (
             "gamma seed stage set component method:str | accuracy accuracy_drop loss_increase "
             "control_accuracy_drop control_loss_increase n reached"
         ),
-        "ablations_summary": f"gamma stage set component method:str quantity | {OVER_SEEDS}",
         "patching": (
             "gamma seed stage counterfactual:str component layer:int role:str | recovered low high control n reached"
         ),
-        "patching_summary": (
-            f"gamma stage circuit:str counterfactual:str component layer:int role:str quantity | {OVER_SEEDS}"
-        ),
-        "patching_circuits": "gamma stage circuit:str | n",
-        "patching_controls": "gamma stage | largest",
         "dynamics": "gamma seed step quantity | value",
-        "checkpoints": "gamma step | every_seed:bool",
         "events": "gamma seed event:str | event_of:str step:float censored:bool",
-        "events_summary": (
-            "gamma event:str | event_of:str n n_start:int n_never:int n_during:int mean low high mean_reached"
-        ),
         "event_order": (
             "gamma circuit:str mechanism:str loss:str | n n_both:int n_first:int n_after:int log2_ratio low "
             "high n_never:int n_loss_never:int"
         ),
-        "own_signs": "gamma | n n_first:int",
         "disagreement": "battery:str gamma seed_a:int seed_b:int | circuit_a:str circuit_b:str disagreement n",
         "disagreement_means": "battery:str gamma circuit_a:str circuit_b:str | mean smallest largest n",
         "equivalence": (

@@ -19,6 +19,5 @@ COGS = Study(
     claims="cogs.study:CLAIMS",
     figures="cogs.report:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
-    families={"P": "Realistic tasks"},
     glossary="cogs.report:GLOSSARY",
 )

@@ -87,12 +87,10 @@ def decide(met: Sequence[bool]) -> Finding:
         for outcome, found in zip(("HOLDS", "FAILS"), evidence(sum(met[:seeds]), seeds), strict=True):
             if found >= ENOUGH:
                 return Finding(outcome, seeds)
+    if n < FEWEST:
+        return Finding("OPEN", reason=f"seeds: {n}, needed: {FEWEST}")
     strongest = max(evidence(sum(met), n))
-    few, reason = (
-        f"seeds: {n}, needed: {FEWEST}",
-        f"the evidence is {strongest:.1f} after {n} seeds, needed: {ENOUGH:g}",
-    )
-    return Finding("OPEN", reason=few if n < FEWEST else reason)
+    return Finding("OPEN", reason=f"the evidence is {strongest:.1f} after {n} seeds, needed: {ENOUGH:g}")
 
 
 @cache

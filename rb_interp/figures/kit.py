@@ -6,7 +6,6 @@ Each takes axes and what is drawn; a figure then gets one legend of everything t
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,19 +24,17 @@ from numpy.typing import ArrayLike
 
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import SIGNS, seeds_text, two_digits
-from rb_interp.figures.style import COSINES, DASHED, GREY, INK, WIDTH, gamma_colour, gamma_marker, new_figure
+from rb_interp.figures.style import COSINES, DASHED, GREY, INK, WIDTH, gamma_colour, gamma_marker, new_figure, say
 from rb_interp.plots import hatch, is_dark
 from rb_interp.statistics.intervals import Interval
 
 __all__ = [
-    "Series", "band", "bar", "curve", "dots", "heat_map", "interval_of", "kept_steps", "key", "legend", "level", "line",
-    "margin", "missing", "named", "note", "panels", "rates", "rates_axis", "say", "stack", "steps", "threshold", "zero",
+    "Series", "band", "curve", "dots", "heat_map", "interval_of", "kept_steps", "key", "legend", "level", "line",
+    "margin", "missing", "named", "note", "panels", "rates", "rates_axis", "stack", "steps", "threshold", "zero",
 ]  # fmt: skip
 
 DRAWN = 400
 """A curve is thinned to this many evaluations."""
-SAID: dict[str, Any] = {"ha": "center", "va": "center", "color": "#555555", "style": "italic"}
-"""The look of a sentence in place of what is not there."""
 UNITS = {1_000_000: " (millions)", 1000: " (thousands)", 1: ""}
 
 
@@ -55,14 +52,6 @@ def missing(axes: Axes) -> Iterator[None]:
     except MissingEvidenceError as sentence:
         axes.clear()
         say(axes, str(sentence))
-
-
-def say(axes: Axes, sentence: str, width: int = 28) -> None:
-    """Show a sentence in place of a plot."""
-    axes.set(xticks=[], yticks=[], facecolor="#f6f6f6")
-    axes.spines[:].set_visible(False)
-    wrapped = "\n".join(textwrap.wrap(sentence, width))
-    axes.text(0.5, 0.5, wrapped, transform=axes.transAxes, **SAID)
 
 
 def legend(figure: Figure, columns: int = 4, extra: Sequence[Any] = ()) -> None:
@@ -273,15 +262,10 @@ def dots(
     look = {"ms": 3.6, "mfc": "white", "mec": colour, "mew": 0.9, "zorder": 3, "ls": ""}
     axes.plot(places, values, marker=marker, color=colour, label=label, **look)
     if interval is not None:
-        bar(axes, x + 2.1 * spread, interval, colour, max(0.4 * spread, 0.02))
-
-
-def bar(axes: Axes, x: float, interval: Interval, colour: Any, half: float = 0.036) -> None:
-    """A mean as a level bar, and its interval, where there is one, as an upright whisker."""
-    mean, low, high = interval
-    level(axes, x, mean, colour, half)
-    if np.isfinite(low):
-        axes.plot([x, x], [low, high], color=colour, lw=1.2, zorder=2)
+        x += 2.1 * spread
+        level(axes, x, interval.estimate, colour, max(0.4 * spread, 0.02))
+        if np.isfinite(interval.low):
+            axes.plot([x, x], interval[1:], color=colour, lw=1.2, zorder=2)
 
 
 def level(axes: Axes, x: float, y: float, colour: Any, half: float, label: str = "") -> None:

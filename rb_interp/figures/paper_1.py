@@ -16,6 +16,7 @@ from rb_interp.figures import kit, style
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import mean_text, two_digits
 from rb_interp.settings import LARGE, SMALL
+from rb_interp.statistics.intervals import intervals_or_nan
 
 Look = tuple[str, Any, Any]
 """Label, colour and line."""
@@ -168,22 +169,11 @@ def scatter_tokens(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np
     axes.margins(0.18)
     kinds = [np.flatnonzero(group == which) for which in GROUPS] if named else []
     ends = [end(of, key=tokens.__getitem__) for of in kinds if len(of) for end in (min, max)]
-    _name_points(axes, points, {int(place): str(tokens[place]) for place in ends})
-
-
-def _name_points(axes: Axes, points: np.ndarray, names: Mapping[int, str]) -> None:
-    """Write names beside points of a panel, each where it is farthest from all points and from the other names."""
-    low, high = points.min(0), np.maximum(points.max(0), points.min(0) + 1e-12)
-    taken = [*(120 * (points - low) / (high - low))]  # in about the points of print that a panel has
-    for place, name in names.items():
-        angles, best = np.linspace(0, 2 * np.pi, 16, endpoint=False), (-np.inf, np.zeros(2))
-        for shift in (r * np.array([np.cos(a), np.sin(a)]) for r in (8, 14, 22) for a in angles):
-            free = float(np.linalg.norm(taken[place] + shift - np.stack(taken), axis=1).min())
-            best = max(best, (min(free, 10.0) - 0.05 * math.hypot(*shift), shift), key=lambda one: one[0])
-        taken.append(taken[place] + best[1])
-        line = {"arrowstyle": "-", "lw": 0.4, "shrinkA": 0, "shrinkB": 1} if math.hypot(*best[1]) > 10 else None
-        look = {"xytext": tuple(best[1]), "ha": "center", "va": "center", "arrowprops": line}
-        kit.note(axes, name, tuple(points[place]), "data", fontsize=6, **look)
+    middle, width = points.mean(0), np.maximum(np.ptp(points, 0), 1e-12)
+    for at in ends:  # each name stands on the side that is away from the middle
+        away = (points[at] - middle) / width
+        shift = tuple(8 * away / max(float(np.linalg.norm(away)), 1e-12))
+        kit.note(axes, str(tokens[at]), tuple(points[at]), "data", fontsize=6, xytext=shift, ha="center", va="center")
 
 
 def _ramp(colour: str) -> LinearSegmentedColormap:
@@ -209,8 +199,7 @@ def draw_theory(evidence: Evidence) -> Figure:
         middle.plot(
             tokens, np.stack([matrix[place] for matrix in real.values()]).T, color=style.TRAINED, lw=0.6, alpha=0.5
         )
-        where = {"probe": "geometry", "name": "cos_reasoning_matrix", "gamma": SMALL, "stage": "final"}
-        mean, low, high = (evidence.mean_array(**where, end=end)[place] for end in ("mean", "low", "high"))
+        mean, low, high = intervals_or_nan(np.stack([matrix[place] for matrix in real.values()], 1)).T
         middle.fill_between(tokens, low, high, color=style.TRAINED, alpha=0.18, lw=0)
         middle.plot(tokens, mean, "-D", color=style.TRAINED, ms=3.5, lw=1.6, label="trained")
         middle.plot(tokens, theory[place], "--o", color=style.INK, ms=3, lw=1.2, label="theory")

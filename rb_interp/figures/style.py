@@ -1,17 +1,28 @@
-"""One look for every figure: colours, type, and a decorator that leaves matplotlib's settings alone."""
+"""One look for every figure: colours, type, and files that are the same for the same evidence, never half written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from io import BytesIO
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 import matplotlib.style
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.transforms import Bbox
 
-__all__ = ["gamma_colour", "gamma_marker", "new_figure", "styled"]
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.runs.store import write_file
+
+__all__ = ["gamma_colour", "gamma_marker", "new_figure", "say", "styled"]
 
 SETS = {"mem": "memory", "rsn_train": "reasoning, trained on", "rsn_test": "reasoning, held out"}
 SET_COLOURS = {"mem": "#0a3d91", "rsn_train": "#bf6fc4", "rsn_test": "#e07b00"}
@@ -48,6 +59,10 @@ STYLE = {
     "path.simplify_threshold": 0.4, "svg.fonttype": "path", "svg.hashsalt": "rb_interp",
 }  # fmt: skip
 
+DPI = 150
+Drawing = Callable[[Evidence], Figure]
+SAID: dict[str, Any] = {"ha": "center", "va": "center", "color": "#555555", "style": "italic"}
+"""The look of a sentence in place of what is not there."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -76,3 +91,72 @@ def gamma_colour(gamma: float, gammas: list[float]) -> tuple:
 def gamma_marker(gamma: float, gammas: list[float]) -> str:
     """Marker of a rate within a run, so that no panel rests on colour alone."""
     return MARKERS[gammas.index(gamma) % len(MARKERS)]
+
+
+def say(axes: Axes, sentence: str, width: int = 28) -> None:
+    """Show a sentence in place of a plot."""
+    axes.set(xticks=[], yticks=[], facecolor="#f6f6f6")
+    axes.spines[:].set_visible(False)
+    wrapped = "\n".join(textwrap.wrap(sentence, width))
+    axes.text(0.5, 0.5, wrapped, transform=axes.transAxes, **SAID)
+
+
+@styled
+def draw(drawing: Drawing, evidence: Evidence) -> Figure:
+    """A figure; where the run lacks something for it, a figure with one sentence that says so."""
+    try:
+        return drawing(evidence)
+    except MissingEvidenceError as missing:
+        figure = new_figure(1.2)
+        say(figure.subplots(), str(missing), 90)
+        return figure
+
+
+@styled
+def render(figure: Figure, format: str) -> bytes:
+    """A figure as ``svg`` or ``png`` bytes, without date, so that equal figures give equal bytes.
+
+    The bytes are those of ``savefig``, which would draw each figure once more, for a layout that `settle` made already.
+    """
+    buffer = BytesIO()
+    figure.set_dpi(DPI)
+    if format == "svg":
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
+    else:
+        FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+@styled
+def settle(figure: Figure) -> None:
+    """Run the layout once and keep it, so that saving twice does not pay for it twice.
+
+    Places are rounded to a millionth of the figure: the layout's solver depends in the last bits on where in memory it
+    works, and names in the file are made of them.
+    """
+    figure.set_dpi(DPI)  # letters are not as wide at another one
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine("none")
+        within: list[Any] = list(figure.subfigs)
+        for part in within:
+            part.bbox_relative.set_points(np.round(part.bbox_relative.get_points(), 6))
+            within += part.subfigs
+        for axes in figure.axes:
+            axes.set_position(Bbox(np.round(axes.get_position(original=True).get_points(), 6)))
+
+
+def save_figures(drawings: Mapping[str, Drawing], evidence: Evidence, folder: str | Path) -> dict[str, bytes]:
+    """Draw figures into a folder, as ``id.svg`` and ``id.png`` (150 dots per inch).
+
+    Returns figure id -> its SVG. Raises RunError where the folder cannot be written.
+    """
+    images = {}
+    for id, drawing in drawings.items():
+        figure = draw(drawing, evidence)
+        settle(figure)
+        images[id] = render(figure, "svg")
+        write_file(Path(folder) / f"{id}.svg", images[id])
+        write_file(Path(folder) / f"{id}.png", render(figure, "png"))
+    return images

@@ -12,7 +12,6 @@ import re
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from importlib import import_module
 from itertools import groupby, pairwise, product
 from pathlib import Path
@@ -28,8 +27,8 @@ from rb_interp.claims.rule import FEWEST, OUTCOMES
 from rb_interp.errors import StudyError, nearest
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import mean_text, number, seeds_text, share_text, two_digits
-from rb_interp.figures.save import save_figures
-from rb_interp.report.terminal import calibration_mark, effect_text, not_learned, read_before
+from rb_interp.figures.style import save_figures
+from rb_interp.report.terminal import effect_text, notes
 from rb_interp.runs.store import write_file
 from rb_interp.settings import read_toml
 
@@ -75,7 +74,7 @@ def report_facts(study: Study, evidence: Evidence) -> dict[str, Any]:
         "seeds": evidence.seeds,
         "counts": {outcome: counts[outcome] for outcome in OUTCOMES},
         "warnings": list(warnings(evidence)),
-        "claims": [{**asdict(v), "family": family_of(study, v.id)} for v in evidence.verdicts],
+        "claims": evidence.verdicts.to_json(),
         "run": {name: meta.get(name) for name in ("command", "toml", "host", "versions", "expected_by_chance")},
     }
 
@@ -259,11 +258,12 @@ class Page:
             text += Markup("<br>{} {}: {}").format(head, typeset(one.criterion or one.statistic), told)
         share = verdict.n_meeting / verdict.n_seeds if verdict.n_seeds else math.nan
         share = share_text(share, verdict.share_low, verdict.share_high) if verdict.n_seeds else ""
-        marks = {"yes": "calibrated", "no": "not calibrated", "held": f"withheld; alone {verdict.uncalibrated_outcome}"}
-        notes = [marks.get(calibration_mark(verdict))]
-        notes.append(verdict.reason.partition(":")[0] if verdict.learned is False else None)
-        notes.append("met at initialisation" if verdict.met_at_initialisation else None)
-        told = Markup("<br>").join([badge(verdict.outcome), *filter(None, notes)])
+        marks = {True: "calibrated", False: "not calibrated", None: ""}
+        withheld = verdict.withheld and verdict.calibrated is not None
+        told = [f"withheld; alone {verdict.uncalibrated_outcome}" if withheld else marks[verdict.calibrated]]
+        told.append(verdict.reason.partition(":")[0] if verdict.learned is False else "")
+        told.append("met at initialisation" if verdict.met_at_initialisation else "")
+        told = Markup("<br>").join([badge(verdict.outcome), *filter(None, told)])
         met = Markup("{}<br>{}").format(verdict.met_by, share)
         id = Markup('<span id="claim-{}">**{}**</span>').format(verdict.id, verdict.id)
         return [id, text, met, effect_text(verdict), number(verdict.untrained), told]
@@ -307,33 +307,14 @@ def _cell(row: Mapping[str, Any], column: str) -> Any:
     return f"{row[column]:g}" if column == "gamma" and row[column] == row[column] else row[column]
 
 
-def family_of(study: Study, claim: str) -> str:
-    """Heading above a claim: the study's heading for the longest beginning of the claim's id."""
-    prefixes = sorted((prefix for prefix in study.families if claim.startswith(prefix)), key=len)
-    return study.families[prefixes[-1]] if prefixes else "Claims"
-
-
 def warnings(evidence: Evidence) -> Iterator[str]:
-    """What a reader must not overlook: few seeds, smoke runs, probes that mislead, claims met before training."""
-    verdicts = evidence.verdicts
+    """What a reader must not overlook: few seeds, smoke runs, and what `notes` says of the verdicts."""
     if evidence.scale == "smoke":
         yield "This is a smoke run. It shows that every part works and says nothing about the question."
-    if verdicts and len(evidence.seeds) < FEWEST:
+    if evidence.verdicts and len(evidence.seeds) < FEWEST:
         few = seeds_text(len(evidence.seeds))
         yield f"This run has {few}. No claim about members can hold or fail with fewer than {FEWEST}."
-    marked = [(calibration_mark(verdict), verdict.id) for verdict in verdicts]
-    at_start = [v.id for v in verdicts if v.met_at_initialisation and v.outcome == "HOLDS"]
-    found = {
-        "Not calibrated, so nobody knows how often the probe misleads": [id for mark, id in marked if mark == "no"],
-        "Withheld, because the probe misleads too often on models whose mechanism is known": [
-            verdict.id for verdict in verdicts if verdict.withheld and "the probe misleads" in verdict.reason
-        ],
-        "Not judged, because fewer than half of the seeds have learned the mapping": not_learned(verdicts),
-        "Already met by untrained models": at_start,
-    }
-    for first_seed, named in read_before(verdicts).items():
-        found[f"Decided by seeds from {first_seed} on alone, since earlier seeds had been read"] = named
-    yield from (f"{words}: {', '.join(ids)}." for words, ids in found.items() if ids)
+    yield from notes(evidence.verdicts)
 
 
 def json_of(value: Any) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,7 +19,7 @@ from rb_interp.figures.numbers import interval_text, number, share_text
 if TYPE_CHECKING:
     import pandas as pd
 
-    from rb_interp.claims import Verdict, Verdicts, Within
+    from rb_interp.claims import Verdicts, Within
     from rb_interp.runs.protocol import Study
     from rb_interp.runs.run import Run
     from rb_interp.runs.sweep import Sweep
@@ -27,29 +27,28 @@ if TYPE_CHECKING:
 COLOURS = {"HOLDS": "green", "FAILS": "red", "OPEN": "yellow", "NOT JUDGED": "dim"}
 WIDTH = 100
 DESCRIBES = "The grouping is by an outcome, so it describes and does not test."
-HELD = "; held: it is not good enough, so the verdict is withheld"
 UNITS = {"logit_diff": "logit difference", "probability": "probability of the clean answer"}
 
 
-def calibration_mark(verdict: Verdict) -> str:
-    """``yes``, ``no``, ``held`` where the outcome is withheld, and nothing for claims that need no calibration."""
-    if verdict.calibrated is None:
-        return ""
-    return "held" if verdict.withheld else "yes" if verdict.calibrated else "no"
-
-
-def not_learned(verdicts: Verdicts) -> list[str]:
-    """Claims that are not judged and ask for a mapping that fewer than half of the seeds have learned."""
-    return [verdict.id for verdict in verdicts if verdict.learned is False and verdict.outcome == "NOT JUDGED"]
-
-
-def read_before(verdicts: Verdicts) -> dict[int, list[str]]:
-    """Claims whose criterion is younger than the reading of some of the seeds, by the first seed that decides."""
-    found: dict[int, list[str]] = {}
-    for verdict in verdicts:
-        if verdict.first_seed and (verdict.n_decisive < verdict.n_seeds or not verdict.n_seeds):
-            found.setdefault(verdict.first_seed, []).append(verdict.id)
-    return found
+def notes(verdicts: Verdicts) -> Iterator[str]:
+    """What a reader must not overlook: verdicts by probes that mislead, of what was not learned, or met untrained."""
+    found = {
+        "Not calibrated, so nobody knows how often the probe misleads": [
+            v.id for v in verdicts if v.calibrated is False and not v.withheld
+        ],
+        "Withheld, because the probe misleads too often on models whose mechanism is known": [
+            v.id for v in verdicts if v.withheld and "the probe misleads" in v.reason
+        ],
+        "Not judged, because fewer than half of the seeds have learned the mapping": [
+            v.id for v in verdicts if v.learned is False and v.outcome == "NOT JUDGED"
+        ],
+        "Already met by untrained models": [v.id for v in verdicts if v.met_at_initialisation and v.outcome == "HOLDS"],
+    }
+    for v in verdicts:
+        if v.first_seed and (v.n_decisive < v.n_seeds or not v.n_seeds):
+            words = f"Decided by seeds from {v.first_seed} on alone, since earlier seeds had been read"
+            found.setdefault(words, []).append(v.id)
+    yield from (f"{words}: {', '.join(ids)}." for words, ids in found.items() if ids)
 
 
 class Screen:
@@ -89,31 +88,22 @@ def effect_text(judged: Any) -> str:
 
 
 def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
-    """Print each claim's outcome, calibration, seeds that meet it, effect, untrained value and statement.
+    """Print each claim's outcome, seeds that meet it, effect, untrained value and statement, and what to beware of.
 
-    The table takes 100 columns at most; without claims that need calibration it has no column for it. Without verdicts
-    nothing is printed.
+    The table takes 100 columns at most. Without verdicts nothing is printed.
     """
     if not verdicts:
         return
-    screen, marks = Screen(console), [calibration_mark(verdict) for verdict in verdicts]
-    rows = []
-    for verdict, mark in zip(verdicts, marks, strict=True):
+    screen, rows = Screen(console), []
+    for verdict in verdicts:
         untrained = number(verdict.untrained) + ("*" if verdict.met_at_initialisation else "")
-        head = [verdict.id, Text(verdict.outcome, COLOURS[verdict.outcome]), *([mark] if any(marks) else [])]
-        rows.append([*head, verdict.met_by, effect_text(verdict), untrained, verdict.statement])
-    calibration = ["cal."] if any(marks) else []
-    screen.table(
-        ["claim", "verdict", *calibration, "met by", "median [range]", "untrained", "statement"], rows, wide=True
-    )
+        head = [verdict.id, Text(verdict.outcome, COLOURS[verdict.outcome]), verdict.met_by, effect_text(verdict)]
+        rows.append([*head, untrained, verdict.statement])
+    screen.table(["claim", "verdict", "met by", "median [range]", "untrained", "statement"], rows, wide=True)
     starred = "; * met at initialisation" if any(verdict.met_at_initialisation for verdict in verdicts) else ""
     screen.say(counts_text(verdicts) + starred)
-    if unlearned := not_learned(verdicts):
-        screen.say(f"not learned by half of the seeds, so not judged: {', '.join(unlearned)}")
-    for first_seed, named in read_before(verdicts).items():
-        screen.say(f"decided by seeds from {first_seed} on alone: {', '.join(named)}")
-    if any(marks):
-        screen.say(f"cal.: whether the probe is calibrated{HELD if 'held' in marks else ''}")
+    for sentence in notes(verdicts):
+        screen.say(sentence, width=min(screen.console.width, WIDTH))
 
 
 def counts_text(verdicts: Verdicts) -> str:

@@ -17,7 +17,7 @@ from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from rb_interp.claims import CausalCheck, Claim
-    from rb_interp.figures.save import Drawing
+    from rb_interp.figures.style import Drawing
     from rb_interp.runs.config import StudyConfig
     from rb_interp.runs.run import Run
 
@@ -47,7 +47,6 @@ class Study:
         claims: what is judged, with criteria fixed in advance.
         figures: name -> ``draw(evidence) -> Figure``.
         report: the Markdown template of its report, see ``report.page``; without one, all figures in their order.
-        families: first letters of claim ids -> heading above these claims.
         glossary: term -> meaning, below the report, behind those of ``report/glossary.toml``.
         checks: causal checks: interventions that would refute a claim, each with its own verdict. Their numbers are in
             the table ``effects``, which ``measure`` must return then.
@@ -70,7 +69,6 @@ class Study:
     claims: tuple[Claim, ...] | Lazy = ()
     figures: Mapping[str, Drawing] | Lazy = field(default_factory=dict)
     report: Path | None = None
-    families: Mapping[str, str] = field(default_factory=dict)
     glossary: Mapping[str, str] | Lazy = field(default_factory=dict)
     checks: tuple[CausalCheck, ...] | Lazy = ()
     calibration: Callable[[Any], Any] | Lazy | None = None

@@ -67,11 +67,11 @@ WORLDS = {
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("parts", [1, 2, 3, 4])
+@pytest.mark.parametrize("parts", [1, 4])
 @pytest.mark.parametrize("world", WORLDS)
 def test_wrong_verdicts_are_rarer_than_one_in_forty(world, parts):
     """Each condition's threshold is where half of all seeds meet all of them; up to 20 seeds, looked at after each."""
-    rng, trials = np.random.default_rng(parts), 600
+    rng, trials = np.random.default_rng(parts), 300
     conditions = [Condition(Term("p", str(part), 0.8, "final"), ">=", 0.0) for part in range(parts)]
     threshold = np.quantile(WORLDS[world](rng, 200_000), 1 - 0.5 ** (1 / parts))
     seeds = WORLDS[world](rng, (trials, 20, parts)) - threshold

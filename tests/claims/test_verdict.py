@@ -352,13 +352,6 @@ def test_the_records_are_json_and_the_table_prints_them():
         verdicts["A9"]
 
 
-def test_rates_that_are_missed_withhold_the_outcome():
-    readings = planted(BY_ID["M7"].conditions[0].of, [0.95] * 8).assign(untrained=NAN)
-    (m7,) = judge(readings, [BY_ID["M7"]], standings={"M7": Standing(False, "true-positive rate .80")})
-    assert (m7.outcome, m7.uncalibrated_outcome, m7.withheld) == ("NOT JUDGED", "HOLDS", True)
-    assert m7.reason == "true-positive rate .80"
-
-
 def test_a_table_that_lacks_columns_is_refused_with_their_names():
     with pytest.raises(RunError, match=r"lack the columns \['untrained'\].*Probe the run again"):
         judge(planted(AT_LEAST.of, [0.1]).drop(columns="untrained"), CLAIMS)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rb_interp.claims import Claim, Condition, Grouping, Standing, Term, Within, judge, judge_within
+from rb_interp.claims import Claim, Condition, Grouping, Term, Within, judge, judge_within
 from rb_interp.statistics.intervals import proportion_interval
 
 KEY, MEMORY = (Term("p", name, 0.8, "final", label=name) for name in ("key", "memory"))
@@ -52,12 +52,6 @@ def test_a_member_that_diverged_counts_in_its_own_group(readings):
     lost = judge_within(readings, Grouping("circuit", NAMES, (CLAIM,)), diverged=[("", 0.8, 3)])
     assert [group.verdicts["X"].met.count(False) for group in lost.groups] == [0, 7, 1]
     assert ["diverged" in group.verdicts["X"].reason for group in lost.groups] == [False, True, False]
-
-
-def test_error_rates_withhold_within_groups_too(readings):
-    held = judge_within(readings, Grouping("c", NAMES, (CLAIM,)), standings={"X": Standing(False, "misleads")})
-    verdict = held.groups[0].verdicts["X"]
-    assert (verdict.outcome, verdict.uncalibrated_outcome, verdict.withheld) == ("NOT JUDGED", "HOLDS", True)
 
 
 def test_they_are_plain_data_and_come_back(within):

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from html import unescape
 
-from rb_interp.figures.save import save_figures
+from rb_interp.figures.style import save_figures
 from rb_interp.report.page import render_page, report_facts, typeset
 
 

@@ -7,7 +7,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from report.pages import visible
@@ -43,7 +42,7 @@ tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tom
 
 @pytest.fixture(scope="module")
 def evidence():
-    made = make_evidence(seeds=2)
+    made = make_evidence()
     standings = dict.fromkeys(MECHANISM_CLAIMS, Standing(True)) | {"M4": Standing(False)}
     first, *others = judge(made.readings, CLAIMS, standings=standings)
     escaped = replace(first, statement="L0 averages <all> tokens & nothing else.")
@@ -81,8 +80,6 @@ def test_the_file_of_data_has_every_verdict(evidence, folder, page):
     assert told == json.loads(json_of(report_facts(ANCHOR, evidence)))
     for claim, verdict in zip(told["claims"], evidence.verdicts.to_json(), strict=True):
         assert {name: claim[name] for name in verdict} == json.loads(json_of(verdict))
-    families = list(dict.fromkeys(claim["family"] for claim in told["claims"]))
-    assert families == list(ANCHOR.families.values())
     assert "0.53 HOLDS and 0.25 FAILS" in visible(page)
     for sentence in told["warnings"]:
         assert visible(typeset(sentence)) in visible(page)
@@ -110,10 +107,10 @@ def test_the_configuration_on_the_page_can_be_run_again(evidence, page):
 def test_a_reader_is_warned(evidence):
     smoke, few, unknown = list(warnings(evidence))[:3]
     assert "smoke run" in smoke
-    assert "has 2 seeds" in few
+    assert "has 5 seeds" in few
     assert unknown.startswith("Not calibrated")
     assert unknown.endswith(": M4.")
-    enough, calm = make_evidence(seeds=12), {"met_at_initialisation": False, "calibrated": None}
+    enough, calm = make_evidence(seeds=8), {"met_at_initialisation": False, "calibrated": None}
     quiet = {v.id: replace(v, **calm, learned=None, withheld=False, first_seed=0) for v in enough.verdicts}
     unlearned = {"learned": False, "outcome": "NOT JUDGED"}
     changes = {
@@ -129,10 +126,10 @@ def test_a_reader_is_warned(evidence):
 
 
 def test_verdicts_within_groups_stand_beside_those_of_all_seeds():
-    evidence = make_evidence(seeds=12)
+    evidence = make_evidence()
     average, carried = evidence.within.groups
     assert (average.name, len(average.seeds), carried.name, len(carried.seeds)) == (
-        *("average-then-key", 7, "key-to-anchors", 5),
+        *("average-then-key", 3, "key-to-anchors", 2),
     )
     named = evidence.tables["circuits"].query("gamma == 0.8 and circuit == 'key-to-anchors'")
     assert list(carried.seeds) == sorted(named["seed"])
@@ -142,7 +139,7 @@ def test_verdicts_within_groups_stand_beside_those_of_all_seeds():
     assert "it describes and does not test" in visible(section)
     header, seeds, *rows = [re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL) for row in section.split("<tr>")[1:]]
     assert [visible(cell).strip() for cell in header] == ["claim", "all seeds", average.name, carried.name]
-    assert "7 of 12, 0.58 [0.28, 0.85]" in visible(seeds[2])
+    assert "3 of 5, 0.60 [0.15, 0.95]" in visible(seeds[2])
     for row, verdict in zip(rows, average.verdicts, strict=True):
         for cell, found in zip(row[1:], (evidence.verdicts, average.verdicts, carried.verdicts), strict=True):
             assert f"{found[verdict.id].outcome} {found[verdict.id].met_by}" in re.sub(r" +", " ", visible(cell))
@@ -168,12 +165,3 @@ def test_fixed_words_have_the_numbers_of_the_code():
     assert f"f < {two_digits(PLATEAU)}" in words["emb-mlp"]["stages"]
     assert f"below {two_digits(FITTED)}" in words["composite"]["phase"]
     assert f"at least {two_digits(DECIDED)}" in words["composite"]["phase"]
-
-
-def test_data_that_json_cannot_hold_becomes_plain():
-    class Odd:
-        def __str__(self) -> str:
-            return "odd"
-
-    given = {"a": np.float32(0.5), 2: np.array([1.0, np.nan]), "c": (np.inf, True, None), "d": Odd(), "e": np.int64(3)}
-    assert json.loads(json_of(given)) == {"a": 0.5, "2": [1.0, None], "c": [None, True, None], "d": "odd", "e": 3}

@@ -19,7 +19,7 @@ NUMBERS = {"effect": 0.0841, "low": -0.021, "high": 0.189}
 
 @pytest.fixture(scope="module")
 def verdicts() -> Verdicts:
-    found = make_evidence(seeds=2).verdicts
+    found = make_evidence().verdicts
     changed = {
         "A1": {"outcome": "HOLDS", "effect": 0.312, "met_at_initialisation": True},
         "A5": {"outcome": "FAILS", **NUMBERS},
@@ -59,6 +59,6 @@ def test_strings_of_a_run_are_text_in_the_terminal(verdicts):
     strange = "[red]x[/red]\x1b[2J"
     told = "\n".join(printed(Verdicts(replace(verdict, id=strange, statement=strange) for verdict in [verdicts[0]])))
     assert told.count(r"[red]x[/red]\x1b") == 2
-    within = make_evidence(seeds=2).within
+    within = make_evidence().within
     within = replace(within, groups=tuple(replace(group, name="[/]\x07") for group in within.groups))
     assert r"[/]\x07" in "\n".join(printed(within, show=print_within))

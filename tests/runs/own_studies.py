@@ -89,7 +89,7 @@ FIGURES = {"sizes": draw, "nowhere": lacking}
 def make(name, config, sweep=""):
     return Study(
         name, f"Study {name}", "How large are embeddings?", {}, config, measure, {"doubled": KEYS["readings"]},
-        claims(sweep), FIGURES, families={"S": "Sizes"}, glossary={"norm": "Length of a vector."},
+        claims(sweep), FIGURES, glossary={"norm": "Length of a vector."},
     )  # fmt: skip
 
 

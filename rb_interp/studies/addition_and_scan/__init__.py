@@ -26,5 +26,4 @@ ADDITION_AND_SCAN = Study(
     claims=f"{_HERE}.config:CLAIMS",
     figures=f"{_HERE}.measure:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
-    families={"P": "Realistic tasks"},
 )

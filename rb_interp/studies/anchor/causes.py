@@ -2,22 +2,31 @@
 
 Interventions on L0 are made where its claims are read: at ``half`` for gamma .8, at the same step (``matched``) for
 the other members, and on the untrained model. Those on the finished circuit are made at the end. What each one does,
-and what its control does instead, stands in ``checks.INTERVENTIONS``. Those on L0 stand a second time beside a control
-that matches (``_matched``): spans of as many keys, directions within the embedding, patterns of members of the same
-circuit.
+and what its control does instead, stands in INTERVENTIONS. Those on L0 stand a second time beside a control that
+matches (``_matched``): spans of as many keys, directions within the embedding, patterns of members of the same circuit.
+
+CHECKS has for each mechanism the intervention that would refute it, with criteria fixed before any was read. The claims
+M1 to M8 rest on attention, spectra, cosines and explained variance: correlations. A check says what ought to happen to
+the model if the mechanism did the work, as a claim that is judged by the same rule and with the same seeds. Thresholds
+follow those of M9 and M10: .10 nats is "costs nothing", .20 nats more than the control is "costs something", .90 of the
+pairs is "moves the answer". They are ours, not the paper's, and a mechanism's own claim keeps its own verdict.
+
+M7 has a second check, in accuracy (.50 beyond the control), added after the first had been read: at the end of training
+without LayerNorm logits have no bound, single seeds lose a thousand nats, and their mean says nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from rb_interp.claims.criterion import CausalCheck, Claim, Condition, Term
+from rb_interp.figures.numbers import two_digits
 from rb_interp.interventions.ablating import ablations
 from rb_interp.interventions.attention import (
     blocked_attention,
@@ -34,9 +43,12 @@ from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.values import value_matrix
-from rb_interp.runs.members import MemberModels, each_member
+from rb_interp.runs.measured import Measured, readings_table
+from rb_interp.runs.members import MemberModels, measure_members
 from rb_interp.runs.run import Run
 from rb_interp.settings import LARGE, SMALL
+from rb_interp.statistics.reading import Reading
+from rb_interp.studies.anchor.claims import BY_ID
 from rb_interp.studies.anchor.readings import MEMORY, REASONING, own_stage
 from rb_interp.tasks import SETS, AnchorDataset
 from rb_interp.tasks.inputs import Inputs
@@ -59,56 +71,35 @@ Found = tuple[str, str, Effect]
 """Name of the intervention, the set that it was made on, and its effect."""
 
 
-@dataclass(frozen=True, eq=False)
-class Causes:
-    """What intervening on a run gives; the columns stand in ``measure``.
-
-    Attributes:
-        effects: one row per member, stage and intervention. ablations: one per member, set, component and method.
-        patching: one per member, counterfactual, component, layer and role.
-    """
-
-    effects: pd.DataFrame
-    ablations: pd.DataFrame
-    patching: pd.DataFrame
-
-    def readings(self) -> Iterator[dict[str, Any]]:
-        """The effects as rows of readings, which claims are judged on: ``effect``, ``control``, ``difference``."""
-        for _, member in self.effects.groupby(["gamma", "seed", "intervention", "set"], sort=False):
-            yield from _as_readings(member)
-
-
-def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> Causes:
+def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> Measured:
     """Intervene on all members of a finished run, whose circuits are named by cause in a table.
 
-    Raises RunError where a checkpoint that a stage needs is missing or broken.
+    Returns the tables ``effects``, ``ablations`` and ``patching``, and the effects as readings, which claims are judged
+    on: ``effect``, ``control`` and ``difference``. Raises RunError where a checkpoint that a stage needs is missing.
     """
     sweep = run.sweep()
     models = MemberModels(sweep)
     entropies = {seed: _entropies(models, seed) for seed in sweep.seeds}
 
-    def intervene(models: MemberModels, member: Member) -> tuple[list[dict], list[pd.DataFrame], list[pd.DataFrame]]:
-        effects: list[dict] = []
+    def intervene(models: MemberModels, member: Member) -> Iterator[tuple[str, str, Reading]]:
         data, alike = sweep.dataset(member.seed), _same_circuit(circuits, member)
         for stage in ("init", own_stage(sweep, member), "final"):
             patterns = _patterns(models, alike, stage, data) if stage in ("half", "matched") else []
-            step = models.load(member, stage).step
-            place = {"gamma": member.gamma, "seed": member.seed, "stage": stage, "step": step}
+            models.load(member, stage)
             found = [*_effects(stage, models.model, data, entropies[member.seed])]
             if patterns:
                 effect = forced_average(models.model, _inputs(data, REASONING), beside=patterns)
                 found.append(("forced_average_matched", REASONING, effect))
-            effects += [{**place, "set": s, **effect.summary(), "intervention": name} for name, s, effect in found]
-        place = {"gamma": member.gamma, "seed": member.seed, "stage": "final"}
-        lost, patched = (
-            [table.assign(**place) for table in part(models.model, data)] for part in (contributions, matrices)
-        )
-        return effects, lost, patched
+            for name, set, effect in found:
+                row = pd.DataFrame([{"step": models.step, **effect.summary(), "intervention": name}])
+                yield stage, set, Reading(name, {}, tables={"effects": row})
+        for set, table in contributions(models.model, data):
+            yield "final", set, Reading("ablation", {}, tables={"ablations": table})
+        for table in matrices(models.model, data):
+            yield "final", REASONING, Reading("patching", {}, tables={"patching": table})
 
-    found = each_member(sweep, sweep.sound_members, intervene, progress=progress, desc="intervening")
-    effects, ablated, patched = (list(chain.from_iterable(parts)) for parts in zip(*found, strict=True))
-    tables = (pd.concat(parts, ignore_index=True) for parts in (ablated, patched))
-    return Causes(pd.DataFrame(effects), *tables)
+    found = measure_members(run, intervene, [""], progress)
+    return replace(found, readings=readings_table(effect_readings(found.tables["effects"])))
 
 
 def _effects(stage: str, model: HookedModel, data: AnchorDataset, entropies: np.ndarray | None) -> Iterator[Found]:
@@ -137,10 +128,7 @@ def value_subspaces(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
     for name, basis in bases.items():
         keep, k = name == "leading_direction_only", basis.shape[1]
         yield name, REASONING, subspace_effect(model, given, basis, keep=keep, n_draws=DRAWS, seed=data.seed)
-        if keep:
-            match = matched_spans(model, given, k, n_draws=MATCHED_DRAWS, seed=data.seed)
-        else:
-            match = matched_spans(model, given, k, group="key", n_draws=MATCHED_DRAWS, seed=data.seed)
+        match = matched_spans(model, given, k, group=None if keep else "key", n_draws=MATCHED_DRAWS, seed=data.seed)
         yield f"{name}_matched", REASONING, subspace_effect(model, given, basis, keep=keep, match=match)
 
 
@@ -175,16 +163,14 @@ def finished_circuit(model: HookedModel, data: AnchorDataset) -> Iterator[Found]
             yield name, REASONING, effect
 
 
-def contributions(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFrame]:
+def contributions(model: HookedModel, data: AnchorDataset) -> Iterator[tuple[str, pd.DataFrame]]:
     """What each sublayer's output is worth on each set: loss and accuracy when it is ablated, by three methods."""
     sites = [f"{component}.{layer}" for layer in range(model.cfg.n_layers) for component in ("attn_out", "mlp_out")]
     for name in SETS:
         chosen = data.sample(name, ROWS)
         if len(chosen):
-            table = ablations(
-                model, data.inputs(chosen), sites, control=data.task.counterfactual(data, chosen, "noise")
-            )
-            yield table.assign(set=name)
+            quiet = data.task.counterfactual(data, chosen, "noise")
+            yield name, ablations(model, data.inputs(chosen), sites, control=quiet)
 
 
 def matrices(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFrame]:
@@ -228,17 +214,156 @@ def _entropies(models: MemberModels, seed: int) -> np.ndarray | None:
     return row_entropies(models.model, _inputs(sweep.dataset(seed), REASONING).tokens)
 
 
-def _as_readings(rows: pd.DataFrame) -> Iterator[dict]:
-    """The three quantities of one member's intervention at each stage, with the untrained model's beside them."""
-    before = rows.loc[rows["stage"] == "init"]
-    for row in rows.to_dict("records"):
-        for quantity in ("effect", "control", "difference"):
-            untrained = np.nan if row["stage"] == "init" or before.empty else float(before[quantity].iloc[0])
-            tested = quantity == "effect"
-            yield {
-                **{name: row[name] for name in ("gamma", "seed", "stage", "step", "set", "n")},
-                **{"probe": row["intervention"], "layer": np.nan, "head": np.nan, "quantity": quantity},
-                **{"value": row[quantity], "untrained": untrained, "null": row["control_name"] if tested else None},
-                **{"null_mean": row["control"] if tested else np.nan, "null_sd": np.nan},
-                "p_value": row["p_value"] if tested else np.nan,
-            }
+def effect_readings(effects: pd.DataFrame) -> pd.DataFrame:
+    """The three quantities of each intervention at each stage, with the untrained model's beside them."""
+    own, place = ["effect", "control", "difference"], ["gamma", "seed", "set", "probe", "quantity"]
+    rows = effects.rename(columns={"quantity": "unit", "intervention": "probe"}).assign(null_mean=effects["control"])
+    rows = rows.melt([*{*rows} - {*own}], own, "quantity")
+    before = rows.loc[rows["stage"] == "init"].set_index(place)["value"].rename("untrained")
+    rows, tested = rows.join(before, on=place), rows["quantity"] == "effect"
+    return rows.assign(
+        untrained=rows["untrained"].mask(rows["stage"] == "init"),
+        null=rows["control_name"].where(tested, None),
+        null_mean=rows["null_mean"].where(tested),
+        p_value=rows["p_value"].where(tested),
+        **dict.fromkeys(("null_sd", "layer", "head"), np.nan),
+    )
+
+
+SUBSPACE = "a random subspace of the same dimension, the change of W_V of the same norm"
+KEYS = "the span of as many random keys, the change of W_V of the same norm"
+ALIKE = "to what other members whose circuit has the same name attend to on the same inputs"
+BLOCKED = ("L1's attention from the last position to the key set to 0", "to a random noise position")
+NOISE = "from the same input with other noise"
+DIRECTION = "along a random direction, the change of the same norm"
+AVERAGE, LEADING = "L0's attention set to exactly 1/i", "L0's W_V reduced to its leading direction"
+OUT = "the span of the {} anchors projected out of L0's W_V"
+INTERVENTIONS: dict[str, tuple[str, str]] = {
+    "forced_average": (AVERAGE, "to random fixed patterns of matched entropy"),
+    "leading_direction_only": (LEADING, "to a random direction, what is left of the same norm"),
+    "without_reasoning": (OUT.format("reasoning"), SUBSPACE),
+    "without_memory": (OUT.format("memory"), SUBSPACE),
+    "forced_average_matched": (AVERAGE, ALIKE),
+    "leading_direction_only_matched": (
+        LEADING,
+        "to a random direction within the embeddings in use, what is left of the same norm",
+    ),
+    "without_reasoning_matched": (OUT.format("reasoning"), KEYS),
+    "without_memory_matched": (OUT.format("memory"), KEYS),
+    "key_blocked": BLOCKED,
+    "key_blocked_answers": BLOCKED,
+    "swap_key": ("L1's attention output at the last position taken from another input", NOISE),
+    "swap_sum": ("L0's attention output at the last position taken from another input", NOISE),
+    "swap_key_in_place": ("the same, from an input whose key stands at the same position (L1's output)", NOISE),
+    "swap_sum_in_place": ("the same, from an input whose key stands at the same position (L0's output)", NOISE),
+    "swap_key_carried": ("L0's attention output at the anchors taken from another input", NOISE),
+    "swap_sum_carried": (
+        "the anchors' embeddings taken from another input, L0's attention output held everywhere",
+        NOISE,
+    ),
+    "number_line": ("the reasoning anchors' coordinates along the leading direction of L0's W_V reversed", DIRECTION),
+    "number_line_component": (
+        "the reasoning anchors' coordinates along their own first principal component reversed",
+        DIRECTION,
+    ),
+}
+"""Interventions by name: what is done, and what the control does instead; ``_matched``: with a control that matches."""
+AT_HALF = tuple(
+    f"{name}{end}"
+    for name in ("forced_average", "leading_direction_only", "without_reasoning", "without_memory")
+    for end in ("", "_matched")
+)
+"""Interventions on L0, made where its claims are read; the others are made at the end."""
+
+
+def _check(
+    of: str, intervention: str, refuted_if: str, *conditions: Condition, gate: Condition | None = None
+) -> CausalCheck:
+    done, control_done = INTERVENTIONS[intervention]
+    check = Claim(of, BY_ID[of].statement, done, conditions, gate)
+    return CausalCheck(of, intervention, done, control_done, refuted_if, check)
+
+
+def _nats(intervention: str, label: str = "nats lost", gamma: float = SMALL, stage: str = "half") -> Term:
+    return Term(intervention, "effect", gamma, stage, "rsn_train", label=label)
+
+
+def _beyond(intervention: str, stage: str, set: str = "rsn_train", label: str = "nats lost") -> Term:
+    return Term(intervention, "difference", SMALL, stage, set, label=f"{label} beyond the control's")
+
+
+_DIRECTION = _nats("leading_direction_only")
+_RANDOM = replace(_DIRECTION, quantity="control", label="nats lost with a random direction")
+_LARGE = _nats("forced_average", gamma=LARGE, stage="matched")
+_REASONING = _nats("without_reasoning", "nats lost without reasoning anchors")
+_MEMORY = _nats("without_memory", "nats lost without memory anchors")
+_ANSWERS = _beyond("key_blocked_answers", "final", label="accuracy lost")
+
+_M9 = [two_digits(condition.threshold) for condition in BY_ID["M9"].conditions]
+_M10 = [two_digits(condition.threshold) for condition in BY_ID["M10"].conditions]
+
+CHECKS: tuple[CausalCheck, ...] = (
+    _check(
+        "M1",
+        "forced_average",
+        f"forcing the average costs more than {_M10[0]} nats, or a random pattern costs less than {_M10[1]} nats more "
+        "than that",
+        *BY_ID["M10"].conditions,
+    ),
+    _check(
+        "M2",
+        "forced_average",
+        "forcing the average costs less than .10 nats more at large initialisation than at small",
+        Condition(_LARGE, ">=", 0.10, _nats("forced_average")),
+    ),
+    _check(
+        "M3",
+        "leading_direction_only",
+        "the other directions of W_V are needed too, or a random direction does nearly as well",
+        Condition(_DIRECTION, "<=", 0.10),
+        Condition(_RANDOM, ">=", 0.20, _DIRECTION),
+    ),
+    _check(
+        "M4",
+        "without_reasoning",
+        "W_V does without the reasoning anchors' directions as well as without random ones",
+        Condition(_beyond("without_reasoning", "half"), ">=", 0.20),
+    ),
+    _check(
+        "M5",
+        "without_memory",
+        "reasoning needs the memory anchors' directions in W_V",
+        Condition(_beyond("without_memory", "half"), "<=", 0.10),
+    ),
+    _check(
+        "M6",
+        "without_reasoning",
+        "the memory anchors' directions matter as much as the reasoning anchors'",
+        Condition(_REASONING, ">=", 0.20, _MEMORY),
+    ),
+    _check(
+        "M7",
+        "key_blocked",
+        "L1 does without the key as well as without a noise token",
+        Condition(_beyond("key_blocked", "final"), ">=", 0.20),
+    ),
+    _check(
+        "M7",
+        "key_blocked_answers",
+        "L1 answers without the key as well as without a noise token",
+        Condition(_ANSWERS, ">=", 0.50),
+    ),
+    _check(
+        "M7b",
+        "key_blocked",
+        "L1 does without the key on memory inputs as well as without a noise token",
+        Condition(_beyond("key_blocked", "final", "mem"), ">=", 0.20),
+        gate=BY_ID["M7b"].gate,
+    ),
+    _check(
+        "M8",
+        "swap_sum",
+        f"key or sum moves fewer than {_M9[0]} of the answers, or new noise alone changes more than {_M9[2]} of them",
+        *BY_ID["M9"].conditions,
+    ),
+)

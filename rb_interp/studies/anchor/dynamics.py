@@ -25,8 +25,8 @@ tests causes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import chain, product
+from collections.abc import Iterator
+from itertools import product
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -35,10 +35,9 @@ from jaxtyping import Float, Real
 
 from rb_interp.claims.criterion import COMPARE
 from rb_interp.errors import RunError
-from rb_interp.models.build import exported
-from rb_interp.models.generations import write_weights
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes import (
+    Reading,
     attention_by_role,
     attention_to_key,
     geometry,
@@ -46,7 +45,8 @@ from rb_interp.probes import (
     value_alignment,
     variance_explained,
 )
-from rb_interp.runs.members import MemberModels, each_member
+from rb_interp.runs.measured import Measured, readings_table
+from rb_interp.runs.members import MemberModels, measure_members
 from rb_interp.runs.run import Run
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.learning_order import fraction_left
@@ -91,8 +91,6 @@ MECHANISMS = (
     _claimed("the leading component orders the keys", "geometry/pc1_key", "E3"),
 )
 """Every mechanism event. In quantities, ``last`` is the last layer, where ``attention_by_role`` is read as well."""
-OWN_SIGN = {"average-then-key": "the last layer looks at the key", "key-to-anchors": "L0 carries the key"}
-"""Circuit -> the event that shows it."""
 QUANTITIES = (*(mechanism.quantity for mechanism in MECHANISMS), "value_alignment/cos_memory")
 """What is read at each checkpoint, as probe/quantity; the last dates no event; cos_reasoning is compared with it."""
 
@@ -100,47 +98,29 @@ ROWS = 300
 """Inputs that the probes see at each checkpoint, at most: enough for a mean to .03, and cheap."""
 
 
-@dataclass(frozen=True, eq=False)
-class Dynamics:
-    """How a run's members came to what they are.
-
-    Attributes:
-        values: gamma, seed, step, quantity, value: one row per member, kept checkpoint and quantity (probe/quantity).
-        events: gamma, seed, event, event_of ("loss" or "mechanism"), step (nan: never), censored (True: never).
-    """
-
-    values: pd.DataFrame
-    events: pd.DataFrame
-
-
-def dynamics(run: Run, progress: bool = True) -> Dynamics:
+def dynamics(run: Run, progress: bool = True) -> Measured:
     """Read every mechanism of every member at every checkpoint that the run kept, and date the events.
 
-    Values are nan where a member's weights are not finite. Raises RunError where a checkpoint is missing or broken.
+    Returns the tables ``dynamics`` (a row per member, kept checkpoint and quantity, as probe/quantity) and ``events``.
+    Members whose training diverged are in neither. Raises RunError where a checkpoint is missing or broken.
     """
     config: Any = run.config
-    sweep, kept = run.sweep(), run.sweep().checkpoint_steps
-    halves, n = sweep.stage_steps("half"), min(ROWS, config.probe_rows)
+    sweep, halves = run.sweep(), run.sweep().stage_steps("half")
 
-    def read(models: MemberModels, member: Member) -> list[dict[str, Any]]:
-        data, rows = sweep.dataset(member.seed), []
-        inputs = data.inputs(data.sample("rsn_train", n))
-        own = ["half"] if halves[member] >= 0 and halves[member] not in kept else []
-        for step in (*kept, *own):
-            checkpoint, found = sweep.checkpoint(step, member.gamma, member.seed), dict.fromkeys(QUANTITIES, np.nan)
-            weights = checkpoint.member(member.gamma, member.seed)
-            if all(weight.isfinite().all() for weight in weights.values()):
-                write_weights(models.model, exported(weights, sweep.config.model))
-                found = mechanism_values(models.model, inputs)
-            place = {"gamma": member.gamma, "seed": member.seed, "step": checkpoint.step}
-            rows += [{**place, "quantity": quantity, "value": value} for quantity, value in found.items()]
-        return rows
+    def read(models: MemberModels, member: Member) -> Iterator[tuple[str, str, Reading]]:
+        data, kept = sweep.dataset(member.seed), sweep.checkpoint_steps
+        inputs = data.inputs(data.sample("rsn_train", min(ROWS, config.probe_rows)))
+        for step in (*kept, *(["half"] if halves[member] >= 0 and halves[member] not in kept else [])):
+            models.load(member, step)
+            found = pd.Series(mechanism_values(models.model, inputs), name="value").rename_axis("quantity")
+            yield "", "rsn_train", Reading("dynamics", {}, tables={"dynamics": found.reset_index()})
 
-    found = each_member(sweep, sweep.members, read, progress=progress, desc="dynamics")
-    values = pd.DataFrame(chain.from_iterable(found)).sort_values(
-        ["gamma", "seed", "step"], kind="stable", ignore_index=True
+    places = ["gamma", "seed", "step"]
+    values = measure_members(run, read, [""], progress).tables["dynamics"][[*places, "quantity", "value"]]
+    values = pd.DataFrame(values).sort_values(places, kind="stable", ignore_index=True)
+    return Measured(
+        readings_table(), {"dynamics": values, "events": event_table(values, sweep.curves(), config.task.d_vocab)}
     )
-    return Dynamics(values, event_table(values, sweep.curves(), sweep.config.task.d_vocab))
 
 
 def mechanism_values(model: HookedModel, inputs: Inputs) -> dict[str, float]:
@@ -176,12 +156,13 @@ def event_table(values: pd.DataFrame, curves: pd.DataFrame, d_vocab: int) -> pd.
     """The events of every member of a curves table: gamma, seed, event, event_of, step, censored.
 
     Args:
-        values: as in `Dynamics`. curves: the learning curves of the same members.
+        values: gamma, seed, step, quantity, value. curves: the learning curves of the same members.
     """
     rows = []
-    for _, losses in curves.groupby(["gamma", "seed"], sort=True):
-        gamma, seed = float(losses["gamma"].iloc[0]), int(losses["seed"].iloc[0])
-        own = values.loc[(values["gamma"] == gamma) & (values["seed"] == seed)]
+    place: Any
+    for place, own in values.groupby(["gamma", "seed"], sort=True):
+        gamma, seed = place
+        losses = curves.loc[(curves["gamma"] == gamma) & (curves["seed"] == seed)]
         series = own.pivot(index="step", columns="quantity", values="value")  # steps ascend
         found = [(name, "loss", loss_step(losses.loc[losses["set"] == name], d_vocab)) for name in SETS]
         for event, quantity, side, threshold, _ in MECHANISMS:
@@ -232,51 +213,37 @@ def event_step(
     return float(np.exp(low + share * (high - low)) - OFFSET)
 
 
-def order_table(events: pd.DataFrame, circuits: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Each mechanism event beside each loss event over seeds, by gamma, and by circuit where circuits are given.
+def order_table(events: pd.DataFrame, circuits: pd.DataFrame) -> pd.DataFrame:
+    """Each mechanism event beside each loss event over seeds, by gamma and circuit.
 
-    Columns: gamma, (circuit,) mechanism, loss; n (members); n_both, in which both happened; n_first, of those in which
+    Columns: gamma, circuit, mechanism, loss; n (members); n_both, in which both happened; n_first, of those in which
     the mechanism came first, and n_after, in which it came after; log2_ratio, the mean over n_both of
     log2((step_mechanism + 25) / (step_loss + 25)), in doublings of step + 25, negative where the mechanism comes first,
     with its 95 % Student t interval over seeds, low and high; n_never and n_loss_never, members in which mechanism or
     loss event never happened by the last step. Ratios between -1 and 1 are below the spacing of checkpoints.
 
     Args:
-        events: as in Dynamics; runs with other seeds may be put below each other.
-        circuits: gamma, seed, circuit, one row a member (circuits.parquet). Members that it lacks are "not named".
+        events: as in `event_table`; runs with other seeds may be put below each other.
+        circuits: gamma, seed, circuit, one row a member. Members that it lacks are "not named".
 
     Raises RunError where a member has an event, or a circuit, twice.
     """
-    by = ["gamma"] if circuits is None else ["gamma", "circuit"]
-    table = events
-    if circuits is not None:
-        table = events.merge(circuits[["gamma", "seed", "circuit"]], on=["gamma", "seed"], how="left")
-        table = table.fillna({"circuit": "not named"})
+    table = events.merge(circuits[["gamma", "seed", "circuit"]], on=["gamma", "seed"], how="left")
+    table = table.fillna({"circuit": "not named"})
     twice = table.loc[table.duplicated(["gamma", "seed", "event"]), ["gamma", "seed"]]
     if len(twice):
         gamma, seed = twice.iloc[0]
         raise RunError(f"the member with gamma={gamma:g}, seed={seed:g} is there twice; give other seeds to each run.")
-    names = {of: table.loc[table["event_of"] == of, "event"].unique() for of in ("mechanism", "loss")}
+    names = [table.loc[table["event_of"] == of, "event"].unique() for of in ("mechanism", "loss")]
     rows = []
-    for _, members in table.groupby(by, sort=True):
-        place = {name: members[name].iloc[0] for name in by}
+    place: Any
+    for place, members in table.groupby(["gamma", "circuit"], sort=True):
         steps = members.pivot(index="seed", columns="event", values="step").reindex(columns=table["event"].unique())
-        for mechanism, loss in product(names["mechanism"], names["loss"]):
+        for mechanism, loss in product(*names):
             order = _order(*steps[[mechanism, loss]].to_numpy(dtype=np.float64).T)
-            rows.append({**place, "mechanism": mechanism, "loss": loss, **order})
-    none = {"gamma": 0.0, "circuit": "", "mechanism": "", "loss": "", **_order(np.empty(0), np.empty(0))}
-    empty = pd.DataFrame([none]).iloc[:0]  # has the types of the columns
-    return pd.DataFrame(rows) if rows else empty
-
-
-def own_signs(order: pd.DataFrame) -> pd.DataFrame:
-    """In how many of the ``n`` members with OWN_SIGN their circuit's sign came before the loss on rsn_train halved.
-
-    Args:
-        order: the table of events by circuit. Columns of the result: gamma, n, n_first.
-    """
-    own = order.loc[(order["loss"] == "rsn_train") & (order["circuit"].replace(OWN_SIGN) == order["mechanism"])]
-    return pd.DataFrame(own.groupby("gamma", as_index=False)[["n", "n_first"]].sum())
+            rows.append({"gamma": place[0], "circuit": place[1], "mechanism": mechanism, "loss": loss, **order})
+    empty = {"gamma": 0.0, "circuit": "", "mechanism": "", "loss": "", **_order(np.empty(0), np.empty(0))}
+    return pd.DataFrame(rows or [empty]).iloc[: len(rows)]  # without rows too it has the types of the columns
 
 
 def _order(mechanism: Float[np.ndarray, " seed"], loss: Float[np.ndarray, " seed"]) -> dict[str, int | float]:

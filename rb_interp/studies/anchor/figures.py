@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -184,15 +185,19 @@ def draw_first_layer(evidence: Evidence) -> Figure:
         read = {key.partition("/")[0] for key in evidence.arrays}
         for gamma in (g for g in evidence.gammas if g in (LARGE, MIDDLE, SMALL) and str(g) in read):
             stage = "half" if gamma == SMALL else "matched"
-            _ranked(distance, evidence, tv, gamma, stage, f"γ = {gamma:g}, {stage}", 2)
-        untrained = evidence.mean_array(**tv, gamma=SMALL, stage="init")
+            values = evidence.array(**tv, gamma=gamma, stage=stage).values()
+            _ranked(distance, evidence, values, gamma, f"γ = {gamma:g}, {stage}", 2)
+        untrained = np.mean([*evidence.array(**tv, gamma=SMALL, stage="init").values()], 0)
         distance.plot(np.arange(2, len(untrained) + 2), untrained, color=style.GREY, ls="--", label="untrained")
         kit.threshold(distance, evidence, "M1")
         distance.set(ylim=(0, None), xlabel="position i", ylabel="distance from 1/i (TV, 0 to 1)", title="row by row")
     with kit.missing(spectrum):
-        values = {"probe": VALUES, "name": "relative_singular_values"}
-        _ranked(spectrum, evidence, values, SMALL, "half", f"γ = {SMALL:g}, half", 1)
-        untrained = evidence.mean_array(**values, gamma=SMALL, stage="init")
+        trained, start = (
+            [s / s[0] for s in evidence.array(VALUES, "singular_values", SMALL, stage=stage).values()]
+            for stage in ("half", "init")
+        )
+        _ranked(spectrum, evidence, trained, SMALL, f"γ = {SMALL:g}, half", 1)
+        untrained = np.mean(start, 0)
         spectrum.plot(np.arange(1, len(untrained) + 1), untrained, color=style.GREY, ls="--", label="untrained")
         ratio = mean_text(*evidence.spread(VALUES, "spectrum_ratio", SMALL, stage="half"))
         spectrum.set(ylim=(0, 1.06), xlabel="singular value k of L0's W$_V$", ylabel="s$_k$ / s$_1$")
@@ -203,21 +208,22 @@ def draw_first_layer(evidence: Evidence) -> Figure:
     return figure
 
 
-def _ranked(axes: Axes, evidence: Evidence, of: dict, gamma: float, stage: str, label: str, first: int) -> None:
+def _ranked(axes: Axes, evidence: Evidence, seeds: Iterable[np.ndarray], gamma: float, label: str, first: int) -> None:
     """An array of every seed over its places, and its mean."""
-    mean, colour = evidence.mean_array(**of, gamma=gamma, stage=stage), style.gamma_colour(gamma, evidence.gammas)
-    places = np.arange(first, len(mean) + first)
-    for values in evidence.array(**of, gamma=gamma, stage=stage).values():
-        axes.plot(places, values, color=colour, lw=0.5, alpha=0.5)
-    marker = style.gamma_marker(gamma, evidence.gammas)
+    mean, colour = np.mean([*seeds], 0), style.gamma_colour(gamma, evidence.gammas)
+    places, marker = np.arange(first, len(mean) + first), style.gamma_marker(gamma, evidence.gammas)
+    axes.plot(places, np.transpose([*seeds]), color=colour, lw=0.5, alpha=0.5)
     axes.plot(places, mean, color=colour, marker=marker, ms=3.5, lw=1.5, label=label)
 
 
 def _alignment(axes: Axes, evidence: Evidence) -> None:
     """Cosine of W_V's leading vector with every anchor."""
     tokens, group = (evidence.first(VALUES, name, SMALL, stage="half")[1] for name in ("tokens", "group"))
-    leading = np.stack(list(evidence.array(VALUES, "abs_leading_cosines", SMALL, stage="half").values()))
-    mean, untrained = (evidence.mean_array(VALUES, "abs_leading_cosines", SMALL, stage=s) for s in ("half", "init"))
+    leading, before = (
+        np.abs([cosines[0] for cosines in evidence.array(VALUES, "cosines", SMALL, stage=stage).values()])
+        for stage in ("half", "init")
+    )
+    mean, untrained = leading.mean(0), before.mean(0)
     for which, colour, marker, name in ((1, style.BLUE, "s", "memory"), (2, style.RED, "D", "reasoning")):
         of = np.flatnonzero(group.astype(int) == which)
         axes.plot(tokens[of], leading[:, of].T, marker, ms=2.6, mfc="none", mec=colour, mew=0.5, alpha=0.7)

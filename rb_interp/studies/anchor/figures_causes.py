@@ -14,7 +14,8 @@ from rb_interp.figures import kit, style
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import SIGNS, seeds_text, two_digits
 from rb_interp.settings import SMALL
-from rb_interp.studies.anchor.checks import AT_HALF, CHECKS
+from rb_interp.statistics.intervals import interval_or_nan
+from rb_interp.studies.anchor.causes import AT_HALF, CHECKS
 from rb_interp.studies.anchor.claims import CAUSAL, SECOND
 from rb_interp.studies.anchor.dynamics import MECHANISMS, OFFSET
 
@@ -27,6 +28,9 @@ PARTS = {
 ROLES = ("key", "first_anchor", "last_anchor", "anchor", "last", "noise", "all")
 MARKS = {"average-then-key": "o", "gather-at-last-anchor": "^", "key-to-anchors": "D", "mixed": "s", "none": "v"}
 """Marks of the circuits, named by cause."""
+SAID_OF = {"none": "none: rule not learned", "mixed": "mixed: no circuit's routes"}
+"""What the legend says of names that tell of no circuit."""
+KEPT = "#d4d4d4"
 CRITERIA = {
     **dict.fromkeys(style.SETS, "≤ ½ ln d_vocab"),
     **{m.event: f"{SIGNS[m.side]} {two_digits(m.threshold)}" for m in MECHANISMS},
@@ -93,11 +97,10 @@ UNITS = {NATS: "nats lost", "moved_as_predicted": "share of answers moved", "acc
 
 def draw_causes(evidence: Evidence) -> Figure:
     """Effect and control of every intervention by rate: each seed, their mean and its 95 % interval."""
-    pairs = evidence.table("effects")[["intervention", "quantity"]].drop_duplicates()
-    read = set(pairs.itertuples(index=False, name=None))
+    units = dict(evidence.table("effects")[["intervention", "quantity"]].itertuples(index=False, name=None))
     figure, axes = kit.panels(5, 4, 11.4, 4 * (0.75 + 0.42 * max(len(evidence.gammas), 3)))
     for one, panel in zip(axes.flat, PANELS, strict=True):
-        unit = next((unit for unit in UNITS if (panel.intervention, unit) in read), NATS)
+        unit = units.get(panel.intervention, NATS)
         with kit.missing(one):
             if unit == NATS:
                 one.set_yscale("symlog", linthresh=0.1, linscale=0.7)
@@ -107,24 +110,27 @@ def draw_causes(evidence: Evidence) -> Figure:
             _effects(one, evidence, panel)
             one.set(xlabel="rate γ", ylabel=UNITS[unit])
             one.set_title(panel.title, fontsize=7.5)
-    marks = [kit.key("effect, one seed", style.INK), kit.key("control, one seed", style.GREY)]
-    kit.legend(figure, 5, [*marks, kit.line("threshold of a claim (*: for the control)", style.INK, style.DASHED, 0.9)])
+    marks = []
+    for gamma in evidence.gammas:
+        look = style.gamma_colour(gamma, evidence.gammas), style.gamma_marker(gamma, evidence.gammas)
+        marks.append(kit.key(f"γ = {gamma:g}: effect, one seed", *look))
+    marks.append(kit.key("grey: control, one seed (shape: its rate)", style.GREY))
+    marks.append(kit.line("threshold of a claim (*: for the control)", style.INK, style.DASHED, 0.9))
+    kit.legend(figure, 3, marks)
     return figure
 
 
 def _effects(axes: Axes, evidence: Evidence, panel: Panel) -> None:
     drawn = False
     for place, gamma in enumerate(evidence.gammas):
-        where = _place(evidence, panel, gamma)
-        rows = sorted(evidence.records("effects", **where), key=lambda row: row["seed"])
+        rows = sorted(evidence.records("effects", **_place(evidence, panel, gamma)), key=lambda row: row["seed"])
         rows = [row for row in rows if row["effect"] == row["effect"]]
         colour, marker = style.gamma_colour(gamma, evidence.gammas), style.gamma_marker(gamma, evidence.gammas)
-        for name, shift, ink in (("effect", -0.23, colour), ("control", 0.19, style.GREY)):
-            for over in evidence.records("effects_summary", quantity=name, **where) if rows else ():
-                values, drawn = [row[name] for row in rows], True
-                kit.dots(axes, place + shift, values, kit.interval_of(over), ink, marker, 0.08)
+        for name, shift, ink in (("effect", -0.23, colour), ("control", 0.19, style.GREY)) if rows else ():
+            values, drawn = [row[name] for row in rows], True
+            kit.dots(axes, place + shift, values, interval_or_nan(values), ink, marker, 0.08)
     if not drawn:
-        raise MissingEvidenceError(f"This run has no effect of {panel.intervention}.")
+        raise MissingEvidenceError(f"This run has no effect of “{' '.join(panel.title.split())}”.")
     named = {}
     for condition, ids in conditions(panel).items():
         y, of_control = level(evidence, condition), condition.of.quantity == "control"
@@ -177,8 +183,8 @@ def level(evidence: Evidence, condition: Condition) -> float:
     if condition.minus is None and condition.of.quantity != "difference":
         return condition.threshold
     where = _place(evidence, Panel(base.probe, base.set, ""), base.gamma or SMALL)
-    rows = evidence.records("effects_summary", quantity=quantity, **where)
-    return condition.threshold + (rows[0]["mean"] if rows else np.nan)
+    values = [row[quantity] for row in evidence.records("effects", **where)]
+    return condition.threshold + interval_or_nan(values).estimate
 
 
 def draw_patching_matrix(evidence: Evidence) -> Figure:
@@ -186,28 +192,28 @@ def draw_patching_matrix(evidence: Evidence) -> Figure:
 
     The small initialisation has one column a circuit where its members learned several.
     """
-    table = evidence.table("patching_summary", stage="final", quantity="recovered")
-    counts = evidence.table("patching_circuits", stage="final").sort_values(["gamma", "circuit"]).to_dict("records")
-    split = [row for row in counts if row["gamma"] == SMALL and row["circuit"]]
-    split = split if len(split) > 1 else []
-    shown = [row for row in counts if not row["circuit"] and not (split and row["gamma"] == SMALL)] + split
+    table, named = evidence.table("patching", stage="final"), evidence.table("circuits")[["gamma", "seed", "cause"]]
+    table = table.merge(named, on=["gamma", "seed"], how="left").fillna({"cause": "not named"})
+    shown = []
+    for gamma, members in table.groupby("gamma"):
+        causes = sorted(members["cause"].unique()) if gamma == SMALL else []
+        split = [(gamma, cause, members[members["cause"] == cause]) for cause in causes]
+        shown += split if len(split) > 1 else [(gamma, "", members)]
     names = sorted({f"{c}.{layer}" for c, layer in zip(table["component"], table["layer"], strict=True)}, key=forward)
     roles = [role for role in ROLES if role in set(table["role"])]
     width = max(style.WIDTH, 1.0 + len(shown) * (0.25 + 0.2 * len(roles)))
     figure, axes = kit.panels(2, len(shown), 1.6 + 0.38 * len(names), width, sharex=True, sharey=True)
+    look = {"low": 0, "high": 1, "colours": style.ATTENTION, "write": two_digits, "aspect": "auto", "size": 5.5}
     for line, changed in zip(axes, ("key", "anchors"), strict=True):
-        for one, row in zip(line, shown, strict=True):
-            here = table.loc[
-                np.isclose(table["gamma"], row["gamma"])
-                & (table["circuit"] == row["circuit"])
-                & (table["counterfactual"] == changed)
-            ]
+        for one, (gamma, circuit, members) in zip(line, shown, strict=True):
+            here = members.loc[members["counterfactual"] == changed]
             here = here.assign(name=here["component"] + "." + here["layer"].astype(str))
-            matrix = here.pivot(index="name", columns="role", values="mean").reindex(index=names, columns=roles)
-            look = {"low": 0, "high": 1, "colours": style.ATTENTION, "write": two_digits, "aspect": "auto"}
-            kit.heat_map(one, matrix, [in_words(name) for name in names], roles, size=5.5, **look)
+            matrix = here.pivot_table("recovered", "name", "role", dropna=False).reindex(index=names, columns=roles)
+            kit.heat_map(one, matrix, [in_words(name) for name in names], roles, **look)
             one.tick_params(axis="x", labelrotation=90)
-            one.set_title(f"γ = {row['gamma']:g} ({seeds_text(int(row['n']))})\n{row['circuit']}", fontsize=7)
+            n, control = here["seed"].nunique(), two_digits(here["control"].abs().max())
+            title = [f"γ = {gamma:g} ({seeds_text(n)})", circuit, f"control at most {control}"]
+            one.set_title("\n".join(filter(None, title)), fontsize=7)
         line[0].set_ylabel(f"inputs differ in the {changed}")
     figure.colorbar(axes[0, 0].images[0], ax=axes, location="bottom", shrink=0.45, label="recovered logit difference")
     return figure
@@ -215,31 +221,32 @@ def draw_patching_matrix(evidence: Evidence) -> Figure:
 
 def draw_dynamics(evidence: Evidence) -> Figure:
     """Step of every event in every seed, one column per rate: losses above, mechanisms below."""
-    events, over = evidence.table("events"), evidence.table("events_summary")
+    events, read = evidence.table("events"), evidence.table("dynamics")
     circuits = evidence.table("circuits")[["gamma", "seed", "cause"]]
     events = events.merge(circuits, on=["gamma", "seed"], how="left").fillna({"cause": "none"})
-    gammas, last = sorted(events["gamma"].unique().tolist()), float(evidence.table("dynamics")["step"].to_numpy().max())
+    gammas, last = sorted(events["gamma"].unique().tolist()), float(read["step"].to_numpy().max())
     never = 2.5 * (last + OFFSET)
     width = max(style.WIDTH, 2.1 + 1.7 * len(gammas))
     figure, [axes] = kit.panels(1, len(gammas), 0.95 + 0.33 * len(CRITERIA), width, sharex=True, sharey=True)
     for one, gamma in zip(axes, gammas, strict=True):
-        dated = set(events.loc[events["gamma"] == gamma, "event"])
-        undated = [row for row, event in enumerate(CRITERIA) if event not in dated]
+        dated = events.loc[events["gamma"] == gamma].sort_values("seed")
+        undated = [row for row, event in enumerate(CRITERIA) if event not in set(dated["event"])]
         if undated:
             words = "not dated: this run has\ntoo few checkpoints along training"
-            one.text(0.5, (undated[0] + undated[-1]) / 2, words, transform=one.get_yaxis_transform(), **kit.SAID)
+            one.text(0.5, (undated[0] + undated[-1]) / 2, words, transform=one.get_yaxis_transform(), **style.SAID)
         for row, event in enumerate(CRITERIA):
-            colour = style.SET_COLOURS.get(event, style.INK)
-            here = events.loc[(events["event"] == event) & (events["gamma"] == gamma)].sort_values("seed")
+            colour, here = style.SET_COLOURS.get(event, style.INK), dated.loc[dated["event"] == event]
             for y, member in zip(row + np.linspace(-0.3, 0.1, len(here)), here.itertuples(), strict=True):
                 x = member.step + OFFSET if np.isfinite(member.step) else never
-                mark = MARKS.get(member.cause, "P")
-                one.plot(x, y, mark, ms=3.2, mfc="white", mec=colour, mew=0.8, zorder=3, label=member.cause)
-            for mean in over.loc[(over["event"] == event) & (over["gamma"] == gamma)].to_dict("records"):
-                one.plot([mean["mean"] + OFFSET] * 2, [row + 0.2, row + 0.42], color=colour, lw=1.8, zorder=4)
-                one.plot([mean["low"] + OFFSET, mean["high"] + OFFSET], [row + 0.31] * 2, color=colour, lw=1.0)
-        for step in evidence.records("checkpoints", gamma=gamma, every_seed=True):
-            one.axvline(step["step"] + OFFSET, color="#e6e6e6", lw=0.6, zorder=0)
+                mark, label = MARKS.get(member.cause, "P"), SAID_OF.get(member.cause, member.cause)
+                one.plot(x, y, mark, ms=3.2, mfc="white", mec=colour, mew=0.8, zorder=3, label=label)
+            during = here.loc[here["step"] > 0, "step"].to_numpy(dtype=float)
+            mean, low, high = np.exp(np.array(interval_or_nan(np.log(during + OFFSET))))
+            one.plot([mean] * 2, [row + 0.2, row + 0.42], color=colour, lw=1.8, zorder=4)
+            one.plot([low, high], [row + 0.31] * 2, color=colour, lw=1.0)
+        seeds = read.loc[read["gamma"] == gamma].groupby("step")["seed"].nunique()
+        for step in seeds.index[seeds == seeds.max()]:
+            one.axvline(step + OFFSET, color=KEPT, lw=0.6, zorder=0)
         ticks = [0, *(10**power for power in range(2, 1 + int(np.log10(max(last, 100)))))]
         one.set(xscale="log", ylim=(len(CRITERIA) - 0.4, -0.6), title=kit.title_of(evidence, gamma))
         one.set_xlim(0.8 * OFFSET, 1.25 * never)
@@ -250,5 +257,6 @@ def draw_dynamics(evidence: Evidence) -> Figure:
     axes[0].set_yticks(range(len(names)), [f"{name}\n{CRITERIA[e]}" for name, e in zip(names, CRITERIA, strict=True)])
     axes[0].tick_params(axis="y", labelsize=6.5)
     figure.supxlabel(f"training step (scaled as the logarithm of step + {OFFSET})", fontsize=7.5)
-    kit.legend(figure, 6)
+    marks = [kit.line("checkpoint that all seeds have", KEPT, width=1.2), kit.line("mean, 95 % interval", style.INK)]
+    kit.legend(figure, 4, marks)
     return figure

@@ -1,13 +1,7 @@
-"""Measure a trained run, once: probes, interventions, dynamics, and every statistic over seeds that anything shows.
+"""Measure a trained run, once: probes, then interventions and answers by circuit, then what happened when.
 
-docs/tables.md has the tables with their columns. In all of them n counts the seeds with a finite value, low and high
-are the ends of a 95 % Student t interval and NaN below two seeds. Arrays are
-``{gamma}/{seed}/{stage}/{set}/{probe}/{array}``; those whose means over seeds are drawn also stand under the seeds
-``mean``, ``low`` and ``high``:
-
-    uniformity/tv_per_row, geometry/cos_reasoning_matrix
-    value_alignment/relative_singular_values    s_k / s_1
-    value_alignment/abs_leading_cosines         |cos(u1, token)|, in the order of value_alignment/tokens
+docs/tables.md has the tables with their columns. Arrays are ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}``, of the
+first head of the layer that the paper speaks of.
 
 Equivalence: are two circuits two mechanisms? What do members of each answer to the same rows, some unlike any they
 learned?
@@ -27,8 +21,7 @@ members need share nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
@@ -38,84 +31,52 @@ from jaxtyping import Int
 
 from rb_interp.interventions.circuits import CAUSES
 from rb_interp.interventions.sites import most_likely
-from rb_interp.runs.measured import Measured, ablation_means, arrays_over_seeds, curves_summary, frame, readings_table
+from rb_interp.runs.measured import Measured, frame, readings_table
 from rb_interp.runs.members import MemberModels, each_member
 from rb_interp.runs.run import Run
 from rb_interp.settings import SMALL
-from rb_interp.statistics.intervals import interval_or_nan, over_seeds, proportion_interval
-from rb_interp.statistics.learning_order import label_entropy, learning_order_table
+from rb_interp.statistics.intervals import proportion_interval
+from rb_interp.statistics.learning_order import learning_order_of
 from rb_interp.statistics.nulls import between_less_within, disagreement, excess_disagreement, pair_means
 from rb_interp.studies.anchor.causes import measure_causes
 from rb_interp.studies.anchor.circuits import CIRCUITS, circuit_of_seed, circuit_table
-from rb_interp.studies.anchor.config import FIXED
-from rb_interp.studies.anchor.dynamics import OFFSET, dynamics, order_table, own_signs
+from rb_interp.studies.anchor.dynamics import dynamics, order_table
 from rb_interp.studies.anchor.readings import read_members
-from rb_interp.tasks import SETS, Battery, batteries
+from rb_interp.tasks import Battery, batteries
+from rb_interp.theory.theorem_1 import lemma_1
 from rb_interp.training.member_group import Member
 
 
 def measure(run: Run, progress: bool = True) -> Measured:
-    """Probe all members of a finished run, intervene on them, date what happened when, and summarise over seeds.
+    """Probe all members of a finished run, intervene on them, and date what happened when.
 
     Raises RunError where a checkpoint that a stage needs is missing or broken.
     """
-    sweep = run.sweep()
-    data = {seed: sweep.dataset(seed) for seed in sweep.seeds}
-    rows, arrays = read_members(run, progress)
-    entropies = {(seed, name): label_entropy(d.labels[d.rows(name)]) for seed, d in data.items() for name in SETS}
-    order = learning_order_table(sweep.curves(), sweep.config.task.d_vocab, entropies)
-    fixed = []  # what members learn whose L0 attends 1/i throughout training
-    if FIXED in run.sweeps:
-        fixed_order = learning_order_table(run.sweep(FIXED).curves(), sweep.config.task.d_vocab, entropies)
-        fixed = [readings_table(fixed_order, sweep=FIXED)]
-    circuits = circuit_table(readings_table(rows, order))
-    causes, moved = measure_causes(run, circuits, progress), dynamics(run, progress)
-    equivalence = measure_equivalence(run, circuits, progress)
-    readings = readings_table(rows, order, causes.readings(), equivalence.readings, *fixed)
-    tables = {
-        "circuits": circuits,
-        **equivalence.tables,
-        "effects": causes.effects,
-        "ablations": causes.ablations,
-        "patching": causes.patching,
-        "dynamics": moved.values,
-        "events": moved.events,
-    }
-    return Measured(readings, tables | summaries(tables, run.curves), arrays | array_means(arrays))
+    config: Any = run.config
+    data = {seed: run.sweep().dataset(seed) for seed in run.sweep().seeds}
+    order, *fixed = (  # members whose L0 attends 1/i throughout training are read by their learning curves alone
+        readings_table(learning_order_of(run.sweep(name).curves(), config.task.d_vocab, data), sweep=name)
+        for name in run.sweeps
+    )
+    found = read_members(run, progress)
+    lemma = [lemma_1(config.model, config.task, gamma, n_init=config.n_init).to_frame() for gamma in config.gammas]
+    circuits = circuit_table(readings_table(found.readings, order))
+    causes, equal = measure_causes(run, circuits, progress), measure_equivalence(run, circuits, progress)
+    moved = dynamics(run, progress)
+    tables = {"circuits": circuits, **causes.tables, **equal.tables, **moved.tables}
+    tables |= summaries(circuits, tables["events"])
+    readings = readings_table(found.readings, *lemma, order, causes.readings, equal.readings, *fixed)
+    return Measured(readings, tables, found.arrays)
+
+
+def summaries(circuits: pd.DataFrame, events: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """How often each circuit was learned, and the order of events by circuit."""
+    by_cause = circuits[["gamma", "seed"]].assign(circuit=circuits["cause"])
+    return {"circuit_counts": circuit_counts(circuits), "event_order": order_table(events, by_cause)}
 
 
 NAMED_BY = {"cause": ("cause", CAUSES), "attention": ("circuit", CIRCUITS)}
 """How a circuit is named -> the column of ``circuits`` with that name, and the names that there are."""
-AVERAGED: dict[tuple[str, str], tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
-    ("uniformity", "tv_per_row"): ("tv_per_row", np.asarray),
-    ("geometry", "cos_reasoning_matrix"): ("cos_reasoning_matrix", np.asarray),
-    ("value_alignment", "singular_values"): ("relative_singular_values", lambda values: values / values[0]),
-    ("value_alignment", "cosines"): ("abs_leading_cosines", lambda cosines: np.abs(cosines[0])),
-}
-"""Probe and array -> name and values of what is averaged over seeds."""
-
-
-def summaries(tables: Mapping[str, pd.DataFrame], curves: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Every table of statistics over seeds, from the tables of members and the learning curves."""
-    named, events = tables["circuits"], tables["events"]
-    circuits = named[["gamma", "seed"]].assign(circuit=named["cause"])
-    patched, order = patching_summary(tables["patching"], circuits), order_table(events, circuits)
-    return {
-        "circuit_counts": circuit_counts(named),
-        "circuit_disagreement": circuit_disagreement(named),
-        "effects_summary": over_seeds(
-            tables["effects"], ["gamma", "stage", "set", "intervention"], ["effect", "control", "difference"]
-        ),
-        "ablations_summary": ablation_means(tables["ablations"]),
-        "patching_summary": patched,
-        "patching_circuits": patching_circuits(patched),
-        "patching_controls": patching_controls(tables["patching"]),
-        "events_summary": events_summary(events),
-        "event_order": order,
-        "own_signs": own_signs(order),
-        "checkpoints": checkpoints(tables["dynamics"]),
-        "curves_summary": curves_summary(curves),
-    }
 
 
 def circuit_counts(circuits: pd.DataFrame) -> pd.DataFrame:
@@ -127,76 +88,6 @@ def circuit_counts(circuits: pd.DataFrame) -> pd.DataFrame:
                 n, total = int(np.sum(members[column] == name)), len(members)
                 rows.append((gamma, named_by, name, n, total, *proportion_interval(n, total)))
     return pd.DataFrame(rows, columns=["gamma", "named_by", "circuit", "n", "total", "share", "low", "high"])
-
-
-def circuit_disagreement(circuits: pd.DataFrame) -> pd.DataFrame:
-    """In how many seeds of each gamma the name by attention is not the name by cause, with its interval.
-
-    ``gather-at-last-anchor`` is a name by cause alone, so that its members count.
-    """
-    rows = []
-    for gamma, members in circuits.groupby("gamma", sort=True):
-        n, total = int(np.sum(members["circuit"] != members["cause"])), len(members)
-        rows.append((gamma, n, total, *proportion_interval(n, total)))
-    return pd.DataFrame(rows, columns=["gamma", "n", "total", "share", "low", "high"])
-
-
-def patching_summary(patching: pd.DataFrame, circuits: pd.DataFrame) -> pd.DataFrame:
-    """Mean over all seeds (circuit "") of each cell, and over the seeds of each circuit."""
-    named = patching.merge(circuits[["gamma", "seed", "circuit"]], on=["gamma", "seed"], how="left")
-    every = pd.concat([named.assign(circuit=""), named.fillna({"circuit": "not named"})], ignore_index=True)
-    by = ["gamma", "stage", "circuit", "counterfactual", "component", "layer", "role"]
-    return over_seeds(every, by, ["recovered", "control"])
-
-
-def patching_circuits(summary: pd.DataFrame) -> pd.DataFrame:
-    """Seeds that were patched, by circuit (circuit "": all of them): the most that any cell has a value of."""
-    recovered = summary.loc[summary["quantity"] == "recovered"]
-    return pd.DataFrame(recovered.groupby(["gamma", "stage", "circuit"], as_index=False)["n"].max())
-
-
-def patching_controls(patching: pd.DataFrame) -> pd.DataFrame:
-    """Largest absolute value of the control in any cell of any member, by gamma and stage."""
-    sizes = patching.assign(largest=patching["control"].abs())
-    return pd.DataFrame(sizes.groupby(["gamma", "stage"], as_index=False)["largest"].max())
-
-
-def checkpoints(dynamics: pd.DataFrame) -> pd.DataFrame:
-    """Steps at which members of a gamma were kept, and whether every seed was."""
-    at_step, at_all = (dynamics.groupby(by)["seed"].transform("nunique") for by in (["gamma", "step"], ["gamma"]))
-    steps = dynamics.assign(every_seed=at_step == at_all)[["gamma", "step", "every_seed"]]
-    return pd.DataFrame(steps).drop_duplicates().sort_values(["gamma", "step"], ignore_index=True)
-
-
-def events_summary(events: pd.DataFrame) -> pd.DataFrame:
-    """When each event happened, over the seeds of a gamma: how often, and the mean on the scale of log(step + 25)."""
-    rows = []
-    for _, members in events.groupby(["gamma", "event", "event_of"], sort=False):
-        place = members.iloc[0][["gamma", "event", "event_of"]].to_dict()
-        steps = members["step"].to_numpy(dtype=float)
-        reached = steps[np.isfinite(steps)]
-        during = reached[reached > 0]
-        counts = {"n_start": int((steps == 0).sum()), "n_never": int(np.isnan(steps).sum()), "n_during": len(during)}
-        mean, low, high = _mean_step(during)
-        means = {"mean": mean, "low": low, "high": high, "mean_reached": _mean_step(reached)[0]}
-        rows.append({**place, "n": len(steps), **counts, **means})
-    return pd.DataFrame(rows)
-
-
-def _mean_step(steps: np.ndarray) -> np.ndarray:
-    """Mean, low and high on the scale of log(step + 25), as steps; the ends are NaN below two."""
-    return np.exp(np.array(interval_or_nan(np.log(steps + OFFSET)))) - OFFSET
-
-
-def array_means(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Mean and 95 % interval over seeds of the arrays that figures draw: the seeds ``mean``, ``low``, ``high``."""
-    drawn = {}
-    for key, array in arrays.items():
-        place, probe, name = key.rsplit("/", 2)
-        if (probe, name) in AVERAGED:
-            new, derive = AVERAGED[probe, name]
-            drawn[f"{place}/{probe}/{new}"] = derive(array)
-    return drawn | arrays_over_seeds(drawn)
 
 
 Answers = Mapping[int, Int[np.ndarray, " row"]]
@@ -213,31 +104,11 @@ COLUMNS = {
 """Table -> its columns."""
 
 
-@dataclass(frozen=True, eq=False)
-class Equivalence:
-    """What members answer to the battery; the columns stand in COLUMNS and docs/tables.md.
-
-    Attributes:
-        readings: rows of readings, one a member and battery.
-        tables: ``disagreement``, ``disagreement_means``, ``equivalence`` and ``battery_accuracy``.
-    """
-
-    readings: list[dict[str, Any]]
-    tables: dict[str, pd.DataFrame]
-
-
-def measure_equivalence(run: Run, circuits: pd.DataFrame, progress: bool = True) -> Equivalence:
-    """Let every member at gamma .8 answer the battery, trained and untrained; empty where the run has none.
-
-    Args:
-        run: a finished run. circuits: the table of that name.
-
-    Raises RunError where a checkpoint is missing or broken.
-    """
-    config: Any = run.config
+def measure_equivalence(run: Run, circuits: pd.DataFrame, progress: bool = True) -> Measured:
+    """Let every member at gamma .8 answer the battery, trained and untrained; empty where the run has none."""
     sweep, names, step = run.sweep(), circuit_of_seed(circuits), 0
     members = [member for member in sweep.sound_members if member.gamma == SMALL]
-    battery = batteries(config.task) if members else {}
+    battery = batteries(sweep.config.task) if members else {}
     answers, before = ({name: {} for name in battery} for _ in range(2))
 
     def answer(models: MemberModels, member: Member) -> tuple[int, dict[str, list[np.ndarray]]]:
@@ -260,7 +131,7 @@ def compare(
     untrained: Mapping[str, Answers],
     names: Mapping[int, str],
     step: int,
-) -> Equivalence:
+) -> Measured:
     """Readings and tables of answers that were given.
 
     Args:
@@ -303,7 +174,7 @@ def compare(
             for s in answers[name]
         ]
     readings = found.pop("readings")
-    return Equivalence(readings, {name: frame(rows, COLUMNS[name]) for name, rows in found.items()})
+    return Measured(readings_table(readings), {name: frame(rows, COLUMNS[name]) for name, rows in found.items()})
 
 
 def _accuracy(rows: Battery, answers: np.ndarray) -> dict[str, float]:

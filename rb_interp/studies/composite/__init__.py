@@ -35,7 +35,6 @@ COMPOSITE = Study(
     claims=f"{_HERE}.claims:CLAIMS",
     figures=f"{_HERE}.figures:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
-    families={"C": "Phases", "F": "Information flow", "D": "Representations", "K": "Complexity"},
     calibration=f"{_HERE}.claims:calibration",
     circuits=f"{_HERE}.flow:circuits",
 )

@@ -53,7 +53,6 @@ COMPOSITE_MAP = Study(
     claims="rb_interp.studies.composite.map:CLAIMS",
     figures="rb_interp.studies.composite.figures:MAP_FIGURES",
     report=Path(__file__).with_name("map.md.jinja"),
-    families={"C": "Phases"},
 )
 
 

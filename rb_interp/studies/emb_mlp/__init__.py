@@ -32,5 +32,4 @@ EMB_MLP = Study(
     claims=f"{__name__}.config:CLAIMS",
     figures=f"{__name__}.figures:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
-    families={"B": "Learning order, Emb-MLP", "T": "Theory against measurement"},
 )

@@ -23,5 +23,4 @@ LABELS = Study(
     claims=f"{_HERE}.config:CLAIMS",
     figures=f"{_HERE}.figures:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
-    families={"R": "Label distributions"},
 )

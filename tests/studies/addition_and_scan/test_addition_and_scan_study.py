@@ -11,7 +11,7 @@ from studies.addition_and_scan.interpreter import is_right
 from studies.addition_and_scan.synthetic import make, share, verdicts
 
 from rb_interp.errors import ConfigError
-from rb_interp.figures.save import draw
+from rb_interp.figures.style import draw
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import from_mapping

@@ -8,8 +8,7 @@ from functools import partial
 import numpy as np
 from made_up import MadeUp
 
-from rb_interp.studies.anchor.causes import COMPONENTS, ROLES
-from rb_interp.studies.anchor.checks import INTERVENTIONS
+from rb_interp.studies.anchor.causes import COMPONENTS, INTERVENTIONS, ROLES
 from rb_interp.studies.anchor.figures_causes import CRITERIA, stage_of
 from rb_interp.tasks import SETS
 

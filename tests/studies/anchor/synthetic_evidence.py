@@ -17,11 +17,12 @@ from rb_interp.interventions.circuits import NEEDED, ROUTES
 from rb_interp.probes import from_arrays, geometry, uniformity
 from rb_interp.probes._attention import average_operator
 from rb_interp.probes.values import numbered
+from rb_interp.runs.measured import Measured, readings_table
 from rb_interp.statistics.learning_order import learning_order_table
 from rb_interp.studies.anchor import ANCHOR
-from rb_interp.studies.anchor.causes import Causes
+from rb_interp.studies.anchor.causes import effect_readings
 from rb_interp.studies.anchor.config import AnchorConfig
-from rb_interp.studies.anchor.measure import Equivalence, array_means, compare, summaries
+from rb_interp.studies.anchor.measure import compare, summaries
 from rb_interp.tasks import SETS, Inputs, batteries
 from rb_interp.tasks.anchor import GROUPS
 
@@ -38,15 +39,17 @@ def make_evidence(gammas: tuple[float, ...] = (0.3, 0.5, 0.8), seeds: int = 5) -
     for gamma, seed in product(gammas, range(seeds)):
         _add_member(made, gamma, seed)
         add_causes(made, gamma, seed)
-    tables = made.tables()
-    made.extend("readings", Causes(*(tables[name] for name in ("effects", "ablations", "patching"))).readings())
+    made.extend("readings", readings_table(effect_readings(made.tables()["effects"])))
     compared = _equivalence(made.config.task, range(seeds) if 0.8 in gammas else ())
     made.extend("readings", compared.readings)
-    made.arrays |= array_means(made.arrays)
-    return made.evidence(lambda evidence: compared.tables | summaries(evidence.tables, evidence.curves), **META)
+    return made.evidence(lambda evidence: compared.tables | statistics(evidence.tables), **META)
 
 
-def _equivalence(task, seeds) -> Equivalence:
+def statistics(tables) -> dict[str, pd.DataFrame]:
+    return summaries(tables["circuits"], tables["events"])
+
+
+def _equivalence(task, seeds) -> Measured:
     """Members are right but for a few rows; those of the paper's circuit fail on short rows, each in its own way."""
     battery = batteries(task, rows=200) if seeds else {}
     answers = {name: {seed: _answers(name, rows, seed) for seed in seeds} for name, rows in battery.items()}
@@ -64,7 +67,7 @@ def _answers(name, rows, seed):
 def with_tables(evidence: Evidence, **changed: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The tables of a run with some changed, and their statistics made anew."""
     tables = {**evidence.tables, **changed}
-    made = tables | summaries(tables, evidence.curves)
+    made = tables | statistics(tables)
     check_tables(ANCHOR, made)
     return made
 

@@ -6,7 +6,7 @@ from synthetic_causes import paper_like
 from synthetic_evidence import make_evidence
 
 from rb_interp.studies.anchor import ANCHOR
-from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
+from rb_interp.studies.anchor.causes import CHECKS, INTERVENTIONS
 from rb_interp.studies.anchor.claims import CAUSAL, SECOND
 from rb_interp.studies.anchor.figures_causes import (
     PANELS,
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.wide
 
 @pytest.fixture(scope="module")
 def evidence():
-    return make_evidence(seeds=5)
+    return make_evidence()
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Planted series give the events they were planted with; a run's values are those of the probes called by hand."""
 
-import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +23,6 @@ from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.dynamics import (
     MECHANISMS,
     QUANTITIES,
-    Dynamics,
     dynamics,
     event_step,
     event_table,
@@ -89,6 +88,9 @@ def test_events_are_dated_or_censored():
     assert events["event_of"].tolist() == ["loss"] * 3 + ["mechanism"] * 10
 
 
+NO_CIRCUITS = pd.DataFrame({"gamma": [0.0], "seed": [-1], "circuit": [""]})
+
+
 def planted_events(mechanism, loss, gamma=0.8):
     rows = [(gamma, seed, "it forms", "mechanism", step) for seed, step in enumerate(mechanism)]
     rows += [(gamma, seed, "rsn_train", "loss", step) for seed, step in enumerate(loss)]
@@ -98,7 +100,8 @@ def planted_events(mechanism, loss, gamma=0.8):
 def test_order_of_planted_events():
     # log2 ratios of step + 25: 100 / 400, 200 / 400, and of 25 / 200 from the start; two seeds lack one event
     events = planted_events([75, 175, 0, np.nan, 75, 175], [375, 375, 175, 375, np.nan, 75])
-    order = order_table(pd.concat([events, planted_events([np.nan], [0.0], gamma=0.3)])).set_index("gamma")
+    events = pd.concat([events, planted_events([np.nan], [0.0], gamma=0.3)])
+    order = order_table(events, NO_CIRCUITS).set_index("gamma")
     row, other = order.loc[0.8], order.loc[0.3]
     assert (row.mechanism, row.loss) == ("it forms", "rsn_train")
     assert row[["n", "n_both", "n_first", "n_after", "n_never", "n_loss_never"]].tolist() == [6, 4, 3, 1, 1, 1]
@@ -112,7 +115,7 @@ def test_order_of_planted_events():
 def test_a_member_that_is_there_twice_and_steps_that_do_not_ascend_are_refused():
     events = planted_events([75], [375])
     with pytest.raises(RunError, match=r"gamma=0\.8, seed=0 is there twice"):
-        order_table(pd.concat([events, events]))
+        order_table(pd.concat([events, events]), NO_CIRCUITS)
     with pytest.raises(RunError, match="the steps do not ascend"):
         event_step(STEPS[::-1], np.zeros(5), 0.5, ">=")
 
@@ -140,22 +143,23 @@ def two_heads(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def found(two_heads) -> Dynamics:
-    return dynamics(two_heads, progress=False)
+def found(two_heads) -> Mapping[str, pd.DataFrame]:
+    return dynamics(two_heads, progress=False).tables
 
 
 def test_every_member_is_read_at_every_checkpoint_of_its_own(two_heads, found):
     half, kept = two_heads.sweep().stage_steps(), {0, 5, 20, 80}
     assert any(step not in kept for step in half.values())
     for member in two_heads.sweep().members:
-        own = found.values[(found.values.gamma == member.gamma) & (found.values.seed == member.seed)]
+        values, events = found["dynamics"], found["events"]
+        own = values[(values.gamma == member.gamma) & (values.seed == member.seed)]
         steps = own.step.unique().tolist()
         assert steps == sorted(kept | {half[member]})
         assert own.quantity.tolist() == list(own.quantity[: len(QUANTITIES)]) * len(steps)
         assert set(own.quantity) == set(QUANTITIES)
-        events = found.events[(found.events.gamma == member.gamma) & (found.events.seed == member.seed)]
+        events = events[(events.gamma == member.gamma) & (events.seed == member.seed)]
         assert events.event.tolist() == [*SETS, *(mechanism.event for mechanism in MECHANISMS)]
-    assert len(found.events) == 4 * 13
+    assert len(found["events"]) == 4 * 13
 
 
 @pytest.mark.parametrize("stage", ["half", 20])
@@ -188,7 +192,7 @@ def test_values_agree_with_probes_called_by_hand(two_heads, found, stage):
         probe, quantity = name.split("/")
         expected[name] = max(head[probe][quantity] for head in heads)
     step = sweep.checkpoint(stage, gamma, seed).step
-    table = found.values
+    table = found["dynamics"]
     own = table[(table.gamma == gamma) & (table.seed == seed) & (table.step == step)].set_index("quantity")["value"]
     assert own.to_dict() == pytest.approx(expected, rel=1e-5, abs=1e-7)
     assert expected["attention_by_role/key"] != pytest.approx(
@@ -196,29 +200,3 @@ def test_values_agree_with_probes_called_by_hand(two_heads, found, stage):
     ) or expected["uniformity/tv"] != pytest.approx(
         heads[0]["uniformity"]["tv"], rel=1e-3
     )  # heads differ, so the choice among them was tested
-
-
-def test_a_tied_embedding_is_unembedded_as_in_every_other_model(tmp_path):
-    tied = {"gammas": (0.8,), "seeds": (0,), "model": replace(ModelConfig.preset("smoke"), tied=True)}
-    train = replace(TINY["train"], steps=10, n_checkpoints=1)
-    run = Run.start(tmp_path / "run", ANCHOR, ANCHOR.preset("smoke", **TINY | tied | {"train": train}))
-    run.train(progress=False)
-    values, data = dynamics(run, progress=False).values, run.sweep().dataset(0)
-    inputs = data.inputs(data.sample("rsn_train", 60))
-    by_hand = attention_by_role(run.sweep().model(gamma=0.8, seed=0), inputs, layer=1, n_null=0).values["key"]
-    last = values[(values.step == 10) & (values.quantity == "attention_by_role/key")]
-    assert last["value"].item() == pytest.approx(by_hand, rel=1e-5)
-
-
-def test_weights_that_are_not_finite_read_nan_and_nothing_else_does(two_heads, tmp_path):
-    shutil.copytree(two_heads.folder, tmp_path / "run")
-    broken = Run.open(tmp_path / "run", study=ANCHOR)
-    (store,) = broken.sweep().stores.values()
-    checkpoint = store.read("step_00000080")
-    at = checkpoint.members.index((0.8, 0))
-    checkpoint.tensors["embed.W_E"][at] = np.nan
-    store.write("step_00000080", 80, checkpoint.members, checkpoint.tensors)
-    values = dynamics(broken, progress=False).values
-    nan = values[values["value"].isna()]
-    assert set(zip(nan.gamma, nan.seed, nan.step, strict=True)) == {(0.8, 0, 80)}
-    assert len(nan) == len(QUANTITIES)

@@ -8,8 +8,7 @@ from made_up import MadeUp
 from matplotlib.text import Text
 from synthetic_evidence import make_evidence, with_tables
 
-from rb_interp.figures.save import draw
-from rb_interp.figures.style import INK, SET_COLOURS, SETS
+from rb_interp.figures.style import INK, SET_COLOURS, SETS, draw
 from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.figures_causes import (
     CRITERIA,

@@ -20,13 +20,12 @@ NAMES = {0: "x", 1: "x", 2: "mixed", 3: "mixed", 4: "none"}
 def test_answers_worked_by_hand():
     untrained = {seed: np.array([seed] * 4) for seed in NAMES}
     found = compare({"two": ROWS}, {"two": ANSWERS}, {"two": untrained}, NAMES, step=7)
-    values = {row["seed"]: row["value"] for row in found.readings}
+    rows = found.readings.to_dict("records")
+    values = {row["seed"]: row["value"] for row in rows}
     expected = {0: (2 + 3) / 8 - 1 / 4, 1: (3 + 4) / 8 - 1 / 4, 2: (2 + 3) / 8 - 1 / 4, 3: (3 + 4) / 8 - 1 / 4}
     assert values == pytest.approx({**expected, 4: np.nan}, nan_ok=True)
-    assert {row["untrained"] for row in found.readings if row["seed"] < 4} == {0.0}
-    assert {(row["probe"], row["quantity"], row["step"], row["n"]) for row in found.readings} == {
-        ("equivalence", "two", 7, 4)
-    }
+    assert {row["untrained"] for row in rows if row["seed"] < 4} == {0.0}
+    assert {(row["probe"], row["quantity"], row["step"], row["n"]) for row in rows} == {("equivalence", "two", 7, 4)}
     pairs = found.tables["disagreement"]
     assert list(zip(pairs["seed_a"], pairs["seed_b"], 4 * pairs["disagreement"], strict=True)) == [
         (0, 1, 1), (0, 2, 2), (0, 3, 3), (1, 2, 3), (1, 3, 4), (2, 3, 1),
@@ -66,7 +65,7 @@ def test_every_member_of_a_run_answers_the_same_rows(run):
 
 @pytest.mark.wide
 def test_the_figure_has_every_pair():
-    evidence = make_evidence(seeds=5)
+    evidence = make_evidence()
     panels = draw_equivalence(evidence).axes
     seeds = [0, 2, 4, 1, 3]  # average-then-key first
     for axes, battery in zip(panels, ("held_out", "length_4"), strict=False):
