@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -159,9 +159,8 @@ def event_table(values: pd.DataFrame, curves: pd.DataFrame, d_vocab: int) -> pd.
         values: gamma, seed, step, quantity, value. curves: the learning curves of the same members.
     """
     rows = []
-    place: Any
     for place, own in values.groupby(["gamma", "seed"], sort=True):
-        gamma, seed = place
+        gamma, seed = cast(tuple[float, int], place)
         losses = curves.loc[(curves["gamma"] == gamma) & (curves["seed"] == seed)]
         series = own.pivot(index="step", columns="quantity", values="value")  # steps ascend
         found = [(name, "loss", loss_step(losses.loc[losses["set"] == name], d_vocab)) for name in SETS]
@@ -236,12 +235,12 @@ def order_table(events: pd.DataFrame, circuits: pd.DataFrame) -> pd.DataFrame:
         raise RunError(f"the member with gamma={gamma:g}, seed={seed:g} is there twice; give other seeds to each run.")
     names = [table.loc[table["event_of"] == of, "event"].unique() for of in ("mechanism", "loss")]
     rows = []
-    place: Any
     for place, members in table.groupby(["gamma", "circuit"], sort=True):
+        gamma, circuit = cast(tuple[float, str], place)
         steps = members.pivot(index="seed", columns="event", values="step").reindex(columns=table["event"].unique())
         for mechanism, loss in product(*names):
             order = _order(*steps[[mechanism, loss]].to_numpy(dtype=np.float64).T)
-            rows.append({"gamma": place[0], "circuit": place[1], "mechanism": mechanism, "loss": loss, **order})
+            rows.append({"gamma": gamma, "circuit": circuit, "mechanism": mechanism, "loss": loss, **order})
     empty = {"gamma": 0.0, "circuit": "", "mechanism": "", "loss": "", **_order(np.empty(0), np.empty(0))}
     return pd.DataFrame(rows or [empty]).iloc[: len(rows)]  # without rows too it has the types of the columns
 

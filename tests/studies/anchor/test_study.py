@@ -43,7 +43,6 @@ def test_a_run_is_judged_and_opens_again_as_it_was(run):
     again = Run.open(run.folder, study=ANCHOR)
     assert again.config == run.config
     assert [verdict.id for verdict in again.verdicts] == [claim.id for claim in ANCHOR.load("claims")]
-    assert {verdict.scale for verdict in again.verdicts} == {"custom"}
     assert again.verdicts["M1"].calibrated is True
     assert again.verdicts["A1"].calibrated is None
     assert len(again.verdicts["A1"].conditions[0].values) == 2
