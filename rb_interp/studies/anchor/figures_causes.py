@@ -238,8 +238,7 @@ def draw_dynamics(evidence: Evidence) -> Figure:
             colour, here = style.SET_COLOURS.get(event, style.INK), dated.loc[dated["event"] == event]
             for y, member in zip(row + np.linspace(-0.3, 0.1, len(here)), here.itertuples(), strict=True):
                 x = member.step + OFFSET if np.isfinite(member.step) else never
-                mark, label = MARKS.get(member.cause, "P"), SAID_OF.get(member.cause, member.cause)
-                one.plot(x, y, mark, ms=3.2, mfc="white", mec=colour, mew=0.8, zorder=3, label=label)
+                one.plot(x, y, MARKS.get(member.cause, "P"), ms=3.2, mfc="white", mec=colour, mew=0.8, zorder=3)
             during = here.loc[here["step"] > 0, "step"].to_numpy(dtype=float)
             mean, low, high = np.exp(np.array(interval_or_nan(np.log(during + OFFSET))))
             one.plot([mean] * 2, [row + 0.2, row + 0.42], color=colour, lw=1.8, zorder=4)
@@ -258,5 +257,6 @@ def draw_dynamics(evidence: Evidence) -> Figure:
     axes[0].tick_params(axis="y", labelsize=6.5)
     figure.supxlabel(f"training step (scaled as the logarithm of step + {OFFSET})", fontsize=7.5)
     marks = [kit.line("checkpoint that all seeds have", KEPT, width=1.2), kit.line("mean, 95 % interval", style.INK)]
-    kit.legend(figure, 4, marks)
+    names = [name for name in MARKS if name in set(events["cause"])]
+    kit.legend(figure, 4, [*(kit.key(SAID_OF.get(name, name), marker=MARKS[name]) for name in names), *marks])
     return figure
