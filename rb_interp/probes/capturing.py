@@ -210,7 +210,7 @@ def logits_of(source: Source, tokens: Tokens, *, keep: Keep = None, given: np.nd
     """
     model, rows = model_of(source), as_rows(tokens)
     if isinstance(model, ArrayModel):
-        held = model.array("logits")
+        held = model.logits
         logits = held if given is None else held[given, : rows.shape[1]]
         if logits.shape[:2] != rows.shape:
             raise ModelError(
@@ -353,41 +353,28 @@ class Arrays:
 
 
 class _Named(SimpleNamespace):
-    """Weights of one part of a block, or sizes, as attributes; MissingArrayError names one that is not there."""
+    """Arrays of one part of a model, or sizes, as attributes; MissingArrayError names one that is not there."""
 
     def __getattr__(self, name: str) -> Any:
         raise _missing(self.__dict__.get("place", "") + name)
 
 
-class ArrayModel:
+class ArrayModel(_Named):
     """What arrays know of their model: sizes and weights under TransformerLens's names."""
 
     def __init__(self, held: Mapping[str, Tensor], attn_only: bool) -> None:
-        self.arrays, self.hook_dict = held, dict.fromkeys(name for name in held if "hook_" in name)
-        self.cfg = _Named(attn_only=attn_only, **_sizes(held))
-        self.blocks = [
-            SimpleNamespace(**{part: _Named(place=f"blocks.{at}.{part}.") for part in ("attn", "mlp")})
-            for at in range(self.cfg.n_layers)
-        ]
-        for name, array in held.items():
-            if ".attn." in name or ".mlp." in name:
-                _, at, part, weight = name.split(".", 3)
-                setattr(getattr(self.blocks[int(at)], part), weight, array)
-
-    def array(self, name: str) -> Tensor:
-        """An array by its full name; MissingArrayError says which one to add."""
-        if name not in self.arrays:
-            raise _missing(name)
-        return self.arrays[name]
-
-    @property
-    def W_E(self) -> Tensor:  # noqa: N802 (weights carry the field's names)
-        """Token embedding."""
-        return self.array("embed.W_E")
-
-    def token_inputs(self, layer: int) -> Tensor:
-        """Each token's embedding as a layer's attention reads it."""
-        return self.array("token_inputs" if "token_inputs" in self.arrays else f"blocks.{layer}.token_inputs")
+        whole = {name: held[full] for name, (full, _) in WHOLE.items() if full in held}
+        hooks, sizes = dict.fromkeys(name for name in held if "hook_" in name), _sizes(held)
+        super().__init__(arrays=held, hook_dict=hooks, cfg=_Named(attn_only=attn_only, **sizes), **whole)
+        of_all = {"token_inputs": held["token_inputs"]} if "token_inputs" in held else {}
+        self.blocks = []
+        for place in (f"blocks.{at}." for at in range(sizes["n_layers"])):
+            parts = {part: _Named(place=f"{place}{part}.") for part in ("attn", "mlp")}
+            self.blocks.append(_Named(place=place, **of_all, **parts))
+            for name, array in held.items():
+                if name.startswith(place):
+                    part, _, last = name.removeprefix(place).rpartition(".")
+                    setattr(parts.get(part, self.blocks[-1]), last, array)
 
     def parameters(self) -> Iterator[Tensor]:
         """The weights."""
@@ -395,7 +382,8 @@ class ArrayModel:
 
 
 def _missing(name: str) -> MissingArrayError:
-    """The error for an array, by its full name, or for a size that no array tells."""
+    """The error for an array, or for a size that no array tells."""
+    name = WHOLE.get(name, (name,))[0]
     if name in TELLING:
         return MissingArrayError(f"these arrays do not tell {name}; add {TELLING[name]} to from_arrays.")
     shape = f" [{', '.join(_axes(name))}]" if _axes(name) else ""

@@ -251,7 +251,7 @@ def token_embeddings(source: Source, ids: Int[np.ndarray, " token"], length: int
     """
     model, rows = model_of(source), torch.as_tensor(np.repeat(np.asarray(ids)[:, None], length, 1))
     if has_attention(model) and isinstance(model, ArrayModel):
-        return float64(model.token_inputs(layer)[torch.as_tensor(ids)])
+        return float64(model.blocks[layer].token_inputs[torch.as_tensor(ids)])
     if has_attention(model):
         kind, inputs = attention_inputs(source, rows, layer, head)
         if kind == "normalised":

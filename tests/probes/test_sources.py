@@ -1,0 +1,246 @@
+"""What probes read: a model, its activations captured beforehand, and plain arrays; a scan reads them once."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from lens_models import hooks_on, lens_model
+
+from rb_interp import probes
+from rb_interp.errors import ArgumentError, ModelError
+from rb_interp.probes.values import token_embeddings
+from rb_interp.tasks import Inputs
+from rb_interp.tasks.inputs import Roles
+
+N, LENGTH, LAYERS = 30, 9, 2
+PATTERN, TOKENS = "blocks.1.attn.hook_pattern", np.random.default_rng(0).integers(0, 30, (7, 9))
+KEY = np.arange(N)[:, None] % 6
+INPUTS = Inputs(
+    np.random.default_rng(0).integers(0, 30, (N, LENGTH)),
+    np.arange(N) % 7,
+    Roles({"key": KEY, "anchor": KEY + np.arange(1, 3)}, {"low": np.arange(6), "high": np.arange(9, 14)}),
+)
+COUNTS = np.stack([np.r_[np.full(15, 40), np.zeros(15, int)], np.r_[np.zeros(15, int), np.full(15, 50)]])
+PLACE = {"layer": 1, "head": 2}
+CASES = {
+    "uniformity": PLACE,
+    "attention": {**PLACE, "query": "anchor", "to": ["key", "anchor"]},
+    "attention_by_role": PLACE,
+    "attention_to_key": PLACE,
+    "value_alignment": PLACE,
+    "variance_explained": PLACE,
+    "cosines_by_target": {"hook": "blocks.1.hook_resid_mid", "role": "key"},
+    "geometry": PLACE,
+    "label_range": {"groups": np.arange(N) % 2, "ranges": [(0, 9), (0, 19)]},
+    "lattice": {"tokens": "low"},
+    "weight_rank": {"layer": 1},
+    "weight_spectra": {"layer": 1},
+    "condensation": {"layer": 1, "matrices": ("W_Q", "W_in")},
+    "embedding_rank": {"counts": COUNTS},
+    "token_similarity": {"counts": COUNTS},
+    "next_token": {"counts": COUNTS},
+}
+BY_LAYER = ("pattern", "z", "resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
+
+
+def arrays_of(model) -> dict:
+    """Everything under its short name, as numpy arrays, from plain run_with_cache and weights."""
+    with torch.no_grad():
+        logits, cache = model.run_with_cache(torch.from_numpy(INPUTS.tokens))
+        found = {name: np.stack([cache[name, layer].numpy() for layer in range(LAYERS)]) for name in BY_LAYER}
+        weights = ("W_E", "W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
+        found |= {name: getattr(model, name).detach().numpy() for name in weights}
+    read = [token_embeddings(model, np.arange(30), LENGTH, layer, 0) for layer in range(LAYERS)]
+    return {**found, "logits": logits.numpy(), "token_inputs": np.stack(read)}
+
+
+@pytest.fixture(scope="module")
+def both():
+    model, untrained = (lens_model("gpt2", seed, n_layers=LAYERS) for seed in (0, 1))
+    sources = [probes.from_arrays(**arrays_of(one)) for one in (model, untrained)]
+    return (model, untrained), sources
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_probe_reads_arrays_as_it_reads_the_model(name, both):
+    (model, untrained), (source, before) = both
+    probe, options = getattr(probes, name), {"n_null": 20, **CASES[name]}
+    expected = probe(model, INPUTS, untrained=untrained, **options)
+    found = probe(source, INPUTS, untrained=before, **options)
+    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame(), rtol=1e-9, atol=1e-12)
+    assert found.notes == expected.notes
+    for key, array in expected.arrays.items():
+        np.testing.assert_allclose(found.arrays[key], array, rtol=1e-6, atol=1e-9)
+
+
+def test_all_probes_are_among_the_cases_or_read_text():
+    named = [name for name in probes.__all__ if "n_null" in getattr(getattr(probes, name), "__annotations__", {})]
+    assert set(named) == {*CASES, "chain_accuracy"}
+
+
+def test_a_scan_reads_arrays(both):
+    (model, _), (source, _) = both
+    for probe in (probes.uniformity, probes.value_alignment):
+        found, expected = (probes.scan(probe, each, INPUTS, n_null=5) for each in (source, model))
+        pd.testing.assert_frame_equal(found, expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.lens
+def test_full_names_layers_in_a_mapping_tensors_and_a_cache_of_one_s_own_do_as_well(both):
+    (model, _), _ = both
+    arrays = arrays_of(model)
+    expected = probes.uniformity(model, INPUTS, layer=1).values
+    pattern = torch.from_numpy(arrays["pattern"][1])
+    for given in (
+        {"blocks.1.attn.hook_pattern": pattern},
+        {("pattern", 1): pattern},
+        {"pattern": {1: pattern}},
+        dict(model.run_with_cache(torch.from_numpy(INPUTS.tokens))[1].cache_dict),
+    ):
+        assert probes.uniformity(probes.from_arrays(given), INPUTS, layer=1).values == expected
+
+
+def test_an_embedding_alone_is_a_model_without_attention():
+    W_E = np.random.default_rng(0).standard_normal((30, 8))
+    found = probes.geometry(probes.from_arrays(W_E=W_E), INPUTS, n_null=0)
+    low = W_E[:6] / np.linalg.norm(W_E[:6], axis=1, keepdims=True)
+    assert found.values["cos_low"] == pytest.approx((low @ low.T)[np.triu_indices(6, 1)].mean())
+
+
+def test_residuals_alone_do_where_no_head_is_read(both):
+    (model, _), _ = both
+    arrays = arrays_of(model)
+    source = probes.from_arrays({name: arrays[name] for name in ("resid_pre", "attn_out", "mlp_out", "resid_post")})
+    parts = {"first token": INPUTS.tokens[:, 0] % 2}
+    found, expected = (probes.variance_explained(one, INPUTS, groupings=parts, n_null=0) for one in (source, model))
+    assert found.values == pytest.approx(dict(expected.values), abs=1e-6)
+    with pytest.raises(ModelError, match="no 'blocks.0.attn.hook_pattern'"):
+        probes.uniformity(source, INPUTS)
+
+
+@pytest.mark.parametrize(
+    ("leave_out", "name", "message"),
+    [
+        ("pattern", "uniformity", r"no 'blocks.1.attn.hook_pattern' \[row, head, query, key\]; add it to from_arrays"),
+        ("token_inputs", "value_alignment", r"no 'blocks.1.token_inputs' \[d_vocab, d_model\]; add it"),
+    ],
+)
+def test_what_is_missing_is_named(leave_out, name, message, both):
+    arrays = {key: value for key, value in arrays_of(both[0][0]).items() if key != leave_out}
+    with pytest.raises(ModelError, match=message):
+        getattr(probes, name)(probes.from_arrays(arrays), INPUTS, **CASES[name])
+
+
+def test_what_does_not_fit_is_refused(both):
+    source = both[1][0]
+    with pytest.raises(ModelError, match="rows that sum to 4 to 4; expected attention after its softmax"):
+        probes.from_arrays(pattern=np.ones((1, 2, 3, 4, 4)))
+    with pytest.raises(ModelError, match=r"of shape \[30, 4, 9, 9\] and the rows are \[3, 9\]"):
+        probes.uniformity(source, INPUTS.take(np.arange(3)))
+
+
+def passes(model, work):
+    """How often a model runs through its first block while something is done."""
+    seen = []
+    with model.hooks(fwd_hooks=[("blocks.0.hook_resid_pre", lambda value, hook: seen.append(1))]):
+        found = work()
+    return len(seen), found
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if CASES[name].keys() >= PLACE.keys()])
+def test_a_scan_takes_one_pass_and_gives_the_numbers_of_single_calls(name, both):
+    """Of the model, of the untrained one too, and of a cache; heads and layers in any order."""
+    (model, untrained), probe = both[0], getattr(probes, name)
+    options = {"n_null": 5, **{key: value for key, value in CASES[name].items() if key not in PLACE}}
+    count, found = passes(model, lambda: probes.scan(probe, model, INPUTS, untrained=untrained, **options))
+    assert count <= 1
+    single = [
+        probe(model, INPUTS, layer=layer, head=head, untrained=untrained, **options)
+        .to_frame()
+        .assign(layer=layer, head=head)  # a reading of the embedding has none of its own
+        for layer in range(2)
+        for head in range(4)
+    ]
+    pd.testing.assert_frame_equal(found, pd.concat(single, ignore_index=True), check_exact=True)
+    backwards = probes.scan(probe, model, INPUTS, layers=[1, 0], heads=[2], untrained=untrained, **options)
+    pd.testing.assert_frame_equal(backwards, pd.concat([single[6], single[2]], ignore_index=True), check_exact=True)
+    with torch.no_grad():
+        cache = model.run_with_cache(torch.from_numpy(INPUTS.tokens))[1]
+    again = passes(model, lambda: probes.scan(probe, cache, INPUTS, untrained=untrained, **options))
+    assert again[0] == (name in ("value_alignment", "geometry"))  # they see tokens through LayerNorm, one row a token
+    pd.testing.assert_frame_equal(again[1], found, check_exact=True)
+
+
+def test_a_scan_without_room_takes_more_passes_and_gives_the_same(monkeypatch):
+    from rb_interp.probes import _probe
+
+    model = lens_model("gpt2")
+    once = probes.scan(probes.uniformity, model, INPUTS, n_null=5)
+    monkeypatch.setattr(_probe, "ROOM", 1)
+    count, found = passes(model, lambda: probes.scan(probes.uniformity, model, INPUTS, n_null=5))
+    assert count == 4
+    assert found.equals(once)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return lens_model("gpt2")
+
+
+@pytest.mark.lens
+def test_equals_the_models_own_cache_in_any_batches(model):
+    names = [PATTERN, "blocks.3.hook_resid_post"]
+    with torch.no_grad():
+        _, cache = model.run_with_cache(torch.from_numpy(TOKENS))
+    for batch in (None, 1, 3):
+        found = probes.capture(model, TOKENS, names, batch=batch)
+        assert list(found) == names
+        for name in names:
+            torch.testing.assert_close(found[name], cache[name], rtol=1e-3, atol=1e-5)
+    last = probes.capture(model, torch.from_numpy(TOKENS), [PATTERN], batch=2, keep=lambda a: a[:, 0, -1])[PATTERN]
+    torch.testing.assert_close(last, cache[PATTERN][:, 0, -1], rtol=1e-3, atol=1e-5)
+    assert not last.requires_grad
+
+
+@pytest.mark.lens
+def test_model_is_given_back_as_it_was(model):
+    """Own hooks stay and act, ours are gone, also after an error; training mode and random state are untouched."""
+    model.train()
+    model.blocks[0].eval()
+    modes = [module.training for module in model.modules()]
+    state = torch.random.get_rng_state()
+
+    def zero(activation, hook):
+        assert not any(module.training for module in model.modules())
+        return torch.zeros_like(activation)
+
+    with model.hooks(fwd_hooks=[(PATTERN, zero)]):
+        before = hooks_on(model)
+        assert probes.capture(model, TOKENS, [PATTERN])[PATTERN].abs().max() == 0
+        assert hooks_on(model) == before
+    with pytest.raises(ZeroDivisionError):
+        probes.capture(model, TOKENS, [PATTERN], keep=lambda a: a / (1 // 0))
+    assert hooks_on(model) == []
+    assert [module.training for module in model.modules()] == modes
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.lens
+def test_wide_vocabularies_run_in_small_passes(model, monkeypatch):
+    from importlib import import_module
+
+    monkeypatch.setattr(import_module("rb_interp.probes.capturing"), "MAX_LOGITS", 2 * TOKENS.shape[1] * 30)
+    sizes = []
+    probes.capture(model, TOKENS, [PATTERN], keep=lambda a: sizes.append(len(a)) or a)
+    assert sizes == [2, 2, 2, 1]
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("keep", [len, lambda pattern: None, lambda pattern: pattern.mean()])
+def test_what_is_kept_of_an_activation_has_its_rows(model, keep, cached):
+    source = probes.captured(model, TOKENS, [PATTERN]) if cached else model
+    with pytest.raises(
+        ArgumentError, match=r"keep gave .* for an activation of shape \[7, 4, 9, 9\]; expected a tensor"
+    ):
+        probes.capture(source, TOKENS, [PATTERN], keep=keep)
