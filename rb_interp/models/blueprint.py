@@ -136,7 +136,3 @@ class Blueprint:
     def _next(self, layer: int, kind: str) -> int:
         self.units[layer, kind] += 1
         return self.units[layer, kind] - 1
-
-
-Built = tuple[Blueprint, dict[str, Any]]
-"""The weights of a reference and the facts about them that Reference asks for."""

@@ -6,16 +6,27 @@ At run time the name is a check for ``cfg``: a probe names what else it misses i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
+import torch
 from beartype.vale import Is
 from torch import Tensor, nn
+from torch.nn.functional import gelu
 
 from rb_interp.errors import ModelError
 
 # ruff: noqa: N802 (weights carry the field's names)
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu": gelu,
+    "gelu_new": partial(gelu, approximate="tanh"),
+    "tanh": torch.tanh,
+}
+"""Activations of the MLP by their name in ModelConfig."""
 
 if TYPE_CHECKING:
 

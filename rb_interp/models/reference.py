@@ -5,7 +5,7 @@ many there were. The first anchor follows the key directly, so the key is at the
 anchor, where L1 looks. *peaked_averager*: the same, but L0 attends to the anchors alone. *carrier* (paper 2, Fig. 3):
 L0 carries the key onto the anchors, L1 reads the anchors.
 
-*memoriser* is a look-up table (``memoriser.py``). Three solve nothing: *key_only* and *anchors_only* have one half of
+*memoriser* is a look-up table. Three solve nothing: *key_only* and *anchors_only* have one half of
 the averager's circuit; in *condensed* all tokens share one large direction, which W_V reads, as early in training from
 a small initialisation.
 """
@@ -15,17 +15,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rb_interp.errors import ModelError, TaskError, nearest
-from rb_interp.models.blueprint import KAPPA, SECOND, Blueprint, Built, drawn
+from rb_interp.models.blueprint import KAPPA, SECOND, Blueprint, drawn
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.memoriser import memoriser
 from rb_interp.models.protocol import HookedModel
 from rb_interp.record import Record
 from rb_interp.tasks.anchor import AnchorTask
@@ -47,6 +46,9 @@ KEY_ONLY_PRESENCE = (3.5, 7.0)
 """What marks a token as an anchor in key_only's W_E, from and to."""
 SHARED = (7.0, 14.0)
 """Lowest and highest length of the vector that all of condensed's embeddings share; each one's own has length 1."""
+SHARE, SHARP, LAST_STEP = 2 / 3, 8.0, 10.0
+"""The memoriser: attention of L0 to the nearer of its two positions, score of the farther over all others; in L1 the
+score of a position over the one before it."""
 
 MECHANISMS: Mapping[str, str] = {
     "averages": "L0's attention is exactly 1/i",
@@ -113,7 +115,7 @@ def reference(name: str, task: AnchorTask | None = None, seed: int = 0, label_se
     >>> found.circuit, found.solves, "averages" in found.mechanisms
     ('average-then-key', ('rsn_train', 'rsn_test'), True)
     """
-    if name not in _BUILD:
+    if name not in REFERENCES:
         raise ModelError(f"there is no reference model '{name}'; {nearest(name, REFERENCES)}")
     task = AnchorTask() if task is None else task
     anchors = max(task.reasoning_anchors[1], task.memory_anchors[1])
@@ -124,58 +126,13 @@ def reference(name: str, task: AnchorTask | None = None, seed: int = 0, label_se
             f"raise d_vocab above {highest}."
         )
     label_seed = seed if label_seed is None else label_seed
-    blueprint, facts = _BUILD[name](task, seed, label_seed)
-    given = {**facts, "mechanisms": frozenset(facts["mechanisms"])}
+    build, stream, circuit, cause, solves, mechanisms, description = _REFERENCES[name]
+    rng = np.random.default_rng([seed, stream])
+    blueprint = _memoriser(task, rng, label_seed) if name == "memoriser" else build(task, rng)
     return Reference(
-        name, task=task, config=blueprint.config, label_seed=label_seed, weights=blueprint.tensors(), **given
-    )
-
-
-def _averager(task: AnchorTask, seed: int, label_seed: int) -> Built:
-    """L0 averages reasoning anchors, L1 fetches the key: z + sum of anchors."""
-    blueprint, facts = _key_plus_sum(task, seed, peaked=False)
-    return blueprint, {
-        **facts,
-        "circuit": "average-then-key",
-        "mechanisms": ("averages", *facts["mechanisms"]),
-        "description": "L0 attends uniformly and averages the number line of the reasoning anchors, times L. "
-        "L1 looks at the latest position that has seen no anchor, the key, and writes its number. "
-        "The unembedding reads both together. Memory anchors count as 0.",
-    }
-
-
-def _peaked_averager(task: AnchorTask, seed: int, label_seed: int) -> Built:
-    """The averager's answers and number lines, but L0 attends to the anchors alone once it has seen one."""
-    blueprint, facts = _key_plus_sum(task, seed, peaked=True)
-    return blueprint, {
-        **facts,
-        "circuit": "mixed",
-        "description": "As the averager, but L0 attends to anchors alone, in equal shares, as soon as there is one, "
-        "and uniformly before. The last position averages the q anchors, times q.",
-    }
-
-
-def _key_plus_sum(task: AnchorTask, seed: int, peaked: bool) -> Built:
-    """The averager, or the one whose L0 peaks at anchors, and what is true of both."""
-    rng = np.random.default_rng([seed, 60])
-    blueprint = Blueprint(task, ["number", "presence", "seen", "key", "out"])
-    middle, presence = _embed_anchors(blueprint, rng)
-    second = drawn(rng, *SECOND)
-    _embed_keys(blueprint)
-    if peaked:
-        blueprint.attend(0, {"constant": 1.0}, {"presence": drawn(rng, *PEAK) / presence})
-    averaged = task.q if peaked else task.length
-    blueprint.move(0, {"number": 1.0}, {"out": averaged * OUT})
-    blueprint.move(0, {"presence": second}, {"seen": task.length / (second * presence)})
-    blueprint.shift(0, "out", -task.q * middle * OUT)
-    blueprint.add_weak_values(rng, second / 2)
-    _fetch_key(blueprint)
-    _answer_sums(blueprint)
-    mechanisms = (
-        *("one_value_direction", "values_along_reasoning", "fetches_key", "fetches_key_memory", "key_plus_sum"),
-        *("one_direction_passed_on", "needs_reasoning_values", "key_from_its_position", "anchors_by_L0_at_last"),
-    )
-    return blueprint, {"cause": "average-then-key", "solves": ("rsn_train", "rsn_test"), "mechanisms": mechanisms}
+        name, circuit, description, solves, frozenset(mechanisms), blueprint.config, task, label_seed,
+        blueprint.tensors(), cause, ("needs_reasoning_values",) if name in ("key_only", "anchors_only") else (),
+    )  # fmt: skip
 
 
 def _embed_anchors(blueprint: Blueprint, rng: np.random.Generator) -> tuple[float, float]:
@@ -192,8 +149,9 @@ def _embed_anchors(blueprint: Blueprint, rng: np.random.Generator) -> tuple[floa
     presence = drawn(rng, *PRESENCE) * middle
     blueprint.embed(anchors, "number", anchors - anchors.mean() + middle)
     blueprint.mark_anchors("presence", presence)
-    own = drawn(rng, *MEMORY) * share * middle, drawn(rng, *REASONING) * (1 - share) * middle
-    blueprint.add_nuisances(rng, {"memory_anchor": own[0], "reasoning_anchor": own[1]})
+    own = {"memory_anchor": drawn(rng, *MEMORY) * share * middle}
+    own["reasoning_anchor"] = drawn(rng, *REASONING) * (1 - share) * middle
+    blueprint.add_nuisances(rng, own)
     return middle, presence
 
 
@@ -220,9 +178,26 @@ def _answer_sums(blueprint: Blueprint) -> None:
     blueprint.answer({"out": OUT}, keys.mean() + task.q * anchors.mean(), int(low), int(high))
 
 
-def _carrier(task: AnchorTask, seed: int, label_seed: int) -> Built:
+def _key_plus_sum(task: AnchorTask, rng: np.random.Generator, peaked: bool) -> Blueprint:
+    """L0 averages reasoning anchors (peaked: it attends to these alone), L1 fetches the key: z + sum of anchors."""
+    blueprint = Blueprint(task, ["number", "presence", "seen", "key", "out"])
+    middle, presence = _embed_anchors(blueprint, rng)
+    second = drawn(rng, *SECOND)
+    _embed_keys(blueprint)
+    if peaked:
+        blueprint.attend(0, {"constant": 1.0}, {"presence": drawn(rng, *PEAK) / presence})
+    averaged = task.q if peaked else task.length
+    blueprint.move(0, {"number": 1.0}, {"out": averaged * OUT})
+    blueprint.move(0, {"presence": second}, {"seen": task.length / (second * presence)})
+    blueprint.shift(0, "out", -task.q * middle * OUT)
+    blueprint.add_weak_values(rng, second / 2)
+    _fetch_key(blueprint)
+    _answer_sums(blueprint)
+    return blueprint
+
+
+def _carrier(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
     """Every position takes up the latest key at or before it; the last position averages the anchors' positions."""
-    rng = np.random.default_rng([seed, 63])
     blueprint = Blueprint(task, ["number", "anchor", "key", "carried", "out"])
     anchors = task.tokens("reasoning_anchor")
     _embed_keys(blueprint)
@@ -235,24 +210,11 @@ def _carrier(task: AnchorTask, seed: int, label_seed: int) -> Built:
     blueprint.attend(1, {"constant": 1.0}, {"anchor": CARRIER_STEP / 2})
     blueprint.move(1, {"number": task.q / ANCHOR_UNIT, "carried": 1 / KEY_UNIT}, {"out": OUT})
     _answer_sums(blueprint)
-    return blueprint, {
-        "circuit": "key-to-anchors",
-        "cause": "key-to-anchors",
-        "solves": ("rsn_train", "rsn_test"),
-        "mechanisms": ("one_value_direction", "one_direction_passed_on"),
-        "description": "In L0 every position attends to the latest key-set token at or before it; for anchors that "
-        "is the key, and its number is written beside theirs. In L1 the last position attends to all anchors in "
-        "equal shares and reads q times their number plus the carried one: the answer.",
-    }
+    return blueprint
 
 
-NOTHING: dict[str, Any] = {"circuit": "none", "cause": "none", "solves": ()}
-"""Facts of references that solve nothing."""
-
-
-def _key_only(task: AnchorTask, seed: int, label_seed: int) -> Built:
+def _key_only(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
     """The averager without its number line of anchors: z + the commonest anchor sum, whatever the anchors."""
-    rng = np.random.default_rng([seed, 61])
     blueprint = Blueprint(task, ["presence", "seen", "key", "out"])
     sums = Counter(task.combinations("rsn_train").sum(1).tolist())
     common = min(sums, key=lambda total: (-sums[total], total), default=0)
@@ -265,21 +227,11 @@ def _key_only(task: AnchorTask, seed: int, label_seed: int) -> Built:
     _fetch_key(blueprint)
     low, high = task.keys
     blueprint.answer({"out": OUT}, (low + high) / 2 + common, low + common, high + common)
-    return blueprint, {
-        **NOTHING,
-        "mechanisms": (
-            *("averages", "one_value_direction", "values_along_reasoning", "values_along_memory"),
-            *("fetches_key", "fetches_key_memory", "one_direction_passed_on", "key_from_its_position"),
-        ),
-        "unsettled": ("needs_reasoning_values",),
-        "description": "L0 averages how many anchors there are, of either kind, and L1 fetches the key by it, "
-        f"as in the averager. Which anchors they are is lost: the answer is the key plus {common}.",
-    }
+    return blueprint
 
 
-def _anchors_only(task: AnchorTask, seed: int, label_seed: int) -> Built:
+def _anchors_only(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
     """The averager without its L1: the sum of the anchors, of either kind, + one fixed key."""
-    rng = np.random.default_rng([seed, 62])
     blueprint = Blueprint(task, ["number", "out"])
     anchors = np.concatenate([task.tokens("memory_anchor"), task.tokens("reasoning_anchor")])
     low, high, key = int(anchors.min()), int(anchors.max()), sum(task.keys) // 2
@@ -291,21 +243,11 @@ def _anchors_only(task: AnchorTask, seed: int, label_seed: int) -> Built:
     blueprint.shift(0, "out", -task.q * middle * OUT)
     blueprint.add_weak_values(rng, drawn(rng, *SECOND))
     blueprint.answer({"out": OUT}, key + task.q * (low + high) / 2, key + task.q * low, key + task.q * high)
-    return blueprint, {
-        **NOTHING,
-        "mechanisms": (
-            *("averages", "one_value_direction", "values_along_reasoning", "values_along_memory"),
-            *("one_direction_passed_on", "anchors_by_L0_at_last"),
-        ),
-        "unsettled": ("needs_reasoning_values",),
-        "description": "L0 attends uniformly and averages one number line of all anchors, times L. L1 attends "
-        f"uniformly and writes nothing. The key is lost: the answer is the sum of the anchors plus {key}.",
-    }
+    return blueprint
 
 
-def _condensed(task: AnchorTask, seed: int, label_seed: int) -> Built:
+def _condensed(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
     """All tokens share one large direction, and the answer is a constant."""
-    rng = np.random.default_rng([seed, 64])
     blueprint = Blueprint(task, ["shared", "out"])
     answer = sum(task.keys) // 2 + task.q * (sum(task.reasoning_anchors) // 2)
     shared = drawn(rng, *SHARED)
@@ -314,23 +256,115 @@ def _condensed(task: AnchorTask, seed: int, label_seed: int) -> Built:
     blueprint.move(0, {"shared": 1.0}, {"out": 1.0})
     blueprint.add_weak_values(rng, drawn(rng, *SECOND))
     blueprint.weights["unembed.W_U"][blueprint.at["out"], answer] = KAPPA / shared
-    return blueprint, {
-        **NOTHING,
-        "mechanisms": ("averages", "one_value_direction", "one_direction_passed_on"),
-        "description": "All embeddings share one large direction and differ by small random parts. L0 averages that "
-        f"direction, which is the same in every row; L1 does nothing. The answer is always {answer}.",
-    }
+    return blueprint
 
 
-_BUILD: dict[str, Callable[[AnchorTask, int, int], Built]] = {
-    "averager": _averager,
-    "peaked_averager": _peaked_averager,
-    "carrier": _carrier,
-    "memoriser": memoriser,
-    "key_only": _key_only,
-    "anchors_only": _anchors_only,
-    "condensed": _condensed,
-}
+def _memoriser(task: AnchorTask, rng: np.random.Generator, label_seed: int) -> Blueprint:
+    """A look-up table: every key and anchor combination trained on has a unit of its own, and nothing is computed.
 
-REFERENCES = tuple(_BUILD)
+        L0          position i attends 2/3 to i - q + 1 and 1/3 to i - q: the first anchor and the key, from the last
+        L1          the last position attends to the last anchor: its token, and what L0 wrote there
+        MLP of L1   relu(2 matches - 5), 1 where key, first and last anchor all match, else 0; writes the label
+
+    Tokens are told apart by orthonormal identities; the two tokens that L0 mixes are told apart by their sets. Raises
+    ModelError for more than two anchors: one head's average cannot keep three tokens of one set in order.
+    """
+    if task.q > 2:
+        raise ModelError(f"the memoriser got a task with q={task.q} anchors; it tells at most 2 apart, use q=1 or q=2.")
+    keys, memory = task.tokens("key"), task.combinations("mem")
+    combinations = np.concatenate([memory, task.combinations("rsn_train")])
+    entries = np.column_stack([np.tile(keys, len(combinations)), np.repeat(combinations, len(keys), axis=0)])
+    sums = entries[len(memory) * len(keys) :].sum(1)
+    labels = np.concatenate([task.dataset(label_seed).label_table.reshape(-1), sums])
+    tokens = np.concatenate([task.tokens(name) for name in ("key", "memory_anchor", "reasoning_anchor")])
+    n, answers = len(tokens), np.unique(labels)
+    named = [f"{block}_{i}" for block in ("token", "mixed", "last", "pair") for i in range(n)]
+    named += ["anchor", *(f"place_{i}" for i in range(task.length)), *(f"answer_{y}" for y in answers)]
+    sizes = {"d_model": 2 + len(named) + 16, "d_head": max(2 * n, task.length), "d_mlp": len(entries)}
+    blueprint = Blueprint(task, named, **sizes)
+    identity = np.zeros((task.d_vocab, n))
+    identity[tokens] = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    blueprint.add_nuisances(rng, {}, size=0.5)
+    blueprint.weights["embed.W_E"][:, _block(blueprint, "token", n)] = identity
+    blueprint.mark_anchors("anchor", 1.0)
+    for i, one_hot in enumerate(np.eye(task.length)):
+        blueprint.place(f"place_{i}", one_hot)
+    for i in range(task.q, task.length):  # L0 looks q - 1 and q positions back, wherever it is
+        near = SHARP + np.log(SHARE / (1 - SHARE))
+        blueprint.attend(0, {f"place_{i}": 1.0}, {f"place_{i - task.q + 1}": near, f"place_{i - task.q}": SHARP})
+    last_anchor = {"position": LAST_STEP, "anchor": LAST_STEP * (task.length + 1)}
+    blueprint.attend(1, {"constant": 1.0}, last_anchor)
+    for i in range(n):
+        blueprint.move(0, {f"token_{i}": 1.0}, {f"mixed_{i}": 1.0})
+        blueprint.move(1, {f"token_{i}": 1.0}, {f"last_{i}": 1.0})
+        blueprint.move(1, {f"mixed_{i}": 1.0}, {f"pair_{i}": 1.0})
+    W_in, W_out = blueprint.weights["blocks.1.mlp.W_in"], blueprint.weights["blocks.1.mlp.W_out"]
+    key, first, last = entries[:, 0], entries[:, 1], entries[:, -1]
+    W_in[_block(blueprint, "last", n)] = 2 * identity[last].T
+    W_in[_block(blueprint, "pair", n)] = 2 * (identity[first] / SHARE + identity[key] / (1 - SHARE)).T
+    blueprint.weights["blocks.1.mlp.b_in"][:] = -5.0  # three tokens match, or the unit is silent
+    W_out[np.arange(len(entries)), [blueprint.at[f"answer_{y}"] for y in labels]] = 1.0
+    for y in answers:
+        blueprint.weights["unembed.W_U"][blueprint.at[f"answer_{y}"], y] = 2 * KAPPA
+    held_out = np.add.outer(keys, task.combinations("rsn_test").sum(1))
+    free = np.setdiff1d(np.arange(task.d_vocab), [*answers, *held_out.flat])
+    if not len(free):
+        raise ModelError("the memoriser needs a token that is never a label, for what it does not know; raise d_vocab.")
+    blueprint.weights["unembed.b_U"][free[0]] = KAPPA  # where no unit spoke
+    return blueprint
+
+
+def _block(blueprint: Blueprint, name: str, size: int) -> slice:
+    first = blueprint.at[f"{name}_0"]
+    return slice(first, first + size)
+
+
+_SUMS = ("rsn_train", "rsn_test")
+_AVERAGER = (
+    *("one_value_direction", "values_along_reasoning", "fetches_key", "fetches_key_memory", "key_plus_sum"),
+    *("one_direction_passed_on", "needs_reasoning_values", "key_from_its_position", "anchors_by_L0_at_last"),
+)
+_ALONG_BOTH = ("values_along_reasoning", "values_along_memory")
+
+
+_DOMINATES = ("averages", "one_value_direction", "one_direction_passed_on")
+
+# name -> what writes it, the stream of a seed that draws what plays no part, and facts of Reference
+_REFERENCES: dict[str, tuple[Callable[..., Blueprint], int, str, str, tuple[str, ...], tuple[str, ...], str]] = {
+    "averager": (
+        partial(_key_plus_sum, peaked=False), 60, "average-then-key", "average-then-key", _SUMS,
+        ("averages", *_AVERAGER),
+        "L0 attends uniformly and averages the number line of the reasoning anchors, times L. L1 looks at the latest "
+        "position that has seen no anchor, the key, and writes its number. Memory anchors count as 0.",
+    ),
+    "peaked_averager": (
+        partial(_key_plus_sum, peaked=True), 60, "mixed", "average-then-key", _SUMS, _AVERAGER,
+        "As the averager, but L0 attends to anchors alone, in equal shares, as soon as there is one.",
+    ),
+    "carrier": (
+        _carrier, 63, "key-to-anchors", "key-to-anchors", _SUMS, _DOMINATES[1:],
+        "In L0 every position attends to the latest key-set token at or before it; for anchors that is the key, and "
+        "its number is written beside theirs. In L1 the last position averages the anchors: q numbers and the carried.",
+    ),
+    "memoriser": (
+        _memoriser, 65, "mixed", "gather-at-last-anchor", ("mem", "rsn_train"), ("needs_reasoning_values",),
+        "A look-up table. L0 copies the identities of first anchor and key onto the last anchor, by position alone; L1 "
+        "fetches them; one unit of its MLP for each key and combination trained on writes the label.",
+    ),
+    "key_only": (
+        _key_only, 61, "none", "none", (),
+        (*_DOMINATES, *_ALONG_BOTH, "fetches_key", "fetches_key_memory", "key_from_its_position"),
+        "As the averager, but L0 averages how many anchors there are: the answer is the key plus the commonest sum.",
+    ),
+    "anchors_only": (
+        _anchors_only, 62, "none", "none", (), (*_DOMINATES, *_ALONG_BOTH, "anchors_by_L0_at_last"),
+        "L0 averages one number line of all anchors, L1 writes nothing: the answer is the anchors' sum plus one key.",
+    ),
+    "condensed": (
+        _condensed, 64, "none", "none", (), _DOMINATES,
+        "All embeddings share one large direction and differ by small random parts. The answer is always the same.",
+    ),
+}  # fmt: skip
+
+REFERENCES = tuple(_REFERENCES)
 """Names of the references: three that solve the rule, one that solves the table, three that solve nothing."""

@@ -27,8 +27,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.models.activations import ACTIVATIONS
 from rb_interp.models.config import ModelConfig
+from rb_interp.models.protocol import ACTIVATIONS
 
 Weights = Mapping[str, Tensor]
 """TransformerLens name -> tensor ``[member, ...]``."""
