@@ -6,11 +6,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from rb_interp.models.generations import write_weights
-from rb_interp.models.reference import (
-    MECHANISMS,
-    REFERENCES,
-    reference,
-)
+from rb_interp.models.reference import MECHANISMS, REFERENCES, reference
 from rb_interp.probes import attention_by_role, attention_to_key, uniformity
 from rb_interp.probes.capturing import capture
 from rb_interp.studies.anchor.circuits import name_circuit
@@ -50,7 +46,7 @@ def key_and_sum(data, rows) -> tuple[np.ndarray, np.ndarray]:
 
 
 def accuracy(model, data, kind) -> float:
-    rows = data.sample(kind, 300)
+    rows = data.sample(kind, 200)
     return float((last_logits(model, data.tokens[rows]).argmax(-1).numpy() == data.labels[rows]).mean())
 
 
@@ -62,7 +58,7 @@ def intended(name, data, rows) -> np.ndarray:
 
 def test_answers_what_it_claims_and_chance_elsewhere(found, model):
     for kind in SETS:
-        rows = DATA.sample(kind, 200)
+        rows = DATA.sample(kind, 100)
         logits = last_logits(model, DATA.tokens[rows])
         answers, labels = logits.argmax(-1).numpy(), DATA.labels[rows]
         if kind in found.solves:
@@ -78,7 +74,7 @@ def test_answers_what_it_claims_and_chance_elsewhere(found, model):
 @pytest.mark.wide
 def test_mechanisms_are_those_of_the_weights_and_activations(found):
     """Each mechanism is worked out here from the forward pass, and is there if and only if the reference says so."""
-    model, rows = found.model(torch.float64), {kind: DATA.sample(kind, 150) for kind in ("mem", "rsn_train")}
+    model, rows = found.model(torch.float64), {kind: DATA.sample(kind, 80) for kind in ("mem", "rsn_train")}
     seen = {kind: activations(model, DATA.tokens[some]) for kind, some in rows.items()}
     there = values_along(found.weights)
     uniform = torch.tril(torch.ones(9, 9)).double() / torch.arange(1, 10)[:, None]
@@ -86,7 +82,7 @@ def test_mechanisms_are_those_of_the_weights_and_activations(found):
         there.add("averages")
     for kind, name in (("rsn_train", "fetches_key"), ("mem", "fetches_key_memory")):
         last = seen[kind]["blocks.1.attn.hook_pattern"][:, 0, -1]
-        at_key = last[np.arange(150), DATA.key_position[rows[kind]]]
+        at_key = last[np.arange(80), DATA.key_position[rows[kind]]]
         assert (at_key > 0.999).all() or at_key.mean() < 0.2
         if at_key.mean() > 0.999:
             there.add(name)
