@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from rb_interp.errors import TaskError
-from rb_interp.tasks import AnchorTask, can_change_anchor, counterfactual
+from rb_interp.tasks import AnchorTask, counterfactual
+from rb_interp.tasks.counterfactual import can_change_anchor
 
 TASK = AnchorTask()
 DATA = TASK.dataset(seed=3)
