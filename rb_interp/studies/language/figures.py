@@ -45,8 +45,8 @@ def _smallest(evidence: Evidence) -> float:
 
 
 def _by_group(quantity: str, stage: str = "final") -> list[kit.Series]:
-    looks = style.CORPUS_COLOURS, style.CORPUS_MARKERS
-    return [kit.Series(f"{quantity}_{g}", GROUPS[g], looks[0][g], looks[1][g], stage) for g in GROUPS]
+    colours, marks = style.CORPUS_COLOURS, style.CORPUS_MARKERS
+    return [kit.Series(f"{quantity}_{g}", GROUPS[g], colours[g], marks[g], stage) for g in GROUPS]
 
 
 def early_steps(evidence: Evidence, gamma: float) -> list[int]:
