@@ -124,6 +124,7 @@ class Claim:
         gate: a part of the criterion: a seed counts only where it meets this too, such as to have learned a mapping.
         learned: of a criterion without a gate: all seeds count. Where fewer than half of the seeds meet this, or the
             gate, the verdict is withheld.
+        stopped_early: whether what is not learned is said to come from training that stopped early.
         first_seed: the first seed that the outcome rests on. Seeds below it had been read before the criterion was
             written; they are counted and shown, and decide nothing.
         unit: what is counted: each ``seed`` that meets every condition; the ``share`` of units whose value is 1,
@@ -140,6 +141,7 @@ class Claim:
     unit: Literal["seed", "share", "interval"] = "seed"
     context: tuple[Term, ...] = ()
     learned: Condition | None = None
+    stopped_early: bool = False
     first_seed: int = 0
 
     def __post_init__(self) -> None:

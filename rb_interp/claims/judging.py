@@ -373,7 +373,8 @@ def _learners(table: _Table, claim: Claim, seeds: Collection[int]) -> tuple[Coll
     tested = table.term(test.of)
     kept = [seed for seed in seeds if test.met(tested.values.get(seed, np.nan))]
     enough = 2 * len(kept) >= len(seeds)
-    note = f"{'' if enough else 'not learned: '}{test.comparison} in {len(kept)} of {len(seeds)} seeds"
+    why = "" if enough else "stopped early: " if claim.stopped_early else "not learned: "
+    note = f"{why}{test.comparison} in {len(kept)} of {len(seeds)} seeds"
     return kept, enough, _told([tested.problem, note if tested.values and len(kept) < len(seeds) else ""])
 
 

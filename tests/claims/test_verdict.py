@@ -244,6 +244,8 @@ def test_what_was_not_learned_is_not_decided(n_learned):
     for found in (first, second):
         assert (said in found.reason) == (n_learned < 9)
         assert ("not learned: " + said in found.reason) == (not by_half)
+    (early,) = judge(readings_of(*tables), [replace(BY_ID["A2"], stopped_early=True)])
+    assert early.reason == first.reason.replace("not learned: ", "stopped early: ")
     assert expected_by_chance([first]) == ((2**-8, 2**-8) if by_half else (0, 0))
     assert judged("A2", *tables[:-1]).reason == "no reading of learning_order/acc_rsn_train at gamma 0.3, stage 'final'"
     assert judged("A1", *(planted(part.of, [0.95] * 8) for part in BY_ID["A1"].conditions)).learned is None

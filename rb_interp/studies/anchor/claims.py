@@ -413,7 +413,7 @@ def stopped_early(claim: Claim) -> Claim:
     at_end = [t for t in claim.terms if t.stage == "final" and not re.match("area|bias|abs_bias", t.quantity)]
     if claim.gate or not at_end:
         return claim
-    return replace(claim, learned=claim.learned or reasoning_learned(at_end[0].gamma or SMALL))
+    return replace(claim, learned=claim.learned or reasoning_learned(at_end[0].gamma or SMALL), stopped_early=True)
 
 
 def groups(measured: Measured) -> Grouping:
