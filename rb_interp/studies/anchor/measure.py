@@ -59,7 +59,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
         for name in run.sweeps
     )
     found = read_members(run, progress)
-    lemma = [lemma_1(config.model, config.task, gamma, n_init=config.n_init).to_frame() for gamma in config.gammas]
+    lemma = [lemma_1(config.model, config.task, gamma, n_init=config.n_init) for gamma in config.gammas]
     circuits = circuit_table(readings_table(found.readings, order))
     causes, equal = measure_causes(run, circuits, progress), measure_equivalence(run, circuits, progress)
     moved = dynamics(run, progress)
