@@ -33,18 +33,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Real
 
+from rb_interp import probes
 from rb_interp.claims.criterion import COMPARE
 from rb_interp.errors import RunError
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes import (
-    Reading,
-    attention_by_role,
-    attention_to_key,
-    geometry,
-    uniformity,
-    value_alignment,
-    variance_explained,
-)
 from rb_interp.runs.measured import Measured, readings_table
 from rb_interp.runs.members import MemberModels, measure_members
 from rb_interp.runs.run import Run
@@ -107,13 +99,13 @@ def dynamics(run: Run, progress: bool = True) -> Measured:
     config: Any = run.config
     sweep, halves = run.sweep(), run.sweep().stage_steps("half")
 
-    def read(models: MemberModels, member: Member) -> Iterator[tuple[str, str, Reading]]:
+    def read(models: MemberModels, member: Member) -> Iterator[tuple[str, str, probes.Reading]]:
         data, kept = sweep.dataset(member.seed), sweep.checkpoint_steps
         inputs = data.inputs(data.sample("rsn_train", min(ROWS, config.probe_rows)))
         for step in (*kept, *(["half"] if halves[member] >= 0 and halves[member] not in kept else [])):
             models.load(member, step)
             found = pd.Series(mechanism_values(models.model, inputs), name="value").rename_axis("quantity")
-            yield "", "rsn_train", Reading("dynamics", {}, tables={"dynamics": found.reset_index()})
+            yield "", "rsn_train", probes.Reading("dynamics", {}, tables={"dynamics": found.reset_index()})
 
     places = ["gamma", "seed", "step"]
     values = measure_members(run, read, [""], progress).tables["dynamics"][[*places, "quantity", "value"]]
@@ -137,15 +129,15 @@ def mechanism_values(model: HookedModel, inputs: Inputs) -> dict[str, float]:
 
     def over_heads(probe: Any, layer: int, *names: str) -> dict[str, float]:
         found = [read(probe, layer=layer, head=head) for head in heads]
-        most = min if probe is uniformity else max
+        most = min if probe is probes.uniformity else max
         return {f"{probe.__name__}/{name}": float(most(values[name] for values in found)) for name in names}
 
-    written, embedding = read(variance_explained), read(geometry)
+    written, embedding = read(probes.variance_explained), read(probes.geometry)
     return {
-        **over_heads(uniformity, 0, "tv"),
-        **over_heads(value_alignment, 0, "spectrum_ratio", "cos_reasoning", "cos_memory"),
-        **over_heads(attention_to_key, 0, "key_from_last_anchor"),
-        **over_heads(attention_by_role, last, "key", "anchors"),
+        **over_heads(probes.uniformity, 0, "tv"),
+        **over_heads(probes.value_alignment, 0, "spectrum_ratio", "cos_reasoning", "cos_memory"),
+        **over_heads(probes.attention_to_key, 0, "key_from_last_anchor"),
+        **over_heads(probes.attention_by_role, last, "key", "anchors"),
         "variance_explained/attn_out.0:anchor_sum": float(written["attn_out.0:anchor_sum"]),
         "variance_explained/attn_out.last:key": float(written[f"attn_out.{last}:key"]),
         **{f"geometry/{name}": float(embedding[name]) for name in ("order_rho", "pc1_key")},

@@ -6,19 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from rb_interp import probes
 from rb_interp.interventions.circuits import anchor_routes
 from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes import (
-    Reading,
-    attention_by_role,
-    attention_to_key,
-    captured,
-    geometry,
-    uniformity,
-    value_alignment,
-    variance_explained,
-)
 from rb_interp.probes.capturing import Source
 from rb_interp.probes.labels import component_hooks
 from rb_interp.runs.measured import Measured
@@ -33,11 +24,11 @@ from rb_interp.training.member_group import Member
 REASONING, MEMORY, WEIGHTS = "rsn_train", "mem", ""
 """Sets of inputs that are read; WEIGHTS is for probes that need no input."""
 
-Step = tuple[Callable[..., Reading], str, dict[str, Any]]
+Step = tuple[Callable[..., probes.Reading], str, dict[str, Any]]
 """Probe, the set that it sees (WEIGHTS for none), and its options."""
-OPTIONS: dict[Callable[..., Reading], dict[str, Any]] = {
-    value_alignment: {"groups": GROUPS, "contrast": ("reasoning", "memory")},
-    geometry: {"groups": GROUPS, "alike": ("memory", "reasoning"), "ordered": ("key", "reasoning")},
+OPTIONS: dict[Callable[..., probes.Reading], dict[str, Any]] = {
+    probes.value_alignment: {"groups": GROUPS, "contrast": ("reasoning", "memory")},
+    probes.geometry: {"groups": GROUPS, "alike": ("memory", "reasoning"), "ordered": ("key", "reasoning")},
 }
 """Which tokens a probe compares."""
 
@@ -48,10 +39,16 @@ def plan(n_layers: int, n_heads: int) -> list[Step]:
     >>> len(plan(n_layers=2, n_heads=1)), len(plan(n_layers=3, n_heads=2))
     (7, 16)
     """
-    places = [(uniformity, REASONING, 0), (attention_to_key, REASONING, 0), (value_alignment, WEIGHTS, 0)]
-    places += [(attention_by_role, set, layer) for layer in sorted({1, n_layers - 1}) for set in (REASONING, MEMORY)]
+    places = [
+        (probes.uniformity, REASONING, 0),
+        (probes.attention_to_key, REASONING, 0),
+        (probes.value_alignment, WEIGHTS, 0),
+    ]
+    places += [
+        (probes.attention_by_role, set, layer) for layer in sorted({1, n_layers - 1}) for set in (REASONING, MEMORY)
+    ]
     steps: list[Step] = [(probe, set, {"layer": at, "head": h}) for probe, set, at in places for h in range(n_heads)]
-    steps += [(variance_explained, REASONING, {}), (geometry, WEIGHTS, {})]
+    steps += [(probes.variance_explained, REASONING, {}), (probes.geometry, WEIGHTS, {})]
     return [(probe, set, {**where, **OPTIONS.get(probe, {})}) for probe, set, where in steps]
 
 
@@ -65,7 +62,7 @@ def read_members(run: Run, progress: bool = True) -> Measured:
     return measure_members(run, lambda models, member: _read(models, member, run.config), [""], progress)
 
 
-def _read(models: MemberModels, member: Member, config: Any) -> Iterator[tuple[str, str, Reading]]:
+def _read(models: MemberModels, member: Member, config: Any) -> Iterator[tuple[str, str, probes.Reading]]:
     """Stage, set and reading of every probe; each reading carries the untrained model's values.
 
     Routes are an intervention on the finished circuit, and are read of the untrained and of the final model.
@@ -75,10 +72,10 @@ def _read(models: MemberModels, member: Member, config: Any) -> Iterator[tuple[s
     inputs = {set: data.inputs(data.sample(set, config.probe_rows)) for set in (REASONING, MEMORY)}
     inputs[WEIGHTS] = inputs[REASONING]
 
-    def read(sources: Mapping[str, Source], step: Step, **options: Any) -> Reading:
+    def read(sources: Mapping[str, Source], step: Step, **options: Any) -> probes.Reading:
         probe, set, where = step
         found = probe(sources[set], inputs[set], n_null=config.n_null, **where, **options)
-        usual = {None, 0} >= {found.head} and found.layer in (None, 1 if probe is attention_by_role else 0)
+        usual = {None, 0} >= {found.head} and found.layer in (None, 1 if probe is probes.attention_by_role else 0)
         return found if usual else replace(found, arrays={})
 
     def sources(model: HookedModel) -> dict[str, Source]:
@@ -96,7 +93,7 @@ def _read(models: MemberModels, member: Member, config: Any) -> Iterator[tuple[s
         models.load(member, stage)
         now = sources(models.model)
         for step, untrained in zip(steps[:1] if stage == "leaving" else steps, before, strict=stage != "leaving"):
-            if step[0] is geometry:  # participation_ratio needs the untrained model itself
+            if step[0] is probes.geometry:  # participation_ratio needs the untrained model itself
                 yield stage, step[1], read(now, step, untrained=models.untrained)
             else:
                 yield stage, step[1], replace(read(now, step), untrained=untrained.values)
@@ -107,4 +104,4 @@ def _read(models: MemberModels, member: Member, config: Any) -> Iterator[tuple[s
 def one_pass(model: HookedModel, inputs: Inputs, components: bool = True) -> Source:
     """All that the probes read of some rows: the attention patterns, and what the components write."""
     hooks = [Site("pattern", layer).hook for layer in range(model.cfg.n_layers)]
-    return captured(model, inputs.tokens, [*hooks, *(component_hooks(model).values() if components else ())])
+    return probes.captured(model, inputs.tokens, [*hooks, *(component_hooks(model).values() if components else ())])
