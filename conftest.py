@@ -21,20 +21,9 @@ if not os.environ.get("JAXTYPING_DISABLE"):  # the hook would wrap every functio
 collect_ignore = ["docs/conf.py"]
 collect_ignore_glob = ["docs/notebooks/*.py"]
 
-WIDE = ("tutorial_any_model.md", "tutorial_study.md")
+WIDE = ("tutorial_any_model.md",)
 LENS = ("tutorial_any_model.md", "models.md", "interventions.md")
-TRAINS = ("models.md", "studies.md", "training.md", "tutorial_any_model.md", "tutorial_study.md")
-TRAINS += ("tutorial_own_study.md",)
-
-
-@pytest.fixture(autouse=True)
-def _less(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tutorial of a study intervenes on few rows; it shows no effect."""
-    if request.node.path.name == "tutorial_study.md":
-        from rb_interp.studies.anchor import causes
-
-        for name, few in {"ROWS": 20, "PAIRS": 8, "DRAWS": 2, "MATCHED_DRAWS": 2}.items():
-            monkeypatch.setattr(causes, name, few)
+TRAINS = ("models.md", "training.md", "tutorial_any_model.md", "tutorial_own_study.md")
 
 
 def pytest_collection(session: pytest.Session) -> None:

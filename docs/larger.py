@@ -16,18 +16,17 @@ from rb_interp.training import TrainConfig
 
 @dataclass(frozen=True)
 class Larger:
-    """Rows are ``a b =``, every pair once; the answer is the larger number."""
+    """Rows are ``a b =``, every pair of 0 to 9 once; the answer is the larger number."""
 
-    p: int = 10
-    sets, train_sets, predicts, length, stages = ("seen", "unseen"), ("seen",), "last", 3, {}
-    d_vocab, fingerprint = property(lambda self: self.p + 1), fingerprint
+    d_vocab, length, sets, train_sets, predicts, stages = 11, 3, ("seen", "unseen"), ("seen",), "last", {}
+    fingerprint = fingerprint
 
-    def dataset(self, seed: int) -> Dataset:
-        a, b = np.divmod(np.arange(self.p**2), self.p)
-        kind = (np.random.default_rng(seed).permutation(self.p**2) < 20).astype(int)  # of a row: index into sets
-        roles = {role: np.full((len(a), 1), at) for at, role in enumerate(("first", "second"))}
-        tokens = np.stack([a, b, np.full_like(a, self.p)], 1)
-        return Dataset(seed, tokens, np.maximum(a, b), kind, self.sets, self.train_sets, roles, {})
+    def dataset(self, seed):
+        a, b = np.divmod(np.arange(100), 10)
+        unseen = np.random.default_rng(seed).permutation(100) < 20  # of a row: the number of its set
+        roles = {"first": np.zeros((100, 1), int), "second": np.ones((100, 1), int)}
+        tokens = np.stack([a, b, np.full(100, 10)], 1)
+        return Dataset(seed, tokens, np.maximum(a, b), unseen.astype(int), self.sets, self.train_sets, roles, {})
 
 
 class Config(SweepConfig, StudyConfig):
@@ -36,29 +35,18 @@ class Config(SweepConfig, StudyConfig):
     train: TrainConfig = TrainConfig(steps=500, lr=1e-2)
 
 
-def plan(models, member):
+def measure_member(models, member):
     models.load(member, "final")
     data = models.sweep.dataset(member.seed)
-    rows = data.inputs(data.rows("unseen"))
-    yield (
-        "final",
-        "unseen",
-        attention(models.model, rows, query="last", to=["first", "second"], untrained=models.untrained),
-    )
+    rows, to = data.inputs(data.rows("unseen")), ["first", "second"]
+    yield "final", "unseen", attention(models.model, rows, query="last", to=to, untrained=models.untrained)
 
 
 def measure(run, progress=True):
-    return measure_members(run, plan, progress=progress)
+    return measure_members(run, measure_member, progress=progress)
 
 
 LOOKS = Condition(Term("attention", "last_to_first", 0.8, "final", "unseen"), ">=", 0.3)
 CLAIMS = (Claim("C1", "With small weights the last position looks at the first number.", "this page", (LOOKS,)),)
-STUDY = Study(
-    name="larger",
-    title="The larger of two numbers",
-    question="Does the last position look at the first number?",
-    cost={"quick": "a minute"},
-    config=f"{__name__}:Config",
-    measure=f"{__name__}:measure",
-    claims=f"{__name__}:CLAIMS",
-)
+STUDY = Study("larger", "The larger of two numbers", "Does it look at the first?", {"quick": "a minute"},
+              config=f"{__name__}:Config", measure=f"{__name__}:measure", claims=f"{__name__}:CLAIMS")  # fmt: skip

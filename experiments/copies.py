@@ -44,7 +44,7 @@ READ = ("W_Q", "W_K", "W_V", "W_in", "W_U")
 WRITE = ("W_E", "W_pos", "W_O", "b_O", "W_out", "b_out")
 """Weights that write it, along their last axis."""
 NOISE = 0.01
-"""Default noise, as a share of each matrix's root mean square: see docs/reference_models.md for where each breaks."""
+"""Default noise, as a share of each matrix's root mean square: docs/calibration.md says where copies break."""
 LAYER = re.compile(r"blocks\.(\d+)\.")
 MOST = 2.0
 """Scales are log-uniform between 1 / MOST and MOST; so are the singular values of R."""
