@@ -88,7 +88,7 @@ from rb_interp.probes.values import value_matrix
 from rb_interp.statistics.nulls import random_directions
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.anchor import AnchorDataset
-from rb_interp.tasks import can_change_anchor, single_anchors
+from rb_interp.tasks.counterfactual import can_change_anchor, single_anchors
 from rb_interp.tasks.inputs import Inputs, Roles
 from rb_interp.typed import typed
 

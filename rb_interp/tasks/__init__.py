@@ -2,7 +2,7 @@
 
 from rb_interp.settings import fingerprint
 from rb_interp.tasks.anchor import SETS, AnchorDataset, AnchorTask
-from rb_interp.tasks import Battery, batteries
+from rb_interp.tasks.counterfactual import Battery, batteries
 from rb_interp.tasks.dataset import Dataset, Stage, Task
 from rb_interp.tasks.induction import InductionTask
 from rb_interp.tasks.inputs import Inputs, Roles

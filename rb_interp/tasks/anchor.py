@@ -23,7 +23,7 @@ from pydantic import Field
 
 from rb_interp.errors import ConfigError, TaskError, nearest
 from rb_interp.settings import Settings, Share, Size, Span, Token, fingerprint
-from rb_interp.tasks import changed_rows, other_positions
+from rb_interp.tasks.counterfactual import changed_rows, other_positions
 from rb_interp.tasks.dataset import HALF, Dataset, Stage
 from rb_interp.tasks.inputs import Inputs, selected
 from rb_interp.tasks.labels import label_bounds, place

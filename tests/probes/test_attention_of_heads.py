@@ -11,7 +11,7 @@ from rb_interp.errors import ModelError, RolesError
 from rb_interp.models.build import build_model
 from rb_interp.probes import attention, attention_by_role, from_arrays, uniformity, weight_rank
 from rb_interp.probes._attention import average_operator
-from rb_interp.statistics import dirichlet_rows
+from rb_interp.statistics.nulls import dirichlet_rows
 from rb_interp.tasks import AnchorTask, Inputs, Roles
 
 ROLES = ("key", "a1", "a2", "last", "noise")

@@ -74,7 +74,7 @@ def readings(model, data) -> dict[str, np.ndarray]:
     found["ablation: "] = interventions.ablation(model, given, "attn_out.0", metric="loss").values
     found["patching: "] = interventions.patching_matrix(model, given, other, metric="loss").values
     found["one site: "] = interventions.patching_effect(model, given, other, "attn_out.1", metric="loss").values
-    edited = interventions.attention_effect(
+    edited = interventions.subspace_effect(
         model, given, token_basis(model, given, "reasoning_anchor"), head=0, n_draws=2
     )
     return {name: np.asarray(value) for name, value in found.items()} | {

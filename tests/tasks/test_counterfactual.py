@@ -9,7 +9,7 @@ import pytest
 
 from rb_interp.errors import TaskError
 from rb_interp.tasks import AnchorTask, counterfactual
-from rb_interp.tasks import can_change_anchor
+from rb_interp.tasks.counterfactual import can_change_anchor
 
 TASK = AnchorTask()
 DATA = TASK.dataset(seed=3)

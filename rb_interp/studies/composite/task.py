@@ -28,7 +28,7 @@ from pydantic import Field
 from rb_interp.errors import TaskError, nearest
 from rb_interp.settings import Settings, Share, Size, Span, Token, fingerprint
 from rb_interp.studies.composite.rows import SETS, TRAIN_SETS, CompositeDataset, draw_dataset, random_candidates
-from rb_interp.tasks import changed_rows
+from rb_interp.tasks.counterfactual import changed_rows
 from rb_interp.tasks.dataset import Stage
 from rb_interp.tasks.inputs import Inputs, selected
 
