@@ -94,7 +94,6 @@ def test_a_probe_makes_few_calls_of_this_package() -> None:
             rb.probes.attention(model, rows, layer=1, query="last", to="subject")
         finally:
             sys.setprofile(None)
-    print(*__import__("collections").Counter(calls).most_common(40), sep="\n")
     assert 20 < len(calls) <= 60
 
 
