@@ -2,7 +2,7 @@
 
 Models and training are in float64. Values agree within 1e-6, the mean of a null within its own standard error, and
 what is read of trained runs within 1e-4; ``calls.UNSTABLE`` says what differs between processors by more. CI makes
-every golden run and three models' readings on the oldest kernels. On the processor's own it makes the other readings,
+every golden run and nine models' readings on the oldest kernels. On the processor's own it makes the other readings,
 and the run of the labels, this with the newest TransformerLens.
 """
 
@@ -25,7 +25,7 @@ def _stored(name: str) -> pd.DataFrame:
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
-    wide, same = "composite" in name, name in calls.OF_A_SHAPE_THAT_IS_THERE
+    wide, same = "composite" in name or "-gamma-" in name, name in calls.OF_A_SHAPE_THAT_IS_THERE
     trained = name in ("average-then-key", "induction", "key-to-anchors-post-norm")
     return [pytest.mark.wide] * wide + [pytest.mark.lens] * (not same) + [pytest.mark.trains] * trained
 
