@@ -58,7 +58,7 @@ def test_strings_of_a_run_are_text_in_the_terminal(verdicts):
     """Neither a style of the tables nor a command to the terminal."""
     strange = "[red]x[/red]\x1b[2J"
     told = "\n".join(printed(Verdicts(replace(verdict, id=strange, statement=strange) for verdict in [verdicts[0]])))
-    assert told.count(r"[red]x[/red]\x1b") == 2
+    assert told.count(r"[red]x[/red]\x1b") == 3  # its id in the table and in a note, and the statement
     within = make_evidence().within
     within = replace(within, groups=tuple(replace(group, name="[/]\x07") for group in within.groups))
     assert r"[/]\x07" in "\n".join(printed(within, show=print_within))
