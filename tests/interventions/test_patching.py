@@ -67,6 +67,7 @@ def by_peer(model, clean, corrupted, components, roles):
         return torch.tensor(row_metric(logits[:, -1], clean, corrupted).mean())
 
     cells = pd.DataFrame([(layer, role) for layer in range(n_layers) for role in range(len(roles))])
+    model.eval()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _, cache = model.run_with_cache(tokens)
