@@ -55,7 +55,8 @@ def typed(function: F) -> F:
                         values[name] = _converted(values[name], kinds)
                     if hasattr(values[name], "numel") and values[name].is_floating_point():
                         floats.append(name)
-                    if not is_bearable(values[name], hint, conf=conf):
+                    mask = isinstance(values[name], bool | list | tuple) and _is_mask(values[name], hint)
+                    if mask or not is_bearable(values[name], hint, conf=conf):
                         said = re.sub(r"\b(\w+\.)+", "", inspect.formatannotation(hint))
                         raise ArgumentError(f"got {name}={shown(values[name])}; expected {said}.")
                 except (ArgumentError, ModelError) as error:  # a model says itself what it misses
@@ -92,6 +93,12 @@ def _hints(function: Callable) -> dict[str, tuple[Any, dict[type, bool]]]:
                 kinds.setdefault(array, getattr(kind, "dtypes", None) == getattr(Float, "dtypes"))  # noqa: B009
         hints[one.name] = hint, kinds
     return hints
+
+
+def _is_mask(value: Any, hint: Any) -> bool:
+    """Whether True or False stands where whole numbers are asked for; Python takes them for 1 and 0."""
+    wanted = {hint, *get_args(hint)} if type(value) is bool or bool in map(type, value) else set()
+    return bool not in wanted and bool(wanted & {int, Sequence[int], Iterable[int], Collection[int]})
 
 
 def _converted(value: Any, kinds: dict[type, bool]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args
@@ -142,3 +142,16 @@ def test_every_public_argument_takes_a_list_an_array_or_a_tensor(hint: Any, kind
         taken = typed(given_back)(form(values))
         assert isinstance(taken, kind.array_type | list)
         assert np.asarray(taken).tolist() == values.tolist()
+
+
+@pytest.mark.parametrize("given", [[False, True], np.array([False, True]), torch.tensor([False, True]), (True,)])
+def test_a_mask_in_place_of_numbers_is_refused(given):
+    @typed
+    def chosen(layers: Sequence[int] | None = None, layer: int | None = None) -> Any:
+        return layers, layer
+
+    assert chosen([0, 1], 1) == ([0, 1], 1)
+    with pytest.raises(ArgumentError, match=r"chosen got layers=.*True.*; expected Sequence\[int\] \| None"):
+        chosen(given)
+    with pytest.raises(ArgumentError, match=r"chosen got layer=True; expected int"):
+        chosen(layer=True)

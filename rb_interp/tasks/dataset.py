@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 
 from rb_interp.errors import TaskError, nearest
 from rb_interp.record import Record
-from rb_interp.tasks.inputs import Inputs, Roles, selected
+from rb_interp.tasks.inputs import Inputs, Roles, places, selected
 from rb_interp.typed import typed
 
 Evaluation = Float[np.ndarray, "member set 2"]
@@ -79,6 +79,7 @@ class Dataset(Record):
     batch_sets: tuple[str, ...] = ("train",)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "positions", {role: places(role, at) for role, at in self.positions.items()})
         lengths = {"tokens": len(self.tokens), "labels": len(self.labels), "set": len(self.set)}
         lengths |= {f"positions['{role}']": len(at) for role, at in self.positions.items()}
         if len(set(lengths.values())) > 1:

@@ -29,10 +29,11 @@ class Roles(Record):
     """Positions and token groups by role name.
 
     Attributes:
-        positions: role -> positions, shape ``[row, n]`` (n may differ between roles, not between rows).
+        positions: role -> positions, shape ``[row, n]`` (n may differ between roles, not between rows). ``[row]`` is
+            one position a row; a mask of booleans ``[row, pos]`` gives the positions where it is True.
             The anchor task has ``key`` (n = 1), ``anchor`` (n = q, in order) and ``noise`` (the rest).
-        tokens: group -> token ids, shape ``[n]``. The anchor task has ``key``, ``memory_anchor``
-            and ``reasoning_anchor``.
+        tokens: group -> token ids, shape ``[n]``, or a mask over the vocabulary. The anchor task has ``key``,
+            ``memory_anchor`` and ``reasoning_anchor``.
         set: name of the set of each row (the anchor task: ``mem``, ``rsn_train`` or ``rsn_test``), shape ``[row]``,
             or None where there are no sets.
         task: the name that error messages use.
@@ -40,6 +41,10 @@ class Roles(Record):
     >>> roles = Roles({"key": np.array([[0], [2]]), "anchor": np.array([[1], [3]])}, {"key": np.array([5, 6])})
     >>> roles.position("anchor").tolist()
     [[1], [3]]
+    >>> Roles({"io": np.array([[5, 9, 5], [9, 5, 5]]) == 9}).position("io").tolist()
+    [[1], [0]]
+
+    Raises RolesError for a mask with more positions in one row than in another, and for roles of unlike rows.
     """
 
     positions: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -48,10 +53,7 @@ class Roles(Record):
     task: str = "this task"
 
     def __post_init__(self) -> None:
-        positions = {name: _whole_numbers(name, at) for name, at in self.positions.items()}
-        for name, at in positions.items():
-            if at.ndim != 2:
-                raise RolesError(f"role '{name}' has positions of shape {list(at.shape)}; expected [row, n].")
+        positions = {name: places(name, at) for name, at in self.positions.items()}
         counts = {name: len(at) for name, at in positions.items()}
         if self.set is not None:
             object.__setattr__(self, "set", as_array(self.set).reshape(-1))
@@ -59,7 +61,7 @@ class Roles(Record):
         if len(set(counts.values())) > 1:
             raise RolesError(f"roles disagree on the number of rows: {counts}; give each role one row per sequence.")
         object.__setattr__(self, "positions", positions)
-        groups = {name: _whole_numbers(name, ids).reshape(-1) for name, ids in self.tokens.items()}
+        groups = {name: _token_ids(name, ids) for name, ids in self.tokens.items()}
         object.__setattr__(self, "tokens", groups)
 
     def __len__(self) -> int:
@@ -101,12 +103,40 @@ def _named(known: Mapping[str, np.ndarray], name: str, needs: str, task: str) ->
     return known[name]
 
 
+def places(name: str, given: Any) -> Int[np.ndarray, "row n"]:
+    """Positions of a role from ``[row, n]``, from ``[row]``, or from a mask of booleans ``[row, pos]``."""
+    at = as_array(given)
+    if at.dtype != bool and at.ndim in (1, 2):
+        return _whole_numbers(name, at).reshape(len(at), -1 if at.size else at.shape[-1])
+    if at.ndim != 2:
+        kind = "a mask" if at.dtype == bool else "positions"
+        shape = list(at.shape)
+        raise RolesError(f"role '{name}' has {kind} of shape {shape}; expected [row, n], or a mask [row, pos].")
+    counts = np.unique(at.sum(1))
+    if len(counts) > 1:
+        raise RolesError(
+            f"role '{name}' is a mask of {counts[0]} to {counts[-1]} positions a row; expected as many in each row. "
+            f"Leave out rows, or give each a number of positions, [row, n]."
+        )
+    return np.nonzero(at)[1].reshape(len(at), *counts) if len(at) else np.zeros((0, 0), dtype=np.int64)
+
+
+def _token_ids(name: str, given: Any) -> Int[np.ndarray, " n"]:
+    """Token ids of a group, from a list of them or a mask over the vocabulary."""
+    ids = as_array(given)
+    if ids.dtype != bool:
+        return _whole_numbers(name, ids).reshape(-1)
+    if ids.ndim != 1:
+        raise RolesError(f"'{name}' is a mask of shape {list(ids.shape)}; expected token ids, or a mask [d_vocab].")
+    return np.flatnonzero(ids)
+
+
 def _whole_numbers(name: str, value: Any) -> Int[np.ndarray, ...]:
     array = as_array(value)
-    whole = array.dtype.kind in "iub" or (array.dtype.kind == "f" and bool((array == np.round(array)).all()))
+    whole = array.dtype.kind in "iu" or (array.dtype.kind == "f" and bool((array == np.round(array)).all()))
     if not whole and array.size:
         raise RolesError(f"'{name}' holds values of type {array.dtype}; expected whole numbers.")
-    return array.astype(np.int64)
+    return array.astype(np.int64, copy=False)
 
 
 def selected(rows: np.ndarray, n: int) -> Int[np.ndarray, " chosen"]:

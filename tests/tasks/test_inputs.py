@@ -6,7 +6,7 @@ import torch
 
 from rb_interp.errors import RbInterpError, RolesError
 from rb_interp.probes.values import token_groups
-from rb_interp.tasks import Inputs, Roles
+from rb_interp.tasks import Dataset, Inputs, Roles
 
 
 def test_rows_have_whole_tokens_and_a_label_each():
@@ -53,8 +53,33 @@ def test_a_missing_role_names_the_probe_and_what_there_is():
 def test_rows_that_disagree_are_refused():
     with pytest.raises(RolesError, match="disagree on the number of rows"):
         Roles({"key": np.zeros((2, 1)), "anchor": np.zeros((3, 2))})
-    with pytest.raises(RolesError, match=r"expected \[row, n\]"):
-        Roles({"key": np.zeros(2)})
+    with pytest.raises(RolesError, match=r"role 'key' has positions of shape \[1, 2, 1\]; expected \[row, n\]"):
+        Roles({"key": np.zeros((1, 2, 1))})
+
+
+TOKENS = np.array([[3, 7, 3, 7], [7, 3, 7, 5], [1, 7, 2, 7]])
+
+
+@pytest.mark.parametrize("form", [np.asarray, torch.as_tensor, np.ndarray.tolist])
+def test_a_mask_gives_the_positions_where_it_is_true(form):
+    assert Roles({"sevens": form(TOKENS == 7)}).position("sevens").tolist() == [[1, 3], [0, 2], [1, 3]]
+    assert Roles({"nines": form(TOKENS == 9)}).position("nines").shape == (3, 0)
+    data = Dataset(0, TOKENS, TOKENS[:, 0], np.zeros(3, int), ("all",), ("all",), {"sevens": TOKENS == 7})
+    assert data.roles(np.array([1])).position("sevens").tolist() == [[0, 2]]
+    assert Roles(tokens={"odd": form(np.arange(6) % 2 == 1)}).group("odd").tolist() == [1, 3, 5]
+
+
+def test_one_position_a_row_needs_no_second_dimension():
+    assert Roles({"io": [1, 0, 3]}).position("io").tolist() == [[1], [0], [3]]
+
+
+def test_a_mask_that_differs_between_rows_is_refused():
+    with pytest.raises(RolesError, match="role 'threes' is a mask of 0 to 2 positions a row; expected as many in each"):
+        Roles({"threes": TOKENS == 3})
+    with pytest.raises(RolesError, match=r"role 'io' has a mask of shape \[4\]; expected .* a mask \[row, pos\]"):
+        Roles({"io": TOKENS[0] == 7})
+    with pytest.raises(RolesError, match=r"'odd' is a mask of shape \[3, 4\]; expected .* a mask \[d_vocab\]"):
+        Roles(tokens={"odd": TOKENS == 7})
 
 
 def test_take_selects_rows_of_everything():
