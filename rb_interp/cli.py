@@ -173,6 +173,7 @@ class Patch(OnMembers):
     def __call__(self, line: str) -> None:
         from rb_interp.interventions.patching import patching_matrix
         from rb_interp.report.terminal import print_matrix
+        from rb_interp.training.member_group import Member
 
         run, sweep = self.open_sweep()
         seed, task = run.config.seeds[0] if self.seed is None else self.seed, sweep.config.task
@@ -186,7 +187,8 @@ class Patch(OnMembers):
             metric=self.metric, control=corrupted.with_tokens_of(other, "noise"),
         )  # fmt: skip
         place = {"gamma": self.gamma, "seed": seed, "stage": self.stage, "counterfactual": self.corrupt}
-        table = matrix.to_frame().assign(**place)
+        reached = sweep.reached(_stage(self.stage))
+        table = matrix.to_frame().assign(**place, reached=reached[Member(self.gamma, seed)])
         print_matrix(table, self.metric)
         _save(table, self.out)
 
@@ -214,6 +216,7 @@ class Ablate(OnMembers):
 
         _, sweep = self.open_sweep()
         task, known = sweep.config.task, sweep.config.gammas
+        reached = sweep.reached(_stage(self.stage))
         if not {*self.gammas} <= {*known}:
             raise RunError(f"gammas={list(self.gammas)}; this run has the gammas {list(known)}.")
         layers = range(sweep.config.model.n_layers)
@@ -227,12 +230,13 @@ class Ablate(OnMembers):
                 if len(rows) > 1:
                     noise = task.counterfactual(data, rows, "noise") if hasattr(task, "counterfactual") else None
                     lost = ablations(models.model, data.inputs(rows), sites, control=noise, methods=self.methods)
-                    tables.append(lost.assign(set=name, gamma=member.gamma, seed=member.seed, stage=self.stage))
+                    place = {"gamma": member.gamma, "seed": member.seed, "stage": self.stage}
+                    tables.append(lost.assign(set=name, **place, reached=reached[member]))
             return pd.concat(tables)
 
         members = [member for member in sweep.members if member.gamma in (self.gammas or known)]
         table = pd.concat(each_member(sweep, members, read, desc="ablating"), ignore_index=True)
-        print_ablations(ablation_means(table))
+        print_ablations(ablation_means(table), sum(not reached[member] for member in members))
         _save(table, self.out)
 
 
@@ -351,6 +355,8 @@ def _show_verdicts(run: Any) -> None:
     from rb_interp.report.terminal import print_verdicts, print_within
 
     print_verdicts(run.verdicts)
+    if late := run.evidence.unreached():
+        print(late)
     within = run.evidence.within
     if within is not None and within.groups:
         print_within(within)

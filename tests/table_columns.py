@@ -18,7 +18,7 @@ EVERY_STUDY = {
         "sweep gamma seed stage step set probe layer head quantity | value untrained null null_mean null_sd p_value n "
         "reached"
     ),
-    "summary": f"sweep gamma stage set probe layer head quantity | {OVER_SEEDS} untrained",
+    "summary": f"sweep gamma stage set probe layer head quantity | {OVER_SEEDS} untrained n_reached:int",
     "curves_summary": f"sweep gamma step set quantity | {OVER_SEEDS}",
 }
 COLUMNS = {

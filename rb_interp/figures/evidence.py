@@ -42,6 +42,7 @@ class Evidence:
         verdicts: one a claim. within: the same within groups of seeds, None where the study has none. checks: one a
             causal check. claims: the claims themselves, for their thresholds.
         meta: versions, host, command, created, expected_by_chance, calibration.
+        asked: stages and rates that were looked at, for `unreached`.
     """
 
     config: Any
@@ -57,6 +58,28 @@ class Evidence:
     claims: Sequence[Claim] = ()
     within: Within | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
+    asked: set[tuple[str, float]] = field(default_factory=set)
+
+    @cached_property
+    def _late(self) -> pd.DataFrame:
+        """Stage, rate, ``late`` and ``n``: how many members never came to a stage, for stages with such members."""
+        columns = ["sweep", "stage", "gamma", "seed", "reached"]
+        every = [table for table in (self.readings, *self.tables.values()) if {*columns[1:]} <= {*table}]
+        parts = [table.assign(sweep=table.get("sweep", ""))[columns].drop_duplicates() for table in every]
+        of = pd.concat([part for part in parts if len(part)] or [pd.DataFrame(columns=columns)]).drop_duplicates()
+        members = of.assign(late=1 - of["reached"].astype(float)).groupby(["stage", "gamma"], sort=False)["late"]
+        counts = members.agg(late="sum", n="size").astype(int).reset_index()
+        return counts.loc[counts["late"] > 0]
+
+    def unreached(self, places: set[tuple[str, float]] | None = None) -> str:
+        """A sentence on members that never came to a stage, whose numbers are of the last step; "" without any.
+
+        Args:
+            places: stages and rates that it is about, all by default.
+        """
+        rows = [row for row in self._late.itertuples() if places is None or (row.stage, float(row.gamma)) in places]
+        told = "; ".join(f"{row.stage} at γ = {row.gamma:g}: {row.late} of {row.n} members" for row in rows)
+        return f"Never at the stage, so shown at the last step: {told}." if told else ""
 
     @property
     def task(self) -> Any:
@@ -140,6 +163,8 @@ class Evidence:
             raise MissingEvidenceError(f"This run has no {'table' if found is None else 'rows in the table'} “{name}”.")
         for column, value in where.items():
             found = found.loc[np.isclose(found[column], value) if column == "gamma" else found[column] == value]
+        if {"stage", "gamma", "reached"} <= {*found}:
+            self.asked.update(zip(found["stage"], found["gamma"].astype(float), strict=True))
         if found.empty:
             place = ", ".join(f"{column} = {value}" for column, value in where.items())
             raise MissingEvidenceError(f"The table “{name}” has no row with {place}.")
@@ -178,6 +203,8 @@ class Evidence:
     ) -> pd.DataFrame:
         """Rows of ``readings`` or ``summary`` at a place: lowest layer first, or highest (``deepest``)."""
         found = self._places[table].get((probe, quantity, float(gamma), stage, set), np.array([], dtype=int))
+        if len(found):
+            self.asked.add((stage, float(gamma)))
         rows = getattr(self, table).iloc[found]
         return rows.sort_values(["layer", "head"], ascending=[not deepest, True], kind="stable")
 
@@ -227,6 +254,7 @@ class Evidence:
     def array(self, probe: str, name: str, gamma: float, *, stage: str, set: str = "") -> dict[int, np.ndarray]:
         """Seed -> array, seeds ascending; MissingEvidenceError where no seed has it."""
         self.require(gamma)
+        self.asked.add((stage, float(gamma)))
         keys = {seed: f"{gamma}/{seed}/{stage}/{set}/{probe}/{name}" for seed in self.seeds}
         found = {seed: np.asarray(self.arrays[key]) for seed, key in keys.items() if key in self.arrays}
         if not found:
@@ -245,6 +273,7 @@ class Evidence:
         Raises MissingEvidenceError where the run was not measured for it.
         """
         self.require(gamma)
+        self.asked.add((stage, float(gamma)))
         found = self.arrays.get(f"{gamma}/{end}/{stage}/{set}/{probe}/{name}")
         if found is None:
             raise MissingEvidenceError(f"No {end} over seeds of {name} of {probe} at γ = {gamma:g}, stage {stage}.")

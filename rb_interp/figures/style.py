@@ -103,9 +103,17 @@ def say(axes: Axes, sentence: str, width: int = 28) -> None:
 
 @styled
 def draw(drawing: Drawing, evidence: Evidence) -> Figure:
-    """A figure; where the run lacks something for it, a figure with one sentence that says so."""
+    """A figure; where the run lacks something for it, a figure with one sentence that says so.
+
+    Below it stands how many members never came to a stage that it shows.
+    """
+    evidence.asked.clear()
     try:
-        return drawing(evidence)
+        figure = drawing(evidence)
+        if told := evidence.unreached(evidence.asked):
+            words = [figure.get_supxlabel(), *textwrap.wrap(told, 110)]
+            figure.supxlabel("\n".join(filter(None, words)), size="small")
+        return figure
     except MissingEvidenceError as missing:
         figure = new_figure(1.2)
         say(figure.subplots(), str(missing), 90)

@@ -109,11 +109,15 @@ def _html(text: str) -> tuple[Markup, dict[str, str]]:
 
 
 def _or_sentence(shown: Callable[..., Any]) -> Callable[..., Any]:
-    """Where the run lacks what is to be shown, the sentence that says so."""
+    """Where the run lacks what is to be shown, the sentence that says so; below it, who never came to its stages."""
 
-    def told(*args: Any, **kwargs: Any) -> Any:
+    def told(page: Page, *args: Any, **kwargs: Any) -> Any:
+        asked = page.evidence.asked
         try:
-            return shown(*args, **kwargs)
+            found = shown(page, *args, **kwargs)
+            late = page.evidence.unreached(asked)
+            asked.clear()
+            return found + Markup("\n*{}*\n").format(late) if late else found
         except MissingEvidenceError as missing:
             return Markup("*{}*").format(str(missing))
 
@@ -308,12 +312,14 @@ def _cell(row: Mapping[str, Any], column: str) -> Any:
 
 
 def warnings(evidence: Evidence) -> Iterator[str]:
-    """What a reader must not overlook: few seeds, smoke runs, and what `notes` says of the verdicts."""
+    """What a reader must not overlook: few seeds, smoke runs, stages not reached, and `notes` of the verdicts."""
     if evidence.scale == "smoke":
         yield "This is a smoke run. It shows that every part works and says nothing about the question."
     if evidence.verdicts and len(evidence.seeds) < FEWEST:
         few = seeds_text(len(evidence.seeds))
         yield f"This run has {few}. No claim about members can hold or fail with fewer than {FEWEST}."
+    if late := evidence.unreached():
+        yield late
     yield from notes(evidence.verdicts)
 
 

@@ -153,6 +153,9 @@ def _sweep(sweep: Sweep, is_copy: bool) -> str:
     progress = f"{train.steps:,} steps; without checkpoints"
     if not is_copy:
         progress = f"step {sweep.step or 0:,} of {train.steps:,}{', finished' if sweep.finished else ''}"
+    if not is_copy and sweep.finished:
+        came = {stage: [*sweep.reached(stage).values()] for stage in train.stages}
+        progress += "".join(f", {stage} reached by {sum(of)} of {len(of)}" for stage, of in came.items())
     return f"gammas {list(sweep.config.gammas)}; {kind}{size}; {progress}"
 
 
@@ -174,6 +177,8 @@ def print_matrix(table: pd.DataFrame, metric: str = "logit_diff", console: Conso
     screen.say(f"recovered {UNITS[metric]}; clean and corrupted inputs differ in {differ}")
     screen.say("1: the cell carries all of the difference, 0: none of it")
     screen.say(f"gamma {member['gamma']:g}, seed {member['seed']}, stage {member['stage']}, n {member['n']}")
+    if not member.get("reached", True):
+        screen.say("the member never came to this stage; these are its weights at the last step")
     roles, rows = list(dict.fromkeys(table["role"])), []
     for place, cells in table.groupby(["component", "layer"], sort=False):
         component, layer = cast(tuple[str, int], place)
@@ -193,8 +198,11 @@ def print_matrix(table: pd.DataFrame, metric: str = "logit_diff", console: Conso
         screen.say("noise includes the last position where a noise token stands there")
 
 
-def print_ablations(means: pd.DataFrame, console: Console | None = None) -> None:
-    """Print the accuracy lost without each component, by gamma, method and set, from `ablation_means`."""
+def print_ablations(means: pd.DataFrame, late: int = 0, console: Console | None = None) -> None:
+    """Print the accuracy lost without each component, by gamma, method and set, from `ablation_means`.
+
+    ``late`` counts members that never came to the stage.
+    """
     screen, rows = Screen(console), []
     sets, methods = (list(dict.fromkeys(means[name])) for name in ("set", "method"))
     screen.say(f"accuracy lost without a component, stage {means['stage'].iloc[0]}; mean over seeds [95 %]")
@@ -207,5 +215,7 @@ def print_ablations(means: pd.DataFrame, console: Console | None = None) -> None
             cells = by_set.loc[method, quantity].reindex(sets).to_numpy()
             rows.append([f"{gamma:g}", component, name, *(share_text(*cell) for cell in cells)])
     screen.table(["gamma", "component", "method", *sets], rows)
+    if late:
+        screen.say(f"{late} members never came to this stage and stand at their last step")
     screen.say("had: accuracy with the component, the most there is to lose")
     screen.say("control: the same component as it is on the same input with other noise")

@@ -100,14 +100,15 @@ def readings_table(*parts: pd.DataFrame | Iterable[Mapping], sweep: str = "") ->
 def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
     """Mean over seeds of every reading with its 95 % interval (Student t), and median and range.
 
-    ``n`` counts seeds with a finite value, ``untrained`` is the mean of the untrained models. The interval's ends are
+    ``n`` counts seeds with a finite value, ``n_reached`` those of all that came to the stage (the others are read at
+    their last step), ``untrained`` is the mean of the untrained models. The interval's ends are
     NaN below two seeds: one seed says nothing of the spread.
     """
     by, rows = KEYS["summary"].split(), []
     for place, here in readings.groupby(by, sort=False, dropna=False):
         values, untrained = here["value"].to_numpy(), here["untrained"].mean()  # NaN where none has a value
-        rows.append((*cast(tuple, place), *spread_over_seeds(values), untrained))
-    return pd.DataFrame(rows, columns=[*by, *OVER_SEEDS.split(), "untrained"])
+        rows.append((*cast(tuple, place), *spread_over_seeds(values), untrained, int(here["reached"].sum())))
+    return pd.DataFrame(rows, columns=[*by, *OVER_SEEDS.split(), "untrained", "n_reached"])
 
 
 def curves_summary(curves: pd.DataFrame) -> pd.DataFrame:
@@ -164,15 +165,15 @@ def write_measured(run: Run, measured: Measured) -> None:
         "curves_summary": curves_summary(run.curves),
         **measured.tables,
         "readings": measured.readings,
-        "summary": summary_table(measured.readings),
     }
     keys = run.table_keys
-    if set(tables) | {"curves"} != set(keys):
+    if {*tables, "curves", "summary"} != set(keys):
         raise StudyError(
             f"study '{run.study.name}' declares the tables {sorted(keys)} and measured {sorted(tables)}; make both "
             f"agree."
         )
     tables = {name: with_reached(run, table) for name, table in tables.items()}
+    tables["summary"] = summary_table(tables["readings"])
     measured = replace(measured, readings=tables["readings"], tables={name: tables[name] for name in measured.tables})
     verdicts = _judged(run, measured)
     run.store.begin(PROBE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,10 +22,11 @@ from rb_interp.runs.protocol import Study
 from rb_interp.runs.protocol import study as find_study
 from rb_interp.runs.shared_member import SharedMember, save_member
 from rb_interp.runs.store import PROBE, REPORT, RUN, SETTINGS, START, TRAIN, Store, new_metadata, read_run, write_file
-from rb_interp.runs.sweep import Sweep, train_sweeps
+from rb_interp.runs.sweep import LATE, Sweep, train_sweeps
 from rb_interp.settings import differences, plain, to_toml
 from rb_interp.torch_threads import few_threads
 from rb_interp.training.loop import resolve_device
+from rb_interp.training.member_group import Member
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
@@ -174,10 +176,14 @@ class Run:
             gamma, seed: the member. stage: ``init``, ``final``, a stage that the run kept, or a step that it kept.
             sweep: needed if the study has several.
 
-        Raises RunError for a member, stage, step or sweep that the run does not have.
+        Warns where the member never came to the stage: its weights are those of the last step then. Raises RunError
+        for a member, stage, step or sweep that the run does not have.
         """
         self.check_checkpoints()
-        return self.sweep(sweep).model(gamma=gamma, seed=seed, stage=stage)
+        model, member = self.sweep(sweep).model(gamma=gamma, seed=seed, stage=stage), Member(gamma, seed)
+        if not self.sweep(sweep).reached(stage)[member]:
+            warnings.warn(f"gamma={gamma:g}, seed={seed} never came to '{stage}'; {LATE}.", stacklevel=3)
+        return model
 
     @typed
     def figure(self, name: str) -> Figure:

@@ -25,6 +25,8 @@ from rb_interp.training.store import CURVES, SUFFIX, Checkpoint, Curves, Store, 
 from rb_interp.typed import typed
 
 PROVENANCE = "data.json"
+LATE = "these are its weights at the last step"
+"""What a stage is for a member that never came to it."""
 
 
 def train_sweeps(sweeps: Sequence[Sweep], progress: bool = True) -> None:
@@ -198,7 +200,9 @@ class Sweep:
 
     @typed
     def stage_steps(self, stage: str = "") -> dict[Member, int]:
-        """Step at which each member reached a stage of its own (``train.stages``), by default the first of them.
+        """Step at which each member was kept for a stage of its own (``train.stages``), by default the first of them.
+
+        That is the last step for a member that never came to it, see `reached`; -1 where none was kept.
 
         Raises RunError for a stage that the run did not keep.
         """

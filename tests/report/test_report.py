@@ -15,8 +15,10 @@ from synthetic_evidence import make_evidence
 from rb_interp.claims import Standing, Verdicts, Within, judge
 from rb_interp.errors import StudyError
 from rb_interp.figures.numbers import two_digits
+from rb_interp.figures.style import draw
 from rb_interp.report.page import (
     HERE,
+    Page,
     json_of,
     render_page,
     report_facts,
@@ -123,6 +125,29 @@ def test_a_reader_is_warned(evidence):
     changed = {**quiet, **{name: replace(quiet[name], **change) for name, change in changes.items()}}
     told = list(warnings(replace(enough, verdicts=Verdicts(changed.values()))))
     assert [one.rpartition(": ")[2] for one in told] == ["M1.", "A2, A2b.", "A1.", "E1."]
+
+
+def test_members_that_never_came_to_a_stage_are_named_where_it_is_shown(evidence):
+    """Below figures and tables that show it, and among the warnings; nowhere else."""
+    table = evidence.readings
+    late = (table["stage"] == "half") & (table["gamma"] == 0.3) & (table["seed"] < 2)
+    found = replace(evidence, readings=table.assign(reached=~late))
+    told = "Never at the stage, so shown at the last step: half at γ = 0.3: 2 of 5 members."
+    assert evidence.unreached() == ""
+    assert [told in warnings(one) for one in (evidence, found)] == [False, True]
+    page = Page(ANCHOR, found, {})
+    shown = {stage: page.readings("geometry", {"cos_reasoning": "cos"}, stage=stage) for stage in ("half", "final")}
+    assert [f"*{told}*" in text for text in shown.values()] == [True, False]
+
+    def drawing(stage):
+        def drawn(evidence):
+            evidence.values("geometry", "cos_reasoning", 0.3, stage=stage)
+            return Figure()
+
+        return drawn
+
+    assert [draw(drawing(stage), found).get_supxlabel() for stage in ("half", "final")] == [told, ""]
+    assert draw(drawing("half"), evidence).get_supxlabel() == ""
 
 
 def test_verdicts_within_groups_stand_beside_those_of_all_seeds():

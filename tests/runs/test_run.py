@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from io import StringIO
 from shutil import copytree
 
 import numpy as np
@@ -9,11 +10,13 @@ import pandas as pd
 import pytest
 import torch
 from own_studies import ONE, SMALL, TASK, TWO, One, measure, only_store, start
+from rich.console import Console
 
 from rb_interp import cli
 from rb_interp.claims import Grouping
 from rb_interp.errors import ConfigError, RunError, TaskError
 from rb_interp.models.generations import read_weights
+from rb_interp.report.terminal import print_run
 from rb_interp.runs import Run
 from rb_interp.tasks import AnchorTask, anchor
 
@@ -149,6 +152,23 @@ def test_tables_say_which_members_reached_their_stage(tmp_path, monkeypatch):
         **{"final": 4, "init": 4, "half": 2}, "matched": 2 * sum(least[0.8] <= anchor.HALF),
     }  # fmt: skip
     assert run.table("doubled")["reached"].all()
+    summary = run.table("summary").query("stage == 'half'")
+    by_gamma = run.readings.query("stage == 'half'").groupby("gamma")["reached"].sum()
+    assert summary.set_index("gamma")["n_reached"].to_dict() == by_gamma.to_dict()
+    assert sorted(summary["n"]) == [2] * len(summary)
+    late = {gamma: 2 - n for gamma, n in by_gamma.items() if n < 2}
+    told = "; ".join(f"half at γ = {gamma:g}: {n} of 2 members" for gamma, n in late.items())
+    assert told in run.evidence.unreached()
+    assert "final" not in run.evidence.unreached()
+    for (gamma, seed), least_of in least.items():
+        if least_of <= anchor.HALF:
+            run.model(gamma=gamma, seed=seed, stage="half")  # without a warning, which would be an error
+        else:
+            with pytest.warns(UserWarning, match=f"gamma={gamma:g}, seed={seed} never came to 'half'; these are its"):
+                run.model(gamma=gamma, seed=seed, stage="half")
+    screen = Console(file=StringIO(), width=300)
+    print_run(run, screen)
+    assert "half reached by 2 of 4" in screen.file.getvalue()
     assert run.sweep().reached(20) == dict.fromkeys(run.sweep().members, True)
 
 
