@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import numpy as np
 import pandas as pd
@@ -152,7 +153,10 @@ def share_out(
     *,
     data_seed: int | None = None,
 ) -> list[list[MemberGroup]]:
-    """Groups of members for each worker: small ones for every thread on CPU, as large as they fit on a GPU."""
+    """Groups of members for each worker: small ones for every thread on CPU, as large as they fit on a GPU.
+
+    Members of seeds with other numbers of rows are in groups of their own, since a group steps together.
+    """
     seeds = dict.fromkeys(member.seed for member in members)
     if data_seed is None:
         data = {seed: task.dataset(seed) for seed in seeds}
@@ -161,13 +165,25 @@ def share_out(
     together = members_a_group(model, task, train, device, data)
     group, cpu = GROUPS[task.predicts], device.type == "cpu"
     shares = np.array_split(np.arange(len(members)), min(workers, len(members)) if cpu else 1)
+    sizes = {seed: _sizes(each, train) for seed, each in data.items()}
+
+    def alike(part: np.ndarray) -> list[list[Member]]:
+        return [list(own) for _, own in groupby((members[i] for i in part), key=lambda member: sizes[member.seed])]
+
     return [
         [
-            group([members[i] for i in part], model, task, train, device, data)
+            group(own, model, task, train, device, data)
             for part in np.array_split(share, math.ceil(len(share) / together))
+            for own in alike(part)
         ]
         for share in shares
     ]
+
+
+def _sizes(data: Dataset, train: TrainConfig) -> list[int]:
+    """Numbers of rows that members of one group share: of each part of a batch, and of each set's evaluation."""
+    kept = [len(data.rows(name)) for name in data.batch_sets]
+    return kept + [min(len(data.rows(name)), train.eval_rows) for name in data.sets]
 
 
 def members_a_group(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -102,6 +103,31 @@ def test_a_transformer_lens_model_trains_on_a_foreign_task():
     curves = train_model(model, task, replace(TRAIN, stages=()), progress=False)
     assert set(curves["set"]) == {"held_out", "low", "high"}
     assert curves[(curves.step == 80) & (curves.set == "low")].loss.item() < 0.5
+
+
+@dataclass(frozen=True)
+class Uneven(Copy):
+    """Each seed has other numbers of rows, to learn and to be asked."""
+
+    def dataset(self, seed):
+        data = super().dataset(seed)
+        kept = np.flatnonzero((np.arange(600) % (seed + 2) > 0) & ((data.set > 0) | (np.arange(600) % 40 <= seed)))
+        rows = {name: getattr(data, name)[kept] for name in ("tokens", "labels", "set")}
+        return replace(data, **rows, positions={"first": np.zeros((len(kept), 1), int)})
+
+
+@pytest.mark.parametrize("predicts", ["last", "next"])
+def test_seeds_with_other_numbers_of_rows_train_with_any_number_of_workers(predicts):
+    task, short = Uneven(predicts=predicts), replace(TRAIN, steps=15, stages=())
+    assert len({len(task.dataset(seed).tokens) for seed in (0, 1, 2)}) == 3
+    found = [
+        train_members(task, MODEL, replace(short, workers=n), [0.3, 0.8], [0, 1, 2], progress=False) for n in (1, 2, 5)
+    ]
+    alone = train_members(task, MODEL, short, [0.8], [1], progress=False)
+    for trained in found:
+        of = trained.curves.to_frame().query("gamma == 0.8 and seed == 1").reset_index(drop=True)
+        pd.testing.assert_frame_equal(of, alone.curves.to_frame(), atol=1e-6)
+        assert len(trained.curves.members) == 6
 
 
 def test_rows_that_would_be_mixed_up_are_refused():
