@@ -31,8 +31,8 @@ COLUMNS = {
         "circuit_counts": "gamma named_by:str circuit:str | n total:int share low high",
         "effects": (
             "gamma seed stage set intervention:str | quantity step site:str effect low high control "
-            "control_low control_high difference difference_low difference_high p_value control_name:str n "
-            "reached"
+            "control_low control_high difference difference_low difference_high p_value control_name:str "
+            "before after answered n reached"
         ),
         "ablations": (
             "gamma seed stage set component method:str | accuracy accuracy_drop loss_increase "

@@ -32,12 +32,13 @@ from jaxtyping import Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, nearest
-from rb_interp.interventions.effect import SHARES, Direction, Effect, effect_of
-from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_logits
+from rb_interp.interventions.effect import SHARES, Direction, Effect, check_control, predicted_effect
+from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_logits, answered, answers_of
 from rb_interp.interventions.sites import (
     Edit,
     Site,
     Sites,
+    caller_hooks,
     edits_of,
     interchange_edits,
     intervention,
@@ -146,8 +147,8 @@ def patching_effect(
     """
     parsed = parse_sites(sites)
     pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control)
-    shares = (pair.share(pair.run(interchange_edits(model, pair.base, some, parsed))) for some in pair.sources)
-    return effect_of(f"patching ({direction})", told(parsed, model), SHARES[direction], shares)
+    runs = (pair.run(interchange_edits(model, pair.base, some, parsed)) for some in pair.sources)
+    return pair.effect(f"patching ({direction})", told(parsed, model), runs, quantity=SHARES[direction])
 
 
 @intervention
@@ -170,13 +171,13 @@ def ablation(
         method: what stands in their place, of METHODS.
         control: the same rows with their noise redrawn, or None for no control.
 
-    Raises ModelError for a method, site or metric that there is not.
+    Raises ModelError for a method, site or metric that there is not, and for a control that is the rows themselves.
     """
-    parsed, pair = parse_sites(sites), Comparison(model, metric, answer_at, inputs)
+    parsed, pair = parse_sites(sites), Comparison(model, metric, answer_at, inputs, control=control)
     runs = [pair.run(_edits(model, inputs, parsed, method, seed))]
     if control is not None:
         runs.append(pair.run(interchange_edits(model, inputs, control, parsed)))
-    return pair.cost(f"{method} ablation", told(parsed, model), runs)
+    return pair.effect(f"{method} ablation", told(parsed, model), runs)
 
 
 @intervention
@@ -198,11 +199,12 @@ def ablations(
         sites: any components. methods: what stands in their place.
     """
     parsed, rows = parse_sites(sites), []
-    accuracy, loss = (Comparison(model, metric, None, inputs) for metric in ("accuracy", "loss"))
+    accuracy, loss = (Comparison(model, metric, None, inputs, control=control) for metric in ("accuracy", "loss"))
 
     def means(site: Site, values: Tensor) -> list[float]:
         after = accuracy.run(edits_of(model, inputs, {site: values}))
-        return [accuracy.of(after).mean(), accuracy.lost(after).mean(), loss.lost(after).mean()]
+        right = accuracy.of(after)
+        return [right.mean(), accuracy.lost(right).mean(), loss.lost(loss.of(after)).mean()]
 
     own = values_at(model, inputs, parsed)
     other = {} if control is None else values_at(model, control, parsed)
@@ -233,14 +235,24 @@ def interchange(
         sites: what is taken, all together. hold: sites that keep their base value meanwhile.
         predicted: the answer that each base input should get.
 
-    The control is 1 where taking the sites from ``control`` changes the answer at all: the stricter count.
+    The control is 1 where taking the sites from ``control`` changes the answer at all: the stricter count. Rows whose
+    answer is the predicted one already are left out, and a note has their number.
+
+    Raises ModelError for predictions that are none of the model's tokens, and for a control that is the base itself.
     """
     if len(predicted) != len(base):
         raise ModelError(f"got {len(predicted)} predicted answers for {len(base)} inputs; give one for each input.")
+    notes = caller_hooks(model) | check_control(control, base)
     taken, kept = parse_sites(sites), parse_sites(hold) if hold else []
     held = interchange_edits(model, base, base, kept) if kept else []
     edits = ([], *([*held, *interchange_edits(model, base, rows, taken)] for rows in (source, control)))
     before, after, other = (answer_logits(model, base, some, answer_at) for some in edits)
     place = told(taken, model) + (f"; held: {told(kept, model)}" if kept else "")
-    moved, changed = after.argmax(1).numpy() == predicted, other.argmax(1) != before.argmax(1)
-    return effect_of("interchange", place, "moved_as_predicted", [moved * 1.0, changed.numpy() * 1.0])
+    if len(predicted) and not 0 <= predicted.min() <= predicted.max() < before.shape[1]:
+        raise ModelError(
+            f"got predicted answers from {predicted.min()} to {predicted.max()}; the model answers with tokens 0 to "
+            f"{before.shape[1] - 1}."
+        )
+    answers, moved, changed = (some.argmax(1).numpy() for some in (before, after, other))
+    runs, right = [(moved == predicted) * 1.0, (changed != answers) * 1.0], answered(answers_of(base, before))
+    return predicted_effect("interchange", place, runs, answers, predicted, answered=right, notes=notes)

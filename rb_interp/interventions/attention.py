@@ -172,7 +172,7 @@ def forced_average(
     every = [average_operator(length) if pattern is None else pattern, *beside]
     runs = (pair.run(forced_pattern(model, one, layer=layer, head=head)) for one in every)
     name = "attention forced to 1/i" if pattern is None else "attention of another model"
-    return pair.cost(name, str(Site("pattern", layer, unit=head)), runs, control)
+    return pair.effect(name, str(Site("pattern", layer, unit=head)), runs, control)
 
 
 @intervention
@@ -205,7 +205,8 @@ def blocked_attention(
     blocked = [keys, *(_some(others, queries, keys.shape[1], rng) for _ in range(n_draws))]
     runs = [pair.run(blocked_edits(model, queries, at, layer=layer, head=head)) for at in blocked]
     name, site = f"attention from {query} to {key} blocked", str(Site("pattern", layer, query, head))
-    return pair.cost(name, site, runs, f"as many {'noise' if 'noise' in inputs.roles.positions else 'other'} positions")
+    kind = "noise" if "noise" in inputs.roles.positions else "other"
+    return pair.effect(name, site, runs, f"as many {kind} positions")
 
 
 def blocked_edits(
@@ -401,7 +402,7 @@ def subspace_effect(
     runs = (run(some) for some in (part, *(_inside(Q, W_V) for Q in match.bases)))
     name, site = f"values {'read only' if keep else 'without'} {k} dimensions", f"W_V.{layer}"
     site += "" if head is None else f".{head}"
-    return pair.cost(name, site, runs, f"{match.name}, change of the same norm")
+    return pair.effect(name, site, runs, f"{match.name}, change of the same norm")
 
 
 @typed

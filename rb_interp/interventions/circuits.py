@@ -79,7 +79,7 @@ from rb_interp.interventions.ablating import interchange
 from rb_interp.interventions.attention import leading
 from rb_interp.interventions.effect import REDRAWN, Effect, effect_of
 from rb_interp.interventions.patching import patching_matrix
-from rb_interp.interventions.sites import Site, intervention, most_likely, replaced
+from rb_interp.interventions.sites import Site, caller_hooks, intervention, most_likely, replaced
 from rb_interp.models.generations import writable_tensors
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import check_labels, undefined
@@ -404,7 +404,8 @@ def permuted_number_line(
         raise TaskError(f"set='{set}' has rows without reasoning anchors; give one that has them, such as 'rsn_train'.")
     order = np.arange(len(anchors))
     by = (order[::-1] - order)[own - data.task.reasoning_anchors[0]].sum(1)
-    counts = (most_likely(model, data.tokens[rows]) == data.labels[rows]) & (by != 0)
+    right = most_likely(model, data.tokens[rows]) == data.labels[rows]
+    counts = right & (by != 0)
     tokens, predicted = data.tokens[rows[counts]], data.labels[rows[counts]] + by[counts]
     vectors, name = token_vectors(model, anchors), "a direction"
     if isinstance(direction, str):
@@ -430,4 +431,6 @@ def permuted_number_line(
         with replaced(W_E, new):
             runs.append((most_likely(model, tokens) == predicted) * 1.0 if len(tokens) else np.zeros(0))
     control = "random direction, change of the same norm"
-    return effect_of(f"anchors permuted along {name}", "W_E", "moved_as_predicted", runs, control)
+    about = {"before": 0.0, "after": runs[0].mean() if len(tokens) else np.nan, "answered": float(right.mean())}
+    done = f"anchors permuted along {name}"
+    return effect_of(done, "W_E", "moved_as_predicted", runs, control, **about, notes=caller_hooks(model))

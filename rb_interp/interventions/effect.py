@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -40,6 +40,8 @@ __all__ = ["Effect", "Matrix", "rank_correlation"]
 
 NO_CONTROL = "none given"
 REDRAWN = "noise redrawn"
+FEW = 0.5
+"""Below this share of rows answered rightly an effect has a caution."""
 Direction = Literal["denoise", "noise"]
 SHARES = {"denoise": "recovered", "noise": "lost"}
 """Direction -> what its share is called: clean cells recover in corrupted rows, corrupted ones lose in clean rows."""
@@ -57,6 +59,9 @@ class Effect(Record):
             ``moved_as_predicted`` (1 where the answer became the predicted one), ``recovered``, or ``lost``.
         values: effect on each input, ``[row]``. control: the control's effect on each input, ``[draw, row]``.
         control_name: what the control is, in words; NO_CONTROL where there is no draw of it.
+        before, after: the mean metric of the rows that run, untouched and under the intervention.
+        answered: share of rows that the untouched model answers rightly, all that it is given; nan without labels.
+        notes: what else is to be said, by subject.
 
     >>> effect = Effect("ablation", "attn_out.0", "accuracy_drop", np.ones(4), np.zeros((1, 4)), "noise redrawn")
     >>> effect.summary()["difference"]
@@ -69,6 +74,10 @@ class Effect(Record):
     values: Float[np.ndarray, " row"]
     control: np.ndarray
     control_name: str
+    before: float = float("nan")
+    after: float = float("nan")
+    answered: float = float("nan")
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not len(self.control):
@@ -103,14 +112,15 @@ class Effect(Record):
 
     def shown(self) -> tuple[str, pd.DataFrame, list[str]]:
         """The columns that are not in the caption, which says what was done and where."""
-        columns, draws = ["effect", "low", "high", "control", "difference", "p_value", "n"], len(self.control)
+        columns = ["effect", "low", "high", "control", "difference", "p_value", "before", "after", "answered", "n"]
+        draws, notes = len(self.control), {**self.notes, **few_answered(self.answered)}
         caption = f"{self.intervention} at {self.site}: {self.quantity}; control: {self.control_name}"
         if 1 < draws < 20:  # 19 draws reach .05 and do not fall below it
             caption += f"; p cannot be below {1 / (1 + draws):.2g} with {draws} draws"
-        return caption, self.to_frame().loc[:, columns], []
+        return caption, self.to_frame().loc[:, columns], [f"{name}: {why}" for name, why in notes.items()]
 
     def summary(self) -> dict[str, float | str | int]:
-        """One row of a table of effects: effect, control and difference with intervals, p_value, names, n."""
+        """One row of a table of effects: effect, control and difference with intervals, p_value, names, what was, n."""
         mean_control = self.control.mean(0) if len(self.control) else np.full(len(self.values), np.nan)
         row: dict[str, float | str | int] = {name: getattr(self, name) for name in ("intervention", "site", "quantity")}
         named = {"effect": self.values, "control": mean_control, "difference": self.values - mean_control}
@@ -118,16 +128,39 @@ class Effect(Record):
             prefix = "" if name == "effect" else f"{name}_"
             interval = _interval(values, self.quantity, lowest=0 if name != "difference" else -1)
             row |= dict(zip((name, f"{prefix}low", f"{prefix}high"), interval, strict=True))
-        return row | {"p_value": self.p_value, "control_name": self.control_name, "n": len(self.values)}
+        about = {name: getattr(self, name) for name in ("p_value", "control_name", "before", "after", "answered")}
+        return row | about | {"n": len(self.values)}
 
 
 def effect_of(
-    intervention: str, site: str, quantity: str, runs: Iterable[np.ndarray], control_name: str = REDRAWN
+    intervention: str, site: str, quantity: str, runs: Iterable[np.ndarray], control_name: str = REDRAWN, **about: Any
 ) -> Effect:
-    """The values of the first run, ``[row]``, beside those of the control's runs."""
+    """The values of the first run, ``[row]``, beside those of the control's runs, and an Effect's other parts."""
     values, *other = runs
     control = np.reshape(other, (len(other), len(values)))
-    return Effect(intervention, site, quantity, np.asarray(values, dtype=float), control, control_name)
+    return Effect(intervention, site, quantity, np.asarray(values, dtype=float), control, control_name, **about)
+
+
+def predicted_effect(
+    intervention: str, site: str, runs: Iterable[np.ndarray], before: np.ndarray, predicted: np.ndarray, **about: Any
+) -> Effect:
+    """Share of rows whose answer becomes the predicted one, by what each run says of each row, ``[row]``.
+
+    Rows whose answer ``before`` is the predicted one already are left out: nothing has to move it.
+    """
+    counts, n = before != predicted, len(before)
+    values = [run[counts] for run in runs]
+    if not counts.all():
+        text = f"{n - counts.sum()} of {n} are left out, since their answer is the predicted one already."
+        about["notes"] = {**about.get("notes", {}), "rows": text}
+    ends = {"before": 0.0 if counts.any() else np.nan, "after": values[0].mean() if counts.any() else np.nan}
+    return effect_of(intervention, site, "moved_as_predicted", values, **ends, **about)
+
+
+def few_answered(share: float) -> dict[str, str]:
+    """A caution where a model answers few rows rightly, so that little can be lost or moved."""
+    text = f"the untouched model answers {share:.2f} of the rows rightly, so an effect says little of how it answers;"
+    return {"answers": f"{text} are the labels those of these rows?"} if share < FEW else {}
 
 
 def _interval(values: Float[np.ndarray, " row"], quantity: str, lowest: int) -> Interval:
@@ -142,15 +175,40 @@ def _interval(values: Float[np.ndarray, " row"], quantity: str, lowest: int) -> 
     return Interval(interval.estimate, *(float(end) for end in np.clip(interval[1:], lowest, 1)))
 
 
-def check_control(control: Inputs | None, source: Inputs, base: Inputs) -> None:
-    """Raise ModelError where a control was made of the source's rows, and so carries what the source carries."""
-    if control is None or control.labels is None or source.labels is None or base.labels is None:
-        return
+def check_control(control: Inputs | None, base: Inputs, source: Inputs | None = None) -> dict[str, str]:
+    """A note on a control: how many of its rows are the rows that run.
+
+    Raises ModelError where all of them are, and where it was made of the source's rows, and so carries what they carry.
+    """
+    if control is None:
+        return {}
+    equal = _equal_rows(control, base)
+    if len(equal) and equal.all():
+        raise ModelError(
+            "got a control that is the rows themselves, so it changes nothing; redraw the noise of the rows that run: "
+            "with_tokens_of(other, 'noise') of these."
+        )
+    text = f"{equal.sum()} of its {len(equal)} rows are the rows themselves, and change nothing."
+    notes = {"control": text} if equal.any() else {}
+    if source is None or control.labels is None or source.labels is None or base.labels is None:
+        return notes
     if np.array_equal(control.labels, source.labels) and not np.array_equal(source.labels, base.labels):
         raise ModelError(
             "got a control with the right answers of the rows that activations are taken from, so it is like the "
             "effect and no control; make it of the rows that run: with_tokens_of(other, 'noise') of these."
         )
+    return notes
+
+
+def _equal_rows(one: Inputs, other: Inputs) -> np.ndarray:
+    """Which rows of two inputs have the same tokens, with the same roles; none where they are of another shape."""
+    if one.tokens.shape != other.tokens.shape:
+        return np.zeros(len(one), dtype=bool)
+    equal = (one.tokens == other.tokens).all(1)
+    for role, at in one.roles.positions.items():
+        its = other.roles.positions.get(role, at)
+        equal &= (at == its).all(1) if at.shape == its.shape else False
+    return equal
 
 
 def ratio_interval(
@@ -193,6 +251,7 @@ class Matrix(Record):
         notes: what is to be said of some cells, or why they are not there.
         direction: ``denoise`` (clean cells into corrupted rows) or ``noise`` (corrupted cells into clean rows).
         method: ``patching`` for exact cells, ``attribution`` for cells to first order.
+        answered: share of pairs whose rows, clean and corrupted, the untouched model answers rightly; nan: no labels.
     """
 
     axes: Mapping[str, Sequence]
@@ -204,6 +263,7 @@ class Matrix(Record):
     notes: Mapping[str, str] = field(default_factory=dict)
     direction: str = "denoise"
     method: str = "patching"
+    answered: float = float("nan")
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -260,7 +320,8 @@ class Matrix(Record):
         """Every cell, and why some are not there."""
         how = "" if self.method == "patching" else f", by {self.method}"
         caption = f"share of the {self.metric} {SHARES[self.direction]}{how}, n = {len(self)}"
-        notes, gap = [f"{name}: {why}" for name, why in self.notes.items()], self.clean - self.corrupted
+        notes, gap = {**self.notes, **few_answered(self.answered)}, self.clean - self.corrupted
+        notes = [f"{name}: {why}" for name, why in notes.items()]
         if not np.isfinite(ratio_interval(gap[None], gap)).all():
             notes.append(
                 f"the {self.metric} of clean and corrupted rows differs by {gap.mean():.3g}, which may be 0 by its "

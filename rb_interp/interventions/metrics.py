@@ -36,8 +36,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, nearest
-from rb_interp.interventions.effect import REDRAWN, Direction, Effect, Matrix, check_control, effect_of
-from rb_interp.interventions.sites import Edit, last_logits, positions
+from rb_interp.interventions.effect import (
+    REDRAWN,
+    Direction,
+    Effect,
+    Matrix,
+    check_control,
+    effect_of,
+)
+from rb_interp.interventions.sites import Edit, caller_hooks, check_finite, last_logits, positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
@@ -218,6 +225,12 @@ def answers_of(rows: Inputs, logits: Float[Tensor, "row d_vocab"]) -> Answers:
     return Answers(logits, torch.as_tensor(labels).long())
 
 
+def answered(*some: Answers) -> float:
+    """Share of rows whose every right answer is the most likely one; nan where nobody gave any."""
+    right = [rows.logits.argmax(1) == rows.labels for rows in some if rows.labels is not None]
+    return float(torch.stack(right).all(0).double().mean()) if right else float("nan")
+
+
 class Comparison:
     """A metric of clean rows as they are, of corrupted ones where there are any, and of other runs of such rows.
 
@@ -225,9 +238,11 @@ class Comparison:
         answers: of the clean rows and of the corrupted ones. clean, corrupted: the metric of each, ``[row]``.
         base: of the two, the rows that run, from ``start`` on the way to ``end``. sources: rows that activations are
             taken from, those of the control last.
+        answered: share of rows that are answered rightly, of both kinds where there are two; nan without labels.
+        notes: what is to be said of the control and of the model.
 
     Raises ModelError where rows are no pairs, where the mean metric of the two is the same, and for a control that is
-    like the source.
+    like the source or the rows themselves.
     """
 
     def __init__(
@@ -242,14 +257,18 @@ class Comparison:
     ) -> None:
         self.model, self.metric, self.answer_at, self.base = model, metric_of(metric), answer_at, clean
         self.answers = [answers_of(clean, self.run())]
+        self.notes = caller_hooks(model)
         if corrupted is None:
-            self.clean = self.of(self.answers[0].logits)
+            self.answered = answered(*self.answers)
+            self.notes |= check_control(control, clean)
+            self.clean = self.start = self.of(self.answers[0].logits)
             return
         self.answers.append(answers_of(corrupted, answer_logits(model, corrupted, (), answer_at)))
+        self.answered = answered(*self.answers)
         self.clean, self.corrupted = (self.of(answers.logits) for answers in self.answers)
         ends = (clean, self.clean), (corrupted, self.corrupted)
         (source, self.end), (self.base, self.start) = ends if direction == "denoise" else ends[::-1]
-        check_control(control, source, self.base)
+        self.notes |= check_control(control, self.base, source)
         self.direction, self.sources = direction, [source] if control is None else [source, control]
         gap, scale = self.clean.mean() - self.corrupted.mean(), np.abs([self.clean, self.corrupted]).mean(1).sum()
         if not abs(gap) > 1e-6 * scale:
@@ -259,17 +278,16 @@ class Comparison:
             )
 
     def of(self, logits: Float[Tensor, "row d_vocab"]) -> Float[np.ndarray, " row"]:
-        """The metric of each row."""
-        return measure(self.metric, logits, *self.answers).numpy()
+        """The metric of each row; ModelError for logits that are not finite."""
+        return measure(self.metric, check_finite(logits), *self.answers).numpy()
 
-    def lost(self, logits: Float[Tensor, "row d_vocab"]) -> Float[np.ndarray, " row"]:
+    def lost(self, after: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
         """What a run costs each clean row: after less before, or before less after where a fall is worse."""
-        after = self.of(logits)
         return self.clean - after if self.metric.worse < 0 else after - self.clean
 
-    def share(self, logits: Float[Tensor, "row d_vocab"]) -> Float[np.ndarray, " row"]:
+    def share(self, after: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
         """How far a run comes on the way from start to end; the mean of the whole difference is taken as known."""
-        return (self.of(logits) - self.start) / (self.end.mean() - self.start.mean())
+        return (after - self.start) / (self.end.mean() - self.start.mean())
 
     def run(self, edits: Sequence[Edit] = ()) -> Float[Tensor, "row d_vocab"]:
         """Logits of the base rows under edits."""
@@ -278,8 +296,14 @@ class Comparison:
     def matrix(self, axes: Mapping[str, Sequence], patched: Any, notes: Mapping[str, str], method: str) -> Matrix:
         """The metric of each row with each cell, and with the control's where there is one, as a matrix."""
         cells = patched[0], patched[1] if len(patched) > 1 else None
-        return Matrix(axes, self.metric.name, self.clean, self.corrupted, *cells, notes, self.direction, method)
+        ends, notes = (self.clean, self.corrupted), {**notes, **self.notes}
+        return Matrix(axes, self.metric.name, *ends, *cells, notes, self.direction, method, self.answered)
 
-    def cost(self, name: str, site: str, runs: Iterable[Tensor], control_name: str = REDRAWN) -> Effect:
-        """What the first run costs, by its logits, beside those of the control."""
-        return effect_of(name, site, self.metric.change, map(self.lost, runs), control_name)
+    def effect(
+        self, name: str, site: str, runs: Iterable[Tensor], control_name: str = REDRAWN, quantity: str = ""
+    ) -> Effect:
+        """What the first run costs, or as a quantity its share of the way, by logits, beside those of the control."""
+        metric = [self.of(logits) for logits in runs]
+        about = {"before": self.start.mean(), "after": metric[0].mean(), "answered": self.answered}
+        values = map(self.share if quantity else self.lost, metric)
+        return effect_of(name, site, quantity or self.metric.change, values, control_name, **about, notes=self.notes)

@@ -29,8 +29,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions.effect import Effect, Matrix, check_control, effect_of
-from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_logits
+from rb_interp.interventions.effect import Effect, Matrix, check_control, predicted_effect
+from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_logits, answers_of
 from rb_interp.interventions.sites import (
     Edit,
     Site,
@@ -46,6 +46,7 @@ from rb_interp.interventions.sites import (
     values_at,
 )
 from rb_interp.models.protocol import HookedModel
+from rb_interp.probes._probe import check_labels
 from rb_interp.tasks.inputs import Inputs
 
 __all__ = ["path_matrix", "path_patch"]
@@ -72,7 +73,8 @@ def path_patch(
     """Direct effect of a sender on a receiver: what the base rows recover with that one path from the source rows.
 
     The share of the way to the source in the mean of the metric, whose whole difference is taken as known: 1 all, 0
-    none. Without a metric the share of rows whose most likely answer becomes the source's right answer, in [0, 1].
+    none. Without a metric the share of rows whose most likely answer becomes the source's right answer, in [0, 1];
+    rows that have this answer already are left out.
 
     Args:
         base, source: pairs of rows, for instance ``inputs`` and ``counterfactual``; roles may stand elsewhere.
@@ -93,11 +95,12 @@ def path_patch(
     """
     sent_by, received_by = parse_sites([sender, receiver])
     if metric is None:
-        quantity, of = "moved_as_predicted", Comparison(model, "accuracy", answer_at, source).of
-        check_control(control, source, base)
+        pair = Comparison(model, "kl", answer_at, base)  # asks for no labels
+        answers_of(source, pair.answers[0].logits)
+        pair.notes |= check_control(control, base, source)
     else:
-        quantity, of = "recovered", Comparison(model, metric, answer_at, source, base, control=control).share
-    values = []
+        pair = Comparison(model, metric, answer_at, source, base, control=control)
+    runs = []
     for some in [source] if control is None else [source, control]:
         (logits,) = path_logits(model, base, some, sent_by, [received_by], mlps, answer_at)
         if logits is None:
@@ -105,8 +108,14 @@ def path_patch(
                 f"the sender '{sent_by}' does not act on the receiver '{received_by}': a sender comes before its "
                 f"receiver in the order of a pass. Exchange them."
             )
-        values.append(of(logits))
-    return effect_of("path patch", f"{sent_by} -> {received_by}", quantity, values)
+        runs.append(logits)
+    place = f"{sent_by} -> {received_by}"
+    if metric is not None:
+        return pair.effect("path patch", place, runs, quantity="recovered")
+    predicted, about = check_labels(source, "path_patch"), {"answered": pair.answered, "notes": pair.notes}
+    was, *said = (logits.argmax(1).numpy() for logits in (pair.answers[0].logits, *runs))
+    moved = [(some == predicted) * 1.0 for some in said]
+    return predicted_effect("path patch", place, moved, was, predicted, **about)
 
 
 @intervention

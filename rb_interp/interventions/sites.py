@@ -355,7 +355,7 @@ def last_logits(
     Args:
         tokens: integers ``[row, pos]``. at: a position of each row.
 
-    Raises ModelError where logits are not finite without any edit.
+    Raises ModelError where logits are not finite.
     """
     inputs = as_rows(tokens)
     check_range(model, inputs)
@@ -366,9 +366,22 @@ def last_logits(
                 logits = model(inputs[rows].to(device))
                 parts.append((logits[:, -1] if at is None else logits[torch.arange(len(rows)), at[rows]]).cpu())
     logits = torch.cat(parts)
-    if not edits and not logits.isfinite().all():
+    return check_finite(logits)
+
+
+def check_finite(logits: Tensor) -> Tensor:
+    """The logits; ModelError where they are not finite, so that no metric and no answer can be read."""
+    if not logits.isfinite().all():
         raise ModelError("the model's logits are not all finite, so its training has diverged; use one that has not.")
     return logits
+
+
+def caller_hooks(model: HookedModel) -> dict[str, str]:
+    """A caution that names the hooks that somebody left on a model, which act in every pass."""
+    names = [name for name, point in model.hook_dict.items() if point.fwd_hooks or point.bwd_hooks]
+    more = f" and {len(names) - 3} others" if len(names) > 3 else ""
+    text = f"the model carries hooks of yours, which act in every pass: {', '.join(names[:3])}{more}."
+    return {"hooks": f"{text} model.reset_hooks() takes them off."} if names else {}
 
 
 def most_likely(model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = ()) -> Int[np.ndarray, " row"]:

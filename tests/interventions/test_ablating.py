@@ -7,10 +7,21 @@ from interventions.rows import DATA, TASK, model_of, read_at
 from probes.lens_models import hooks_on
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions.ablating import METHODS, ablate, ablation, ablations, interchange, replacement
+from rb_interp.interventions.ablating import (
+    METHODS,
+    ablate,
+    ablation,
+    ablations,
+    interchange,
+    patching_effect,
+    replacement,
+)
+from rb_interp.interventions.patching import attribution_matrix, patching_matrix
+from rb_interp.interventions.path import path_matrix, path_patch
 from rb_interp.interventions.sites import interchange_edits, last_logits
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
+from rb_interp.tasks import Inputs
 
 ROWS = DATA.sample("rsn_train", 30)
 INPUTS = DATA.inputs(ROWS)
@@ -106,20 +117,105 @@ def test_what_is_taken_from_the_base_changes_nothing_and_all_of_the_source_chang
     for site in (f"resid_post.{last}@last", "resid_pre.0", f"resid_mid.{last}@last"):
         found = last_logits(model, INPUTS.tokens, interchange_edits(model, INPUTS, BOTH, site))
         torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
-    effect = interchange(model, INPUTS, BOTH, "resid_pre.0", wanted.argmax(1).numpy(), control=INPUTS)
-    assert effect.values.mean() == 1
-    assert not effect.control.any()
+    predicted = wanted.argmax(1).numpy()
+    left_out = int((predicted == before.argmax(1).numpy()).sum())
+    effect = interchange(model, INPUTS, BOTH, "resid_pre.0", predicted, control=NOISE)
+    assert effect.values.all()
+    assert len(effect.values) == effect.control.shape[1] == len(ROWS) - left_out
+    assert effect.notes.get("rows", "").startswith(f"{left_out} of 30 are left out") == bool(left_out)
     assert hooks_on(model) == []
 
 
 def test_what_is_held_stays():
     """All that the source brings passes through the last residual stream, which is held."""
     model = build_model(TASK, gamma=0.3, norm="pre", n_layers=4, n_heads=2)
-    before = last_logits(model, INPUTS.tokens).argmax(1).numpy()
-    held = interchange(model, INPUTS, BOTH, "resid_pre.0", before, control=BOTH, hold="resid_post.3@last")
-    assert held.values.all()
+    after = last_logits(model, BOTH.tokens).argmax(1).numpy()
+    held = interchange(model, INPUTS, BOTH, "resid_pre.0", after, control=BOTH, hold="resid_post.3@last")
+    assert not held.values.any()
     assert not held.control.any()
     assert held.site == "resid_pre.0; held: resid_post.3@last"
-    free = interchange(model, INPUTS, BOTH, "resid_pre.0", before, control=BOTH)
-    assert free.values.mean() < 0.9
-    np.testing.assert_array_equal(free.control[0], 1 - free.values)
+    free = interchange(model, INPUTS, BOTH, "resid_pre.0", after, control=BOTH)
+    assert len(free.values) > 0
+    assert free.values.all()
+    assert free.control.all()
+
+
+def test_a_row_that_answers_as_predicted_already_is_left_out():
+    """A site that does nothing moves no row, however often the prediction is the base's own answer."""
+    model = model_of("gpt2")
+    before = last_logits(model, INPUTS.tokens).argmax(1).numpy()
+    half = np.where(np.arange(30) < 12, before, (before + 1) % 40)
+    effect = interchange(model, INPUTS, INPUTS, "z.0@key", half, control=NOISE)
+    assert (effect.values.mean(), len(effect.values), effect.before) == (0, 18, 0)
+    assert effect.notes["rows"] == "12 of 30 are left out, since their answer is the predicted one already."
+    none = interchange(model, INPUTS, BOTH, "z.0@key", before, control=NOISE)
+    assert np.isnan(none.summary()["effect"])
+    with pytest.raises(ModelError, match=r"predicted answers from -1 to 40; .* tokens 0 to 39"):
+        interchange(model, INPUTS, BOTH, "z.0@key", np.r_[-1, before[1:-1], 40], control=NOISE)
+    same = path_patch(
+        model, INPUTS, Inputs(INPUTS.tokens, before, INPUTS.roles), "z.0@key", "resid_post.3@key", metric=None
+    )
+    assert len(same.values) == 0
+
+
+CONTROLLED = {
+    "ablation": lambda model, control: ablation(model, INPUTS, "z.0@key", control=control),
+    "ablations": lambda model, control: ablations(model, INPUTS, ["z.0@key"], control=control),
+    "interchange": lambda model, control: interchange(model, INPUTS, BOTH, "z.0", BOTH.labels, control=control),
+    "patching_effect": lambda model, control: patching_effect(model, BOTH, INPUTS, "z.0", control=control),
+    "patching_matrix": lambda model, control: patching_matrix(model, BOTH, INPUTS, layers=[0], control=control),
+    "attribution_matrix": lambda model, control: attribution_matrix(model, BOTH, INPUTS, control=control),
+    "path_matrix": lambda model, control: path_matrix(model, INPUTS, BOTH, ["z.0"], ["v.1"], control=control),
+    "path_patch": lambda model, control: path_patch(model, INPUTS, BOTH, "z.0", "v.1", metric=None, control=control),
+}
+
+
+@pytest.mark.parametrize("name", CONTROLLED)
+def test_a_control_that_is_the_rows_themselves_is_refused(name):
+    call, model = CONTROLLED[name], model_of("gpt2")
+    with pytest.raises(ModelError, match="a control that is the rows themselves, so it changes nothing; redraw"):
+        call(model, Inputs(INPUTS.tokens.copy(), INPUTS.labels, INPUTS.roles))
+    some = np.where((np.arange(30) < 4)[:, None], INPUTS.tokens, NOISE.tokens)
+    found = call(model, Inputs(some, INPUTS.labels, INPUTS.roles))
+    if name != "ablations":  # a table has no notes
+        assert found.notes["control"] == "4 of its 30 rows are the rows themselves, and change nothing."
+        assert "control: 4 of its 30 rows" in str(found)
+
+
+def test_an_effect_says_what_was_before_and_after_and_how_many_rows_are_answered_rightly():
+    """With the labels of other rows nothing can be lost: the caution says that the model answers none."""
+    known = reference("averager")
+    model, data = known.model(), known.task.dataset(0)
+    given = data.inputs(data.sample("rsn_train", 40))
+    lost = ablation(model, given, "attn_out.1", method="zero")
+    row = lost.summary()
+    assert (row["before"], row["answered"]) == (1, 1)
+    assert row["before"] - row["after"] == pytest.approx(row["effect"])
+    assert row["effect"] > 0.75
+    assert "answers:" not in str(lost)
+    labels = np.roll(given.labels, 1)
+    right = (labels == given.labels).mean()
+    shifted = Inputs(given.tokens, labels, given.roles)
+    found = ablation(model, shifted, "attn_out.1", method="zero")
+    assert found.answered == found.before == right < 0.2
+    assert f"answers: the untouched model answers {right:.2f} of the rows rightly" in str(found)
+    other = data.task.counterfactual(data, data.sample("rsn_train", 40), "key")
+    pair = patching_effect(model, shifted, other, "z.0"), patching_matrix(model, shifted, other, layers=[0])
+    assert all(f"answers {some.answered:.2f} of the rows" in str(some) for some in pair)
+    unknown = ablation(model, Inputs(given.tokens), "attn_out.1", metric="kl")
+    assert np.isnan(unknown.answered)
+
+
+def test_hooks_that_the_caller_left_are_named():
+    model = model_of("gpt2")
+    name = "blocks.1.hook_mlp_out"
+    model.hook_dict[name].add_hook(lambda value, hook: value)
+    calls = (
+        ablation(model, INPUTS, "z.0@key"),
+        interchange(model, INPUTS, BOTH, "z.0", BOTH.labels, control=NOISE),
+        patching_matrix(model, BOTH, INPUTS, components=["z"], layers=[0]),
+        path_patch(model, INPUTS, BOTH, "z.0", "v.1", metric=None),
+    )
+    for found in calls:
+        assert f"hooks: the model carries hooks of yours, which act in every pass: {name}." in str(found)
+    assert hooks_on(model) == [name]

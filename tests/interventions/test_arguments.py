@@ -25,7 +25,7 @@ def test_lists_and_tensors_give_the_numbers_of_arrays(given):
     rows = Inputs(given(TOKENS), given(LABELS), Roles({"key": given(KEY)}))
     found, expected = (ablation(MODEL, some, "z.0.3@key", metric="loss") for some in (rows, ROWS))
     assert np.array_equal(found.values, expected.values)
-    predicted = [interchange(MODEL, ROWS, ROWS, "z.0", some, control=ROWS).values for some in (given(LABELS), LABELS)]
+    predicted = [interchange(MODEL, ROWS, ROWS, "z.0", some, control=PAIR).values for some in (given(LABELS), LABELS)]
     assert np.array_equal(*predicted)
 
 
