@@ -105,9 +105,10 @@ class SweepConfig(Settings):
         if self.task.predicts == "last" and (self.train.micro_batch or self.train.compile):
             raise ConfigError("micro_batch and compile are for language models; leave them out.")
         parameters(self.model, self.task.d_vocab, self.task.length)
+        known = self.task.stages or {}
         for stage in self.train.stages:
-            if stage not in self.task.stages:
-                raise ConfigError(f"the task has no stage '{stage}'; {nearest(stage, self.task.stages)}")
+            if stage not in known:
+                raise ConfigError(f"the task has no stage '{stage}'; {nearest(stage, known)}")
 
     def data_seed_of(self, seed: int) -> int:
         """The seed that fixed data, labels and batch order of the members with a seed."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -45,6 +46,8 @@ class Study:
         measure: ``measure(run, progress) -> Measured``: reads every member of a trained run, once.
         tables: name -> columns that tell the rows of a further table apart, with spaces between.
         claims: what is judged, with criteria fixed in advance.
+        quantities: probe -> the quantities that ``measure`` reads of it, with spaces between; claims are checked
+            against it before training. Claims about probes that are not in it are not.
         figures: name -> ``draw(evidence) -> Figure``.
         report: the Markdown template of its report, see ``report.page``; without one, all figures in their order.
         glossary: term -> meaning, below the report, behind those of ``report/glossary.toml``.
@@ -76,6 +79,7 @@ class Study:
     circuits: Callable[[Any], Mapping[tuple[float, int], Any]] | Lazy | None = None
     info: Callable[[Run], Mapping[str, str]] | Lazy | None = None
     train_note: Callable[[Any], list[str]] | Lazy | None = None
+    quantities: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Study({self.name}: {self.title})"
@@ -126,6 +130,34 @@ class Study:
         settings = config or self.preset(preset, **changes)
         return Run.start(out or self.folder(settings), self, settings).reproduce(progress, until_decided)
 
+    def check_claims(self, config: StudyConfig) -> None:
+        """Raise StudyError for a claim about what no run of the study can have; asked before a new run.
+
+        Sweeps and rates are those of the configuration and of the presets, quantities those that the study declares.
+        A study may read stages and sets of its own, so of these only a name that nearly is a known one is refused.
+        """
+        kind, checks = type(config), self.load("checks")
+        presets = [config, *map(kind.from_preset, kind.PRESETS)]
+        named = [(name, sweep) for one in presets for name, sweep in one.sweeps.items()]
+        claims = [*map(config.judged, self.load("claims")), *(check.check for check in checks)]
+        for claim, term in ((one, term) for one in claims for term in (*one.terms, *one.context)):
+            where, own = f"claim {claim.id} of study '{self.name}'", [s for n, s in named if term.sweep in ("", n)]
+            if not own:
+                raise StudyError(f"{where} names the sweep '{term.sweep}'; {nearest(term.sweep, dict(named))}")
+            gammas = sorted({gamma for sweep in own for gamma in sweep.gammas})
+            if term.gamma is not None and not any(abs(term.gamma - gamma) < 1e-9 for gamma in gammas):
+                raise StudyError(f"{where} is about gamma {term.gamma:g}; no preset trains it, but {gammas}.")
+            sets = {"train", *(name for sweep in own for name in sweep.task.sets)}
+            stages = {"init", "final", *kind.sibling_stages, *(name for s in own for name in s.task.stages or ())}
+            for word, name, known in (("stage", term.stage, stages), ("set", term.set, sets)):
+                if name and name not in known and get_close_matches(name, known, 1, 0.75):
+                    raise StudyError(f"{where} names the {word} '{name}'; {nearest(name, known)}")
+            read = self.quantities.get(term.probe, "").split()
+            if self.quantities and not read and get_close_matches(term.probe, self.quantities, 1, 0.75):
+                raise StudyError(f"{where} names the probe '{term.probe}'; {nearest(term.probe, self.quantities)}")
+            if read and term.quantity not in read:
+                raise StudyError(f"{where} names the quantity '{term.quantity}'; {nearest(term.quantity, read)}")
+
     def folder(self, config: StudyConfig) -> Path:
         """``runs/anchor-quick`` for a preset as it stands; a variation gets its fingerprint at the end of the name."""
         from rb_interp.runs.config import fingerprint
@@ -141,7 +173,7 @@ def names() -> list[str]:
 
 
 @typed
-def study(name: str) -> Study:
+def study(name: str | Study) -> Study:
     """A study by its name; no other study is imported.
 
     >>> study("anchor").name
@@ -150,6 +182,8 @@ def study(name: str) -> Study:
     Raises:
         StudyError: for an unknown name, and where a study does not load (naming its distribution).
     """
+    if isinstance(name, Study):
+        raise StudyError(f"study got the Study '{name.name}' itself in place of its name; call its run: STUDY.run()")
     points = entry_points(group=GROUP)
     if name not in points.names:
         raise StudyError(f"no study '{name}' is installed; {nearest(name, points.names)}")

@@ -92,6 +92,7 @@ class Run:
             return cls(folder, study, config, metadata)
         config.check_sources()
         check_lr(config)
+        study.check_claims(config)
         _prepare(config, config.seeds)
         metadata = new_metadata(study.name, mark, plain(config), command)
         run = cls(folder, study, config, metadata)
@@ -349,6 +350,11 @@ class Run:
         with self.writing():
             self.store.check(TRAIN)
             measured = few_threads(self.study.load("measure"))(self, progress)
+            if not isinstance(measured, Measured):
+                raise StudyError(
+                    f"measure of study '{self.study.name}' returned {shown(measured)}; expected Measured(readings, "
+                    f"tables, arrays), with readings of readings_table."
+                )
             write_measured(self, measured)
 
     @typed

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from rb_interp.errors import ArgumentError, ConfigError
+from rb_interp.errors import ArgumentError, ConfigError, nearest
 from rb_interp.tasks.dataset import Task
 from rb_interp.training.config import TrainConfig, checkpoint_steps, evaluation_steps
 from rb_interp.training.member_group import Member, MemberGroup
@@ -71,7 +71,10 @@ class Training:
         places = zip(self.parts, sizes, (store for _, store in parts), strict=True)
         self.stored = [(own, at, store) for own, at, store in places if store is not None]
         self.trained_on = [task.sets.index(name) for name in task.train_sets]
-        self.stages = {name: task.stages[name] for name in train.stages}
+        known = task.stages or {}
+        if unknown := [name for name in train.stages if name not in known]:
+            raise ConfigError(f"the task has no stage '{unknown[0]}'; {nearest(unknown[0], known)}")
+        self.stages = {name: known[name] for name in train.stages}
         self.groups = [group for share in self.shares for group in share]
         self.members = tuple(member for group in self.groups for member in group.members)
         self.curves = Curves(self.members, task.sets)

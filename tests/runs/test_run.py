@@ -12,9 +12,10 @@ import torch
 from own_studies import ONE, SMALL, TASK, TWO, One, measure, only_store, start
 from rich.console import Console
 
+import rb_interp as rb
 from rb_interp import cli
 from rb_interp.claims import Grouping
-from rb_interp.errors import ConfigError, RunError, TaskError
+from rb_interp.errors import ConfigError, RunError, StudyError, TaskError
 from rb_interp.models.generations import read_weights
 from rb_interp.report.terminal import print_run
 from rb_interp.runs import Run
@@ -170,6 +171,42 @@ def test_tables_say_which_members_reached_their_stage(tmp_path, monkeypatch):
     print_run(run, screen)
     assert "half reached by 2 of 4" in screen.file.getvalue()
     assert run.sweep().reached(20) == dict.fromkeys(run.sweep().members, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"sweep": "firts"}, "the sweep 'firts'; known: '' "),
+        ({"gamma": 0.08}, r"about gamma 0.08; no preset trains it, but \[0.5, 0.8\]"),
+        ({"stage": "finale"}, "the stage 'finale'; did you mean 'final'"),
+        ({"set": "rsn_tran"}, "the set 'rsn_tran'; did you mean 'rsn_train'"),
+        ({"probe": "sizes"}, "the probe 'sizes'; did you mean 'size'"),
+        ({"quantity": "nrom"}, "the quantity 'nrom'; did you mean 'norm'"),
+    ],
+)
+def test_a_misspelt_claim_is_refused_before_there_is_a_folder(change, told, tmp_path):
+    (claim,) = ONE.claims
+    wrong = replace(claim.context[0], **change)
+    for one in (replace(claim, context=(wrong,)), replace(claim, conditions=(replace(claim.conditions[0], of=wrong),))):
+        study = replace(ONE, claims=(one,), quantities={"size": "norm"})
+        with pytest.raises(StudyError, match=f"claim S1 of study 'one' (names )?(is )?{told}"):
+            start(tmp_path / "run", SMALL, study)
+    assert not (tmp_path / "run").exists()
+    other = replace(claim, context=(replace(wrong, gamma=0.5, probe="mine", quantity="x", set="grid", stage="early"),))
+    if "sweep" not in change:
+        replace(ONE, claims=(other,), quantities={"size": "norm"}).check_claims(SMALL)
+
+
+def test_a_measure_that_returns_something_else_is_named(tmp_path):
+    run = start(tmp_path / "run", SMALL, replace(ONE, measure=lambda run, progress: [1]))
+    run.train(progress=False)
+    with pytest.raises(StudyError, match=r"measure of study 'one' returned \[1\]; expected Measured\(readings, tables"):
+        run.probe(progress=False)
+
+
+def test_a_study_in_place_of_its_name_is_told_how_to_run():
+    with pytest.raises(StudyError, match=r"got the Study 'one' itself in place of its name; call its run: STUDY.run"):
+        rb.study(ONE)
 
 
 def test_seeds_added_elsewhere_are_seen(tmp_path):

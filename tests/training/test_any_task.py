@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 import torch
 
-from rb_interp.errors import TaskError
+from rb_interp.errors import ConfigError, TaskError
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
+from rb_interp.runs.config import SweepConfig
 from rb_interp.tasks import Dataset, Stage, Task, fingerprint
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.loop import stage_name
@@ -128,6 +129,19 @@ def test_seeds_with_other_numbers_of_rows_train_with_any_number_of_workers(predi
         of = trained.curves.to_frame().query("gamma == 0.8 and seed == 1").reset_index(drop=True)
         pd.testing.assert_frame_equal(of, alone.curves.to_frame(), atol=1e-6)
         assert len(trained.curves.members) == 6
+
+
+def test_a_task_may_have_no_stages():
+    class Bare(Copy):
+        stages = None
+
+    train_members(Bare(), MODEL, replace(TRAIN, steps=1, stages=()), [0.5], [0], progress=False)
+    for task in (Bare(), Copy()):
+        with pytest.raises(ConfigError, match="the task has no stage 'copied'"):
+            train_members(task, MODEL, replace(TRAIN, stages=("copied",)), [0.5], [0], progress=False)
+    with pytest.raises(ConfigError, match="the task has no stage 'copies'"):
+        SweepConfig(task=Bare(), model=MODEL, train=TRAIN)
+    assert SweepConfig(task=Bare(), model=MODEL, train=replace(TRAIN, stages=())).task.stages is None
 
 
 def test_rows_that_would_be_mixed_up_are_refused():
