@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rb_interp.errors import TextError, first_line
+from rb_interp.errors import TextError, first_line, shown
 from rb_interp.text.prontoqa import QUERY, Example, generate, split_sentences, verify
 from rb_interp.text.stories import STAND_IN, generate_stories
 from rb_interp.text.task import CORPORA, TextTask
@@ -89,7 +89,7 @@ def read_stories(place: str | Path, n: int | None = None) -> list[str]:
     place, stories = _place(place, "stories"), dict[str, None]()
     for number, record in enumerate(_records(place, n), start=1):
         text = next((record[key] for key in ("text", "story") if record.get(key) is not None), None)
-        if not isinstance(text, str):
+        if not isinstance(text, str) or record.get("story", text) not in (text, None):
             raise TextError(f"{place}, record {number}: {str(record)[:80]}; expected a string under 'text' or 'story'.")
         for story in _END.split(text):
             if story.strip():
@@ -117,6 +117,8 @@ def _records(place: str, n: int | None = None) -> Iterator[Any]:
             reader = READERS[Path(where).suffix.lower()]
             # streamed, so that no copy is left in the user's cache
             for row in load_dataset(reader, data_files=where, split="train", streaming=True, **OPTIONS.get(reader, {})):
+                if reader == "text" and row["text"].startswith('"') and '""' in row["text"]:
+                    raise TextError(f"{where} has stories in quotes, with quotes doubled as in a table; use .jsonl.")
                 parts = re.split(r"\n\s*\n", row["text"]) if reader == "text" and not _END.search(row["text"]) else ()
                 yield from ({"text": part} for part in parts) if parts else (row,)
     except TextError:
@@ -125,8 +127,12 @@ def _records(place: str, n: int | None = None) -> Iterator[Any]:
         raise TextError(f"{where} could not be read ({type(error).__name__}: {first_line(error)}).") from None
 
 
-def _example(record: Mapping[str, Any]) -> Example:
+def _example(record: Any) -> Example:
+    if not isinstance(record, Mapping):
+        raise TextError(f"it is {shown(record)}; expected a record with question, query, chain_of_thought and answer.")
     given = {key: value for key, value in record.items() if value is not None}  # a reader fills columns up with None
+    if given.get("explanation", thoughts := given.get("chain_of_thought")) != thoughts and thoughts is not None:
+        raise TextError("it has a chain_of_thought and another explanation; leave one of them out.")
     question, query = ("question", "query") if "query" in given else ("context", "question")
     chain = given.get("chain_of_thought", given.get("explanation", ()))
     thoughts = split_sentences(chain.strip()) if isinstance(chain, str) else tuple(chain)

@@ -54,6 +54,7 @@ BROKEN = {
     ),
     "a sentence that is null": ({**FLAT, "chain_of_thought": [CHAIN[0], None, *CHAIN[1:]]}, "all of them texts."),
     "letter without options": ({**LOGIC_LLM, "options": None}, "the answer is 'A', and the query is True"),
+    "two chains": ({**FLAT, "explanation": CHAIN[:1]}, "it has a chain_of_thought and another explanation; leave one"),
     "wrong label": ({**FLAT, "answer": "False"}, "the answer is 'False', and the query is True"),
     "broken chain": ({**FLAT, "chain_of_thought": CHAIN[:2]}, "0 hops and 2 sentences in the chain"),
     "another query": ({**FLAT, "query": "Prove: Max is hot."}, "the query is 'True or false: Prove: Max is hot.'"),
@@ -128,6 +129,8 @@ def test_blank_lines_part_stories_only_where_no_token_does(tmp_path):
     [
         ("a.jsonl", ({"text": "x"}, {"words": "y"}), ", record 2: {'text': None, 'words': 'y'}; expected a string und"),
         ("a.parquet", {"text": ["x", None]}, ", record 2: {'text': None}; expected a string under 'text' or 'story'."),
+        ("a.jsonl", ({"text": "x", "story": "y"},), ", record 1: {'text': 'x', 'story': 'y'}; expected a string under"),
+        ("a.txt", '"Tom ran.\n\nHe said ""Hi!"""\n"Sue slept."', " has stories in quotes, with quotes doubled as in a"),
         ("a.txt", " \n<|endoftext|>", " holds no story: expected at least one text that is not empty."),
         ("a.txt", b"x\ny \xff", " could not be read (UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in posi"),
         ("a.jsonl", '{"text": "x"}\n{"te', " could not be read (ArrowInvalid: JSON parse error: Missing a closing"),
