@@ -75,7 +75,7 @@ def report_facts(study: Study, evidence: Evidence) -> dict[str, Any]:
         "counts": {outcome: counts[outcome] for outcome in OUTCOMES},
         "warnings": list(warnings(evidence)),
         "claims": evidence.verdicts.to_json(),
-        "run": {name: meta.get(name) for name in ("command", "toml", "host", "versions", "expected_by_chance")},
+        "run": {name: meta.get(name) for name in ("command", "toml", "versions", "expected_by_chance")},
     }
 
 
@@ -137,7 +137,7 @@ class Page:
             **{name: getattr(self, name) for name in dir(self) if not name.startswith("_") and name != "names"},
             "warnings": list(warnings(self.evidence)),
             "terms": self._terms(),
-            "versions": {**(meta.get("host") or {}), **(meta.get("versions") or {})},
+            "versions": meta.get("versions") or {},
         }
 
     def figure(self, id: str, title: str, claims: str = "", caller: Callable[[], str] = str) -> Markup:

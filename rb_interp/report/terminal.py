@@ -141,7 +141,7 @@ def print_run(run: Run, console: Console | None = None) -> None:
         **({} if info is None else info(run)),
         **({"verdicts": verdicts} if verdicts else {}),
         "made": f"{run.metadata['created']}  {run.metadata['command']}".strip(),
-        "versions": ", ".join(f"{name} {version}" for name, version in run.metadata["versions"].items()),
+        "versions": "; ".join(f"{name} {version}" for name, version in run.made_with.items()),
     }
     Screen(console).table(["", ""], [(Text(name, "bold"), text) for name, text in rows.items()])
 

@@ -250,7 +250,8 @@ def read_evidence(run: Run) -> Evidence:
         checks=[CheckedCause.from_json(row) for row in read(CHECKS)] if CHECKS in files else [],
         claims=tuple(map(run.config.judged, run.study.load("claims"))),
         meta={
-            **{name: run.metadata[name] for name in ("versions", "host", "created")},
+            "versions": run.made_with,
+            "created": run.metadata["created"],
             "command": run.metadata["command"] or f"rb-interp reproduce --config {run.folder / SETTINGS}",
             "toml": to_toml(run.study.name, run.config),
             "expected_by_chance": expected_by_chance(verdicts) if verdicts else None,

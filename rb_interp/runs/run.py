@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -205,6 +206,22 @@ class Run:
         table = pd.concat(tables, ignore_index=True)
         table.insert(0, "sweep", table.pop("sweep"))
         return table
+
+    @property
+    def made_with(self) -> dict[str, str]:
+        """Part -> version of what made the run: packages, or its steps where ``provenance.json`` tells of each.
+
+        A run whose parts were made elsewhere and joined keeps that file; `metadata` is of the join alone then.
+        """
+        path = self.folder / "provenance.json"
+        if not path.is_file():
+            return {**self.metadata["host"], **self.metadata["versions"]}
+        told = json.loads(path.read_text(encoding="utf-8"))
+        steps = {name: step for name, step in told.items() if isinstance(step, dict)}
+        return {
+            name: ", ".join([*filter(None, [step.get("device")]), *map(" ".join, step.get("versions", {}).items())])
+            for name, step in steps.items()
+        }
 
     @property
     def table_keys(self) -> dict[str, str]:

@@ -204,6 +204,18 @@ def test_a_measure_that_returns_something_else_is_named(tmp_path):
         run.probe(progress=False)
 
 
+def test_a_joined_run_tells_what_made_its_parts(one, tmp_path):
+    assert one.made_with["torch"] == one.metadata["versions"]["torch"]
+    folder = copytree(one.folder, tmp_path / "run")
+    told = {"training": {"what": "x", "device": "NVIDIA H200", "versions": {"torch": "2.11.0+cu130", "numpy": "2.4"}}}
+    (folder / "provenance.json").write_text(json.dumps({**told, "joining": "words"}))
+    run, screen = Run.open(folder, study=one.study), Console(file=StringIO(), width=300)
+    assert run.made_with == {"training": "NVIDIA H200, torch 2.11.0+cu130, numpy 2.4"} == run.evidence.meta["versions"]
+    print_run(run, screen)
+    assert "training NVIDIA H200, torch 2.11.0+cu130, numpy 2.4" in screen.file.getvalue()
+    assert one.metadata["versions"]["torch"] not in screen.file.getvalue()
+
+
 def test_a_study_in_place_of_its_name_is_told_how_to_run():
     with pytest.raises(StudyError, match=r"got the Study 'one' itself in place of its name; call its run: STUDY.run"):
         rb.study(ONE)
