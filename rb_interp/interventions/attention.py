@@ -45,17 +45,25 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.special import entr, softmax
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured
-from rb_interp.interventions.sites import Edit, Site, intervention, positions, replaced, scatter
+from rb_interp.interventions.sites import (
+    Edit,
+    Site,
+    intervention,
+    positions,
+    replaced,
+    scatter,
+    site_positions,
+    visible,
+)
 from rb_interp.models.generations import value_weights
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes._attention import average_operator
 from rb_interp.probes._probe import check_layer_head
 from rb_interp.probes.capturing import Tokens, capture
 from rb_interp.probes.values import token_embeddings, token_groups
@@ -80,7 +88,7 @@ def forced_pattern(
     """
     site, wanted = Site("pattern", layer, unit=head), torch.as_tensor(pattern)
     site.check(model)
-    if wanted.triu(1).any():
+    if wanted[..., ~torch.from_numpy(visible(model, layer, wanted.shape[-1]))].any():
         raise ModelError("the pattern attends to later positions; rows are queries, columns keys, later ones 0.")
 
     def change(activation: Tensor, rows: Int[Tensor, " batch"]) -> Tensor:
@@ -106,11 +114,14 @@ def row_entropies(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Floa
 
 
 def random_patterns(
-    entropies: Float[np.ndarray, "*lead query"], rng: np.random.Generator
+    entropies: Float[np.ndarray, "*lead query"],
+    rng: np.random.Generator,
+    seen: Bool[np.ndarray, "query key"] | None = None,
 ) -> Float[np.ndarray, "*lead query key"]:
-    """Causal patterns with Gaussian logits, scaled so that every row has the entropy asked for, in nats.
+    """Patterns with Gaussian logits, scaled so that every row has the entropy asked for, in nats.
 
-    Row i can have any entropy from 0 to ln i; the first has no choice.
+    Row i can have any entropy from 0 to ln i; the first has no choice. ``seen``: what each query may attend to, by
+    default what is not later.
 
     >>> pattern = random_patterns(np.array([0.0, np.log(2), 0.5]), np.random.default_rng(0))
     >>> entr(pattern).sum(1).round(9).tolist()
@@ -118,10 +129,11 @@ def random_patterns(
 
     Raises ModelError for entropies that a row cannot have.
     """
-    most = np.log(np.arange(1, (length := entropies.shape[-1]) + 1))
+    length = entropies.shape[-1]
+    seen = np.tri(length, dtype=bool) if seen is None else seen
+    most = np.log(seen.sum(1))
     if not ((entropies >= -1e-6) & (entropies <= most + 1e-6)).all():  # further outside is no rounding
         raise ModelError("query i (from 1) sees i positions, so its entropy lies between 0 and ln i nats.")
-    seen = np.tri(length, dtype=bool)
     logits = rng.standard_normal((*entropies.shape, length))
     logits -= np.where(seen, logits, -np.inf).max(-1, keepdims=True)
 
@@ -155,6 +167,8 @@ def forced_average(
 ) -> Effect:
     """Nats that each input loses when a layer's attention is exactly 1/i; unbounded, 0 where it was so already.
 
+    i counts the positions that a query sees: all of them in a bidirectional model, those of its window in a local one.
+
     Args:
         entropies: of each query in nats, those that the random patterns are to have; ``row_entropies`` of a model that
             does not average (M10: the member of larger initialisation). ``[query]`` or ``[head, query]``.
@@ -163,13 +177,15 @@ def forced_average(
 
     Raises ModelError for a layer, head or metric that is not there. Source: paper 1, Fig. 6 ("average operator").
     """
+    Site("pattern", layer, unit=head).check(model)
     length, control = inputs.tokens.shape[1], "pattern of another model on the same inputs"
+    seen = visible(model, layer, length)
     if entropies is not None:
         control, n_heads = "random fixed pattern of the same entropy", 1 if head is not None else model.cfg.n_heads
         wanted = np.broadcast_to(np.asarray(entropies, dtype=np.float64), (n_draws, n_heads, length))
-        beside = [*random_patterns(wanted, np.random.default_rng([seed, 10]))]
+        beside = [*random_patterns(wanted, np.random.default_rng([seed, 10]), seen)]
     pair = Comparison(model, metric, answer_at, inputs)
-    every = [average_operator(length) if pattern is None else pattern, *beside]
+    every = [seen / seen.sum(1, keepdims=True) if pattern is None else pattern, *beside]
     runs = (pair.run(forced_pattern(model, one, layer=layer, head=head)) for one in every)
     name = "attention forced to 1/i" if pattern is None else "attention of another model"
     return pair.effect(name, str(Site("pattern", layer, unit=head)), runs, control)
@@ -200,9 +216,14 @@ def blocked_attention(
     Raises ModelError where nothing is left to attend to, RolesError for missing roles, and for too little noise.
     """
     pair, rng = Comparison(model, metric, answer_at, inputs), np.random.default_rng([seed, 11])
-    queries, keys = (positions(inputs.roles, role, inputs.tokens.shape[1]) for role in (query, key))
-    others = _noise(inputs, queries, keys) if n_draws else keys
-    blocked = [keys, *(_some(others, queries, keys.shape[1], rng) for _ in range(n_draws))]
+    queries, keys = (site_positions(Site("pattern", layer, role), inputs).numpy() for role in (query, key))
+    Site("pattern", layer, unit=head).check(model)
+    others, seen = _noise(inputs, queries, keys) if n_draws else keys, visible(model, layer, inputs.tokens.shape[1])
+    hidden = ~seen[queries].any(1)[np.arange(len(inputs))[:, None], others]
+    if few := int(((~hidden).sum(1) < keys.shape[1]).sum()):
+        text = f"in {few} rows it blocks positions that the query does not see, which changes nothing."
+        pair.notes |= {"control": text} if n_draws else {}
+    blocked = [keys, *(_some(others, queries, hidden, keys.shape[1], rng) for _ in range(n_draws))]
     runs = [pair.run(blocked_edits(model, queries, at, layer=layer, head=head)) for at in blocked]
     name, site = f"attention from {query} to {key} blocked", str(Site("pattern", layer, query, head))
     kind = "noise" if "noise" in inputs.roles.positions else "other"
@@ -225,8 +246,12 @@ def blocked_edits(
         here, length = torch.arange(len(rows))[:, None], activation.shape[-1]
         query, key = torch.from_numpy(queries)[rows], torch.from_numpy(keys)[rows]
         closed = torch.zeros(len(rows), length, dtype=torch.bool)
+        at = torch.cat([query.flatten(), key.flatten()])
+        if at.numel() and not 0 <= at.min() <= at.max() < length:
+            raise ModelError(f"got positions of queries or keys outside the rows, which have 0 to {length - 1}.")
         closed[here, key] = True
-        open_to = (torch.ones(length, length).tril().bool()[query] & ~closed[:, None]).to(activation)  # [row, n, key]
+        seen = torch.from_numpy(visible(model, layer, length))
+        open_to = (seen[query] & ~closed[:, None]).to(activation)  # [row, n, key]
         if not open_to.any(-1).all():
             raise ModelError(f"in L{layer} a query sees nothing but what is blocked; choose a later query.")
         kept = activation[here, :, query] * open_to[:, :, None]  # [row, n, head, key]
@@ -242,7 +267,7 @@ def _noise(
 ) -> Int[np.ndarray, "row count"]:
     """Positions that a control may block: noise, or where there is no such role those without the two roles."""
     if "noise" in inputs.roles.positions:
-        free = inputs.roles.position("noise")
+        free = positions(inputs.roles, "noise", inputs.tokens.shape[1])
     else:
         taken = np.concatenate([queries, keys], 1)
         is_free = (np.arange(inputs.tokens.shape[1])[None, :, None] != taken[:, None]).all(-1)
@@ -256,11 +281,15 @@ def _noise(
 
 
 def _some(
-    others: Int[np.ndarray, "row count"], queries: Int[np.ndarray, "row n"], count: int, rng: np.random.Generator
+    others: Int[np.ndarray, "row count"],
+    queries: Int[np.ndarray, "row n"],
+    hidden: Bool[np.ndarray, "row count"],
+    count: int,
+    rng: np.random.Generator,
 ) -> Int[np.ndarray, "row some"]:
-    """So many of these positions at random: those that a query sees first, then queries themselves, then later ones."""
+    """So many of these positions at random: what a query sees first, then queries themselves, then hidden ones."""
     is_query = (others[:, :, None] == queries[:, None]).any(-1)
-    order = rng.random(others.shape) + is_query + 2.0 * (others > queries.max(1, keepdims=True))
+    order = rng.random(others.shape) + is_query + 2.0 * hidden
     return np.take_along_axis(others, order.argsort(1)[:, :count], 1)
 
 

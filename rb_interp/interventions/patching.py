@@ -43,12 +43,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.func import functional_call
 from tqdm import tqdm
 
 from rb_interp.errors import ModelError
@@ -204,7 +205,14 @@ class Cells:
                     self.notes["pattern"] = why
             self.components = tuple(name for name in wanted if name not in self.notes)
         every = (Site(name, layer, unit=head) for name, layer in product(self.components, self.layers))
-        self.groups = [site for site in every if site.component not in EMBEDDINGS or site.layer == 0]
+        every = [site for site in every if site.component not in EMBEDDINGS or site.layer == 0]
+        self.groups = []
+        for site in every:
+            is_missing = site.component in components_of(model) and 0 <= site.layer < model.cfg.n_layers
+            if is_missing and site.component not in components_of(model, site.layer):
+                self.notes[f"{site.component} of L{site.layer}"] = "no cells: this layer has none."
+            else:
+                self.groups.append(site)
         if not self.groups or not self.roles:
             raise ModelError(
                 "there are no cells: name a role and a component that the model has; embeddings are in L0."
@@ -248,15 +256,16 @@ def _changes(model: HookedModel, pair: Comparison, cells: Cells, steps: int) -> 
         Site("attn_out", site.layer).hook if site.component == "resid_mid" and is_copy else site.hook
         for site in cells.groups
     ]
-    hooks = [*dict.fromkeys([EMBED, *(site.hook for site in cells.groups)])]
+    begins = EMBED if EMBED in model.hook_dict else Site("resid_pre", 0).hook  # an encoder embeds under other names
+    hooks = [*dict.fromkeys([begins, *(site.hook for site in cells.groups)])]
     own, *values = (capture(model, rows.tokens, hooks) for rows in (pair.base, *pair.sources))
     at = answer_positions(pair.answer_at, pair.base)
     positions = [role_positions(cells.groups, cells.roles, pair.base, source) for source in pair.sources]
     n_values, n_rows = sum(activation[0].numel() for activation in own.values()), len(tokens)
     changes = np.zeros((len(values), len(cells.groups), len(cells.roles), n_rows))
     for share in [(step + 0.5) / steps for step in range(steps)] or [0.0]:
-        moved = share * (values[0][EMBED] - own[EMBED])
-        begin = Edit(EMBED, lambda value, rows, moved=moved: value + moved[rows].to(value))
+        moved = share * (values[0][begins] - own[begins])
+        begin = Edit(begins, lambda value, rows, moved=moved: value + moved[rows].to(value))
         logits = last_logits(model, tokens, [begin], at=at)
         with torch.enable_grad():
             value = measure(pair.metric, logits.requires_grad_(), *pair.answers).sum()
@@ -266,7 +275,7 @@ def _changes(model: HookedModel, pair: Comparison, cells: Cells, steps: int) -> 
                 )
             (slope,) = torch.autograd.grad(value, logits)
         for rows in torch.arange(n_rows).split(min(passes(model, tokens), max(1, HELD_VALUES // n_values))):
-            logits, held = _held(model, tokens[rows], moved[rows], reached)
+            logits, held = _held(model, tokens[rows], moved[rows], (begins, *reached))
             with torch.enable_grad():
                 logits = logits[:, -1] if at is None else logits[torch.arange(len(rows)), at[rows]]
             found = torch.autograd.grad(logits, [*held.values()], slope[rows].to(logits), allow_unused=True)
@@ -282,18 +291,26 @@ def _changes(model: HookedModel, pair: Comparison, cells: Cells, steps: int) -> 
 
 
 def _held(model: HookedModel, tokens: Tensor, moved: Tensor, names: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Logits and some activations of a pass with a graph that begins at the embedding, which is moved."""
+    """Logits and some activations of a pass with a graph that begins at the first of them, which is moved.
+
+    Weights that are frozen, or made in inference mode and copied for this pass, give the numbers of others.
+    """
     held: dict[str, Tensor] = {}
 
     def keep(value: Tensor, name: str) -> Tensor:
-        begins = name == EMBED
-        held[name] = (value.detach() + moved.to(value)).requires_grad_() if begins else value.clone()
+        begins = name == names[0]
+        held[name] = (value.detach() + moved.to(value)) if begins else value.clone()
+        held[name] = held[name] if held[name].requires_grad else held[name].requires_grad_()
         return held[name]
 
-    hooks = [(name, lambda value, hook, name=name: keep(value, name)) for name in dict.fromkeys((EMBED, *names))]
+    hooks = [(name, lambda value, hook, name=name: keep(value, name)) for name in dict.fromkeys(names)]
+    module, copies = cast(Any, model), {}
+    for name, value in (*module.named_parameters(), *module.named_buffers()):
+        copies |= {name: value.clone()} if value.is_inference() else {}
     with torch.enable_grad(), evaluation(model), attached(model, hooks):
-        logits = model(tokens.to(next(model.parameters()).device))
-    return logits, {name: held[name] for name in names}
+        given = tokens.to(next(model.parameters()).device)
+        logits = functional_call(module, copies, given) if copies else model(given)
+    return logits, {name: held[name] for name in names[1:]}
 
 
 class Write(NamedTuple):

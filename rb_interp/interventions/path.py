@@ -44,6 +44,7 @@ from rb_interp.interventions.sites import (
     site_positions,
     told,
     values_at,
+    visible,
 )
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import check_labels
@@ -54,6 +55,8 @@ __all__ = ["path_matrix", "path_patch"]
 STEP = {"resid_pre": 0, "q": 1, "k": 1, "v": 1, "pattern": 2, "z": 3, "attn_out": 4, "resid_mid": 5, "mlp_post": 6}
 STEP |= {"mlp_out": 7, "resid_post": 8, "embed": -1, "pos_embed": -1}
 """Where in its layer each component comes; equal ones do not act on each other, nor does v on the pattern."""
+UNSEEN = "no path: no position of the receiver sees one of the sender."
+"""Why a cell is nan."""
 Mlps = Literal["frozen", "recomputed"]
 
 
@@ -109,6 +112,7 @@ def path_patch(
                 f"receiver in the order of a pass. Exchange them."
             )
         runs.append(logits)
+    pair.notes |= {} if _meets(model, base, sent_by, received_by) else {"path": UNSEEN}
     place = f"{sent_by} -> {received_by}"
     if metric is not None:
         return pair.effect("path patch", place, runs, quantity="recovered")
@@ -133,7 +137,8 @@ def path_matrix(
 ) -> Matrix:
     """The direct effect of each sender on each receiver: the numbers of ``path_patch``, one run fewer a path.
 
-    A path that there is not, since the sender does not come before the receiver, is nan and has a note.
+    A path that there is not, since the sender does not come before the receiver or no position of the receiver sees
+    one of the sender, is nan and has a note.
 
     Args:
         senders, receivers: sites. All others are those of ``path_patch``.
@@ -149,6 +154,8 @@ def path_matrix(
         for column, (receiver, logits) in enumerate(zip(received_by, found, strict=True)):
             if logits is None:
                 notes[f"{sender} -> {receiver}"] = "no path: the sender does not come before the receiver."
+            elif not _meets(model, base, sender, receiver):
+                notes[f"{sender} -> {receiver}"] = UNSEEN
             else:
                 patched[number, row, column] = pair.of(logits)
     senders, receivers = ([told([site], model) for site in sites] for sites in (sent_by, received_by))
@@ -170,14 +177,15 @@ def path_logits(
     One run, with every sublayer after the sender's own held, shows what it changes at all receivers: a receiver is read
     before its own hook is held. ``own`` keeps what is held from one sender to the next.
     """
-    there, own = components_of(model), {} if own is None else own
+    own = {} if own is None else own
     for site in (sender, *receivers):
         site.check(model)
-    reached = [site for site in receivers if _acts_on(sender, site, "resid_mid" not in there)]
+    aside = "resid_mid" not in components_of(model, sender.layer)
+    reached = [site for site in receivers if _acts_on(sender, site, aside)]
     if not reached:
         return [None] * len(receivers)
     aligned(sender, base, source)
-    frozen = [name for name in ("attn_out", "mlp_out")[: 1 + (mlps == "frozen")] if name in there]
+    frozen = ("attn_out", "mlp_out")[: 1 + (mlps == "frozen")]
     # sublayers are counted attn, mlp, attn, ..: from the first after the sender's own to the last before a receiver's
     first = 2 * sender.layer + sum(STEP[sender.component] >= STEP[one] for one in ("q", "mlp_post"))
     end = max(
@@ -185,6 +193,7 @@ def path_logits(
         for site in reached
     )
     held = [Site(name, n // 2) for n in range(first, end) if (name := ("attn_out", "mlp_out")[n % 2]) in frozen]
+    held = [site for site in held if site.component in components_of(model, site.layer)]
     arrived: dict[Site, list[Tensor]] = {site: [] for site in reached}
 
     def look(activation: Tensor, rows: Tensor, site: Site) -> Tensor:
@@ -198,6 +207,22 @@ def path_logits(
     after = {site: edits_of(model, base, {site: torch.cat(values)}) for site, values in arrived.items()}
     found = {site: answer_logits(model, base, edits, answer_at) for site, edits in after.items()}
     return [found.get(site) for site in receivers]
+
+
+def _meets(model: HookedModel, base: Inputs, sender: Site, receiver: Site) -> bool:
+    """Whether a sender's positions reach the receiver's in any row: their own, and by one attention what sees them.
+
+    Attention that carries is the receiver's own (of a pattern, of z, of attn_out), or that of a sender's keys and
+    values; all others between the two are held.
+    """
+    here, there = (site_positions(site, base).numpy() for site in (sender, receiver))
+    inside = sender.layer == receiver.layer and STEP[sender.component] >= STEP["q"]
+    reads = receiver.component in ("pattern", "z", "attn_out") and not inside
+    layer = sender.layer if sender.component in ("k", "v") else receiver.layer if reads else None
+    meets = there[:, :, None] == here[:, None]
+    if layer is not None:
+        meets |= visible(model, layer, base.tokens.shape[1])[there[:, :, None], here[:, None]]
+    return bool(meets.any())
 
 
 def _acts_on(sender: Site, receiver: Site, side_by_side: bool) -> bool:

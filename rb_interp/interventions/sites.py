@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, nearest
@@ -163,6 +163,8 @@ class Site:
         if self.component not in (there := components_of(model)):
             has = ", ".join(there) or "no transformer layer: edit its hooks by name"
             raise ModelError(f"site '{self}' is not in this model, a {type(model).__name__}; it has {has}.")
+        if self.layer < model.cfg.n_layers and self.component not in (here := components_of(model, self.layer)):
+            raise ModelError(f"site '{self}' is not in L{self.layer} of this model, which has {', '.join(here)}.")
         mlp = self.component == "mlp_post"
         unit = ("neuron", self.unit, model.cfg.d_mlp) if mlp else ("head", self.unit, model.cfg.n_heads)
         for what, given, count in (("layer", self.layer, model.cfg.n_layers), unit):
@@ -186,8 +188,8 @@ def told(sites: Sequence[Site], model: HookedModel) -> str:
     return " + ".join(f"{site} ({shared})" if (shared := site.shared(model)) else str(site) for site in sites)
 
 
-def components_of(model: HookedModel) -> tuple[str, ...]:
-    """The components that a model has, in the order of HOOKS; none where it has no attention.
+def components_of(model: HookedModel, layer: int | None = None) -> tuple[str, ...]:
+    """The components that a model has in any layer, or in one, in the order of HOOKS; none without attention.
 
     A model of attention alone has no ``resid_mid`` and ``mlp_out``, and one whose attention and MLP both read
     ``resid_pre`` (Pythia, GPT-NeoX) has no ``resid_mid``.
@@ -197,13 +199,26 @@ def components_of(model: HookedModel) -> tuple[str, ...]:
         missing |= {"resid_mid", "mlp_post", "mlp_out"}
     if getattr(model.cfg, "positional_embedding_type", "standard") != "standard":  # a bridge names it still
         missing.add("pos_embed")
-    return tuple(name for name, hook in HOOKS.items() if name not in missing and hook.format(0) in model.hook_dict)
+    layers, has = range(model.cfg.n_layers) if layer is None else [layer], model.hook_dict
+    return tuple(
+        name for name, hook in HOOKS.items() if name not in missing and any(hook.format(at) in has for at in layers)
+    )
+
+
+def visible(model: HookedModel, layer: int, length: int) -> Bool[np.ndarray, "query key"]:
+    """Which positions each query of a layer may attend to: all, those up to its own, or those of a window before it."""
+    attn = model.blocks[layer].attn
+    direction = getattr(attn, "_attention_dir_override", None) or getattr(model.cfg, "attention_dir", "causal")
+    if direction == "bidirectional":
+        return np.ones((length, length), dtype=bool)
+    is_local = getattr(attn, "attn_type", "global") == "local"
+    return np.triu(np.tri(length, dtype=bool), 1 - model.cfg.window_size if is_local else -length)
 
 
 def positions(roles: Roles, role: str, length: int) -> Int[np.ndarray, "row n"]:
     """Positions of a role in every row; besides the roles at hand, the names that this module's docstring lists.
 
-    Raises RolesError naming the nearest role for one that there is not.
+    Raises RolesError naming the nearest role for one that there is not, and for positions outside the rows.
 
     >>> roles = Roles({"key": np.array([[0]]), "anchor": np.array([[1, 2]])})
     >>> [positions(roles, role, 4).tolist() for role in ("anchor", "last_anchor", "anchor_1", "last")]
@@ -216,7 +231,11 @@ def positions(roles: Roles, role: str, length: int) -> Int[np.ndarray, "row n"]:
         known |= {"first_anchor": anchors[:, :1], "last_anchor": anchors[:, -1:]}
     known |= roles.positions
     if role in known:
-        return known[role]
+        at = known[role]
+        if at.size and not 0 <= at.min() <= at.max() < length:
+            text = f"role '{role}' has {len(at)} rows, at positions {at.min()} to {at.max()}"
+            raise RolesError(f"{text}; rows have the positions 0 to {length - 1}. Pass roles of the same rows.")
+        return at
     raise RolesError(
         f"this intervention needs the role '{role}'; {roles.task} has no such role: {nearest(role, known)}"
     )
@@ -230,7 +249,7 @@ def site_positions(site: Site, rows: Inputs) -> Int[Tensor, "row n"]:
     if site.role == "last":
         return torch.full((n_rows, 1), length - 1)
     at = positions(rows.roles, site.role, length)
-    if len(at) != n_rows or (at.size and not 0 <= at.min() <= at.max() < length):
+    if len(at) != n_rows:
         has = f"{len(at)} rows, at positions {at.min(initial=0)} to {at.max(initial=0)}"
         raise RolesError(
             f"role '{site.role}' has {has}; there are {n_rows} rows of {length} positions. Pass roles of the same rows."
@@ -441,8 +460,13 @@ def _writes(model: HookedModel, rows: Inputs, site: Site, values: Tensor) -> lis
 def replaced(weight: Tensor, value: Tensor) -> Iterator[None]:
     """A context in which a weight holds other values."""
     before = weight.detach().clone()
+
+    def write(new: Tensor) -> None:
+        with torch.inference_mode(weight.is_inference()):  # one made in inference mode is written there alone
+            weight.detach().copy_(new)
+
     try:
-        weight.detach().copy_(value)
+        write(value)
         yield
     finally:
-        weight.detach().copy_(before)
+        write(before)

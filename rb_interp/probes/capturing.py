@@ -250,7 +250,8 @@ def attached(model: HookedModel, hooks: Sequence[tuple[str, Callable[[Tensor, An
     finally:
         for point, handle in reversed(added):
             handle.hook.remove()
-            point.fwd_hooks.remove(handle)
+            if handle in point.fwd_hooks:  # gone where somebody called model.reset_hooks() meanwhile
+                point.fwd_hooks.remove(handle)
 
 
 def as_rows(tokens: Tokens) -> Int[Tensor, "row pos"]:
@@ -271,7 +272,8 @@ def as_rows(tokens: Tokens) -> Int[Tensor, "row pos"]:
 
 def passes(model: HookedModel, rows: Int[Tensor, "row pos"]) -> int:
     """Rows of one pass: at most 1,024, and no more than MAX_LOGITS allows."""
-    return max(1, min(1024, MAX_LOGITS // max(1, rows.shape[1] * model.cfg.d_vocab)))
+    answers = max(model.cfg.d_vocab, getattr(model.cfg, "d_vocab_out", 0) or 0)
+    return max(1, min(1024, MAX_LOGITS // max(1, rows.shape[1] * answers)))
 
 
 def check_range(model: HookedModel, rows: Int[Tensor, "row pos"]) -> None:

@@ -167,12 +167,12 @@ def test_models_written_by_hand_lose_the_answer_where_their_circuit_is_cut():
 
 def test_the_control_blocks_noise_that_the_query_sees():
     last, noise = np.full((30, 1), 8), INPUTS.roles.position("noise")
-    drawn = np.concatenate([module._some(noise, last, 1, RNG) for _ in range(200)], 1)
+    drawn = np.concatenate([module._some(noise, last, noise > last, 1, RNG) for _ in range(200)], 1)
     for row in range(30):
         assert set(drawn[row]) == set(noise[row]) - {8}
     anchors = INPUTS.roles.position("anchor")
     before = (noise < anchors[:, -1:]).sum(1) >= 2
-    drawn = module._some(noise, anchors, 2, RNG)
+    drawn = module._some(noise, anchors, noise > anchors[:, -1:], 2, RNG)
     assert (drawn[before] < anchors[before, -1:]).all()
     assert all(len(set(row)) == 2 for row in drawn)
     key = INPUTS.roles.position("key")

@@ -67,7 +67,7 @@ def test_roles_of_other_rows_are_refused():
     model = lens_model("grouped")
     with pytest.raises(RolesError, match="'key' has 2 rows.*; there are 3 rows of 8 positions. Pass roles"):
         read_at(model, TOKENS, "q.0@key", ROLES.take(np.arange(2)))
-    with pytest.raises(RolesError, match="role 'anchor' has 3 rows, at positions 0 to 7"):
+    with pytest.raises(RolesError, match="role 'anchor' has 3 rows, at positions 1 to 7"):
         read_at(model, TOKENS[:, :6], "q.0@anchor", ROLES)
 
 
