@@ -77,7 +77,8 @@ class Evidence:
         Args:
             places: stages and rates that it is about, all by default.
         """
-        rows = [row for row in self._late.itertuples() if places is None or (row.stage, float(row.gamma)) in places]
+        every: Any = self._late.itertuples()
+        rows = [row for row in every if places is None or (row.stage, float(row.gamma)) in places]
         told = "; ".join(f"{row.stage} at γ = {row.gamma:g}: {row.late} of {row.n} members" for row in rows)
         return f"Never at the stage, so shown at the last step: {told}." if told else ""
 

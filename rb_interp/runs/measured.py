@@ -107,7 +107,8 @@ def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
     by, rows = KEYS["summary"].split(), []
     for place, here in readings.groupby(by, sort=False, dropna=False):
         values, untrained = here["value"].to_numpy(), here["untrained"].mean()  # NaN where none has a value
-        rows.append((*cast(tuple, place), *spread_over_seeds(values), untrained, int(here["reached"].sum())))
+        reached = int(here["reached"].to_numpy().sum())
+        rows.append((*cast(tuple, place), *spread_over_seeds(values), untrained, reached))
     return pd.DataFrame(rows, columns=[*by, *OVER_SEEDS.split(), "untrained", "n_reached"])
 
 
@@ -241,7 +242,7 @@ def read_evidence(run: Run) -> Evidence:
     found = Evidence(
         config=run.config,
         scale=run.scale,
-        **first,
+        **cast(Any, first),
         arrays=load(run.store.verified(ARRAYS).read_bytes()),
         tables=tables,
         keys=run.table_keys,
