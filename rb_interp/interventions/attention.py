@@ -219,7 +219,7 @@ def blocked_attention(
     queries, keys = (site_positions(Site("pattern", layer, role), inputs).numpy() for role in (query, key))
     Site("pattern", layer, unit=head).check(model)
     others, seen = _noise(inputs, queries, keys) if n_draws else keys, visible(model, layer, inputs.tokens.shape[1])
-    hidden = np.take_along_axis(~seen[queries].any(1), others, 1)
+    hidden = ~np.take_along_axis(np.asarray(seen[queries].any(1)), others, 1)
     if few := int(((~hidden).sum(1) < keys.shape[1]).sum()):
         text = f"in {few} rows it blocks positions that the query does not see, which changes nothing."
         pair.notes |= {"control": text} if n_draws else {}
