@@ -9,6 +9,7 @@ from lens_models import hooks_on, lens_model
 from rb_interp import probes
 from rb_interp.errors import ArgumentError, ModelError
 from rb_interp.probes.values import token_embeddings
+from rb_interp.statistics.reading import Null
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.inputs import Roles
 
@@ -83,6 +84,16 @@ def test_a_scan_reads_arrays(both):
     for probe in (probes.uniformity, probes.value_alignment):
         found, expected = (probes.scan(probe, each, INPUTS, n_null=5) for each in (source, model))
         pd.testing.assert_frame_equal(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_a_scan_adjusts_p_over_its_heads_for_each_quantity(both, monkeypatch):
+    """By hand: the i-th smallest of n becomes the least of n p_j / j over j >= i; NaN does not count."""
+    given = iter([0.01, 0.04, np.nan, 0.03])
+    monkeypatch.setattr(Null, "_p_value", lambda null, value: next(given))
+    found = probes.scan(probes.uniformity, both[0][0], INPUTS, layers=[0], n_null=5)
+    assert found.columns.get_loc("p_adjusted") == found.columns.get_loc("p_value") + 1
+    np.testing.assert_allclose(found.p_adjusted[found.quantity == "tv"], [0.03, 0.04, np.nan, 0.04])
+    assert found.p_adjusted[found.quantity != "tv"].isna().all()  # without a null
 
 
 @pytest.mark.lens
@@ -161,8 +172,10 @@ def test_a_scan_takes_one_pass_and_gives_the_numbers_of_single_calls(name, both)
         for layer in range(2)
         for head in range(4)
     ]
-    pd.testing.assert_frame_equal(found, pd.concat(single, ignore_index=True), check_exact=True)
+    of_heads = found.drop(columns="p_adjusted")
+    pd.testing.assert_frame_equal(of_heads, pd.concat(single, ignore_index=True), check_exact=True)
     backwards = probes.scan(probe, model, INPUTS, layers=[1, 0], heads=[2], untrained=untrained, **options)
+    backwards = backwards.drop(columns="p_adjusted")
     pd.testing.assert_frame_equal(backwards, pd.concat([single[6], single[2]], ignore_index=True), check_exact=True)
     with torch.no_grad():
         cache = model.run_with_cache(torch.from_numpy(INPUTS.tokens))[1]
