@@ -100,9 +100,9 @@ columns = ["layer", "head", "quantity", "value", "untrained", "null", "null_mean
 previous[columns].round(3)
 
 # %% [markdown]
-# `second` always stands right after `first`. So roles of *another row* (the first null) tell nothing: a previous-token
-# head looks one back there too. The second null asks whether the head prefers these places to others of the same row.
-# Read both, and the size.
+# `second` always stands right after `first`. So roles of *another row* (the null) tell nothing: a previous-token head
+# looks one back there too. The excess says how much more than other places these get: read it beside the untrained
+# model's. For the induction head below the null does tell, since where its query stands varies.
 
 # %%
 induction[columns].round(3)

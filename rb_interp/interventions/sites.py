@@ -6,7 +6,8 @@ between and after the sublayers (``resid_pre``, ``resid_mid``, ``resid_post``), 
 ``mlp_post`` is what an MLP's neurons give after their activation, all of them or one: ``mlp_post.1.37@last``. ``embed``
 and ``pos_embed`` are what the embeddings add to the stream before L0, and are written without a layer: ``embed@key``.
 The role says at which positions of each row: any role of the Roles at hand, or ``first_anchor``, ``last_anchor``,
-``anchor_1`` .. ``anchor_q``, ``last`` (the last position), ``all``. The role of a ``pattern`` is that of the query.
+``anchor_1`` .. ``anchor_q``, ``last`` (the last position), ``rest`` (all that no role names), ``all``. The role of a
+``pattern`` is that of the query.
 
 Heads are those of the queries. Where several of them share their keys and values (grouped queries), ``k`` and ``v`` of
 a head are those that it shares.
@@ -39,7 +40,7 @@ from rb_interp.probes.capturing import (
     has_attention,
     passes,
 )
-from rb_interp.tasks.inputs import Inputs, Roles
+from rb_interp.tasks.inputs import REST, Inputs, Roles, rest_positions
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
@@ -236,6 +237,8 @@ def positions(roles: Roles, role: str, length: int) -> Int[np.ndarray, "row n"]:
             text = f"role '{role}' has {len(at)} rows, at positions {at.min()} to {at.max()}"
             raise RolesError(f"{text}; rows have the positions 0 to {length - 1}. Pass roles of the same rows.")
         return at
+    if role == REST:
+        return rest_positions(roles, length)
     raise RolesError(
         f"this intervention needs the role '{role}'; {roles.task} has no such role: {nearest(role, known)}"
     )

@@ -1,14 +1,15 @@
 r"""Attention of one head: which role attends to which, and is it uniform on everything it can see?
 
 `attention` (paper 2, Fig. 3, draws these numbers as the width of its lines). With A the pattern on row r, Q_r and K_r
-the positions of two roles in it, and O_rq the other positions that query q sees:
+the positions of two roles in it, and O_rq the other positions that query q sees, itself and what stands before it, or
+all of them where attention looks both ways:
 
     query_to_key          mean over rows r and q in Q_r of a_rq = sum over k in K_r of A_r[q, k]       [0, 1]
     query_to_key_excess   mean over the same of a_rq - |K_r| times the mean of A_r[q, k] over O_rq    [-1, 1]
 
-A position has one role, the first of those asked for that names it. From one role to all of them the numbers sum to 1
-where every position has one of the roles. The excess leaves out queries that see fewer other positions than positions
-of the role: they have no choice.
+A position may have several roles; each pair of roles has its own number. From one role to all of them the numbers sum
+to 1 where every position has exactly one of the roles. The excess leaves out queries that see fewer other positions
+than positions of the role: they have no choice.
 
 `attention_by_role` (paper 1, "Second attention module") is the same from the last position, in the anchor task's
 words: key + anchors + self + noise = 1 with anchors = anchor_1 + ... + anchor_q. ``self`` is the last position where
@@ -17,14 +18,11 @@ it is noise itself; where it is an anchor, it counts as that anchor.
 `attention_to_key` (paper 2, Fig. 3, "inferential" flow: L0 moves the key onto the anchors, L1 moves the anchors'
 positions to the last token) is the same from each anchor: key_from_anchor_j = mean over rows of A_r[a_rj, p_r].
 
-There are two nulls, since there are two ways to find a role. The null of query_to_key gives each row the roles of
-another row: it asks whether the head follows what stands in the row. Where roles stand at fixed offsets or places it
-says nothing: a previous-token head reads as much under it, and a note says so where the places are the same (p = 1).
-The null of the excess draws one pattern for all rows, each query uniform on the simplex of what it sees: it asks
-whether the head looks at these places more than a head with any preference for places would. Drawing anew for every
-row would average the chance away and call any preference significant. A small p of the excess alone shows where a head
-looks and not why: what stands there is then as good a reason as where it stands. Nobody sees what comes later, so the
-excess is for causal attention.
+The null of both gives each row the roles of another row, and keeps the pattern: it asks whether the head follows what
+stands in the row. A head that prefers a place, or a distance, reads as much under it. So the null says nothing of roles
+at fixed distances, and where the places are the same in every row p is 1 and a note says so. There read the size of the
+excess beside an untrained model's. Patterns drawn at random are no null: under them any preference for a place is
+significant.
 
 How it can mislead. A role of many positions is given more by a head that looks anywhere: an averaging head reads about
 n / L for n positions of L, and an excess of 0. An early position can look at few others: the second one of a row gives
@@ -42,6 +40,8 @@ looks, not what it takes, nor that it is passed on; patch to know.
 
     TV_i = 1/2 sum_j |A_ij - 1/i|      entropy_i = -sum_j A_ij ln A_ij / ln i      for i = 2..L  (i = 1 has no choice)
 
+Where attention looks both ways every query sees all L positions, and 1/L stands for 1/i, for i = 1..L.
+
 How it can mislead. A trained averaging head reads TV near 0 (claim M1 asks for at most .10) and entropy near 1. A head
 that looks at one position reads 1 - 1/i, .77 on average over i = 2..9; a fixed pattern drawn at random reads
 (1 - 1/i)^i, about .32. But an *untrained* model of small initialisation also reads 0 (Lemma 1), a larger one too where
@@ -56,14 +56,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from scipy.special import entr
 
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.probes._probe import Found, drawn_once, occupied, pattern, probe
 from rb_interp.statistics.nulls import dirichlet_rows, permutations
 from rb_interp.statistics.reading import Null
-from rb_interp.tasks.inputs import Inputs, Roles
+from rb_interp.tasks.inputs import REST, Inputs, Roles
 
 PERMUTED = "roles permuted over rows"
 NULLED = ("key", "anchors")
@@ -90,14 +90,14 @@ def attention(
     """Mean attention from some roles to others in one head, in [0, 1], and what it exceeds other positions by.
 
     Values: ``{query}_to_{key}`` of each pair of roles, and ``{query}_to_{key}_excess``; NaN where no position has the
-    query's role. Nulls: the roles of another row, and for the excess attention drawn at random by position. Arrays:
-    attention ``[query, key]``, in the order of the roles. Source: paper 2, Fig. 3.
+    query's role. Null: the roles of another row. Arrays: attention ``[query, key]``, in the order of the roles. Source:
+    paper 2, Fig. 3.
 
     Args:
         inputs: rows, and roles that name the positions asked for.
         query: roles that look, one name or several; by default every role of the inputs. ``last`` is the last position
-            where no role has that name.
-        to: roles that are looked at, likewise. A position with several of them counts as the first.
+            where no role has that name, ``rest`` are all positions that no role names.
+        to: roles that are looked at, likewise. By default a note says how many positions have no role.
 
     Raises:
         RolesError: for a role that is not there, or that is named twice.
@@ -112,20 +112,24 @@ def attention(
     queries, looking = role_masks(inputs.roles, query, pattern.shape[-1])
     keys, seen = role_masks(inputs.roles, to, pattern.shape[-1])
     places = {f"{q}_to_{k}": (at_q, at_k) for at_q, q in enumerate(queries) for at_k, k in enumerate(keys)}
-    found, values = _between(pattern, looking, seen, places), {}
-    for name, (q, k) in places.items():
-        queries = queries_with_a_choice(looking[..., q], seen[..., k])
-        given = (pattern[queries.row, queries.at] * queries.role).sum(1)
-        values[name + EXCESS] = float(queries.beyond(given).mean()) if len(given) else float("nan")
+    found, visible = _between(pattern, looking, seen, places), seen_by_queries(pattern)
+    parts = {name + EXCESS: Excess.of(looking[..., q], seen[..., k], visible) for name, (q, k) in places.items()}
+    values = {
+        name: float(one(np.einsum("rqk,rq,rk->", pattern, one.weights, one.seen)[None])[0])
+        for name, one in parts.items()
+    }
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
         drawn = dict(cast(Any, found).nulls(n_null, seed))
-        for name, (q, k) in places.items():
-            by_place = random_excess(looking[..., q], seen[..., k], n_null, seed)
-            drawn[name + EXCESS] = Null("attention drawn at random, by position", by_place)
+        orders = permutations(n_null, len(pattern), np.random.default_rng(seed))
+        for name, one in parts.items():
+            totals = other_rows(pattern, one.weights[..., None], one.seen[..., None], orders)[:, 0, 0]
+            drawn[name] = Null(PERMUTED, one(totals) + ROUNDING)
         return drawn
 
-    return found._replace(values={**found.values, **values}, nulls=nulls)
+    still = [*found.still, *(name + EXCESS for name in found.still)]
+    told = inputs.roles.without_a_role(pattern.shape[-1]) if not to else ""
+    return found._replace(values={**found.values, **values}, nulls=nulls, still=still, told=told)
 
 
 def _between(pattern: Pattern, looking: Looking, seen: Seen, places: Mapping[str, tuple[int, int]]) -> Found:
@@ -137,7 +141,8 @@ def _between(pattern: Pattern, looking: Looking, seen: Seen, places: Mapping[str
     still = [name for name, (q, k) in places.items() if still_q[q] and still_k[k]]
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
-        draws = other_rows(pattern, looking, seen, permutations(n_null, len(pattern), np.random.default_rng(seed)))
+        orders = permutations(n_null, len(pattern), np.random.default_rng(seed))
+        draws = _per_query(other_rows(pattern, looking, seen, orders), looking)
         return {name: Null(PERMUTED, draws[:, q, k] + ROUNDING) for name, (q, k) in places.items()}
 
     return Found(values, nulls, {"attention": table}, len(pattern), still=still)
@@ -177,7 +182,7 @@ def attention_by_role(pattern: Pattern, inputs: Inputs) -> Found:
         rng, drawn = np.random.default_rng(seed), {}
         for role in NULLED:
             orders = permutations(n_null, len(last), rng)
-            draws = other_rows(last, looking, seen[role][..., None], orders)[:, 0, 0]
+            draws = other_rows(last, looking, seen[role][..., None], orders)[:, 0, 0] / len(last)
             drawn[role] = Null(PERMUTED, draws + ROUNDING)
         return drawn
 
@@ -225,7 +230,7 @@ def _mask(places: Int[np.ndarray, "row n"], length: int) -> Mask:
 def role_masks(
     roles: Roles, given: str | Sequence[str], length: int
 ) -> tuple[tuple[str, ...], Bool[np.ndarray, "row pos role"]]:
-    """The roles asked for, all by default, and which position of each row has which, the first of those named.
+    """The roles asked for, all by default, and which positions of each row have which.
 
     Raises RolesError for unknown and repeated roles, and where there is none.
     """
@@ -237,9 +242,10 @@ def role_masks(
     n = len(roles)
     masks = np.zeros((n, length, len(names)), dtype=bool)
     for number, name in enumerate(names):
-        bare = name == LAST and name not in roles.positions
-        at = np.full((n, 1), length - 1) if bare else roles.position(name, "attention")
-        masks[:, :, number] = _mask(at, length) & ~masks.any(2)
+        if name in (LAST, REST) and name not in roles.positions:
+            masks[:, :, number] = roles.rest(length) if name == REST else np.arange(length) == length - 1
+        else:
+            masks[:, :, number] = _mask(roles.position(name, "attention"), length)
     return names, masks
 
 
@@ -250,60 +256,52 @@ def _per_query(total: Float[np.ndarray, "*draw q k"], looking: Looking) -> Float
 
 
 def other_rows(
-    pattern: Pattern, looking: Looking, seen: Seen, orders: Int[np.ndarray, "draw row"]
+    pattern: Pattern, looking: Shaped[np.ndarray, "row query q"], seen: Seen, orders: Int[np.ndarray, "draw row"]
 ) -> Float[np.ndarray, "draw q k"]:
-    """Mean attention from the positions of each role to those of each role, with the roles of other rows."""
-    n, cells = len(pattern), pattern[0].size
+    """What the queries of each role give to the positions of each role, over all rows, with the roles of other rows."""
+    asks, asked = looking.any((0, 2)), seen.any((0, 2))
+    pattern, looking, seen = pattern[:, asks][:, :, asked], looking[:, asks].astype(float), seen[:, asked].astype(float)
+    n, cells = len(pattern), asks.sum() * asked.sum()
     every = np.zeros((n, n, looking.shape[2], seen.shape[2]))  # of each row with the roles of each row
+    if not cells:  # nobody asks, or nobody is asked for
+        return every[0, orders[:, 0]]
     together = max(1, TOGETHER // (cells * every[0, 0].size))
     for start in range(0, n, together):
         part = slice(start, start + together)
-        asked = np.einsum("siq,sjk->ijsqk", looking[part].astype(float), seen[part].astype(float))
-        every[:, part] = (pattern.reshape(n, -1) @ asked.reshape(cells, -1)).reshape(n, *asked.shape[2:])
-    return _per_query(every[np.arange(n), orders].sum(1), looking)
+        roles = np.einsum("siq,sjk->ijsqk", looking[part], seen[part])
+        every[:, part] = (pattern.reshape(n, -1) @ roles.reshape(cells, -1)).reshape(n, *roles.shape[2:])
+    return every[np.arange(n), orders].sum(1)
 
 
-class Queries(NamedTuple):
-    """The queries that have a choice: each sees n > 0 positions of the role and at least n others.
+def seen_by_queries(pattern: Pattern) -> Bool[np.ndarray, "query key"]:
+    """Which positions each query can see: itself and what stands before it, or all where some attention looks ahead."""
+    return np.tri(pattern.shape[-1], dtype=bool) if not np.triu(pattern, 1).any() else np.ones(pattern.shape[1:], bool)
 
-    Attributes:
-        row, at: which row a query is of, and at which position it stands.
-        role: the positions with the role that it sees. n, n_others: how many have the role, and how many have not.
+
+class Excess(NamedTuple):
+    """What queries give to a role beyond what they give to as many others, as a function of what they give to the role.
+
+    A query that sees n positions of the role and m others, and gives a to the role, gives a - n (1 - a) / m beyond: so
+    a counts 1 + n / m times, and n / m is taken off. Queries with m < n have no choice and do not count.
     """
 
-    row: Int[np.ndarray, " query"]
-    at: Int[np.ndarray, " query"]
-    role: Bool[np.ndarray, "query pos"]
-    n: Int[np.ndarray, " query"]
-    n_others: Int[np.ndarray, " query"]
+    weights: Float[np.ndarray, "row query"]
+    seen: Mask
+    off: float
+    count: int
 
-    def beyond(self, given: Float[np.ndarray, "*draw query"]) -> Float[np.ndarray, "*draw query"]:
-        """What queries give to the role beyond what they give to as many others."""
-        return given - self.n * (1 - given) / self.n_others
+    @classmethod
+    def of(cls, looking: Mask, seen: Mask, visible: Bool[np.ndarray, "query key"]) -> Excess:
+        """That of the queries ``looking`` for the positions ``seen``."""
+        n = seen.astype(float) @ visible.T
+        others = visible.sum(1) - n
+        choice = looking & (n > 0) & (others >= n)
+        ratio = np.divide(n, others, out=np.zeros_like(n), where=choice)
+        return cls(choice + ratio, seen, float(ratio.sum()), int(choice.sum()))
 
-
-@drawn_once
-def queries_with_a_choice(looking: Mask, seen: Mask) -> Queries:
-    """The queries among the positions ``looking`` for those ``seen``; each sees itself and what stands before it."""
-    row, at = np.nonzero(looking)
-    role = seen[row] & (np.arange(looking.shape[1]) <= at[:, None])
-    n = role.sum(1)
-    choice = (n > 0) & (at + 1 - n >= n)
-    return Queries(row[choice], at[choice], role[choice], n[choice], (at + 1 - n)[choice])
-
-
-@drawn_once
-def random_excess(looking: Mask, seen: Mask, n_null: int, seed: int) -> Float[np.ndarray, " draw"]:
-    """Mean excess of patterns drawn at random; it depends on no model, so that all heads share it."""
-    queries, length, rng = queries_with_a_choice(looking, seen), looking.shape[1], np.random.default_rng(seed)
-    if not len(queries.row):
-        return np.full(n_null, np.nan)
-    draws, together = [], max(1, TOGETHER // (queries.role.size + length**2))
-    for start in range(0, n_null, together):
-        pattern = np.tril(rng.standard_exponential((min(together, n_null - start), length, length)))
-        pattern /= pattern.sum(2, keepdims=True)
-        draws.append(queries.beyond((pattern[:, queries.at] * queries.role).sum(2)).mean(1))
-    return np.concatenate(draws)
+    def __call__(self, total: Float[np.ndarray, " draw"]) -> Float[np.ndarray, " draw"]:
+        """The mean over queries, from the sum of what they give times their weights; NaN without a query."""
+        return (total - self.off) / self.count if self.count else np.full_like(total, np.nan)
 
 
 @probe(pattern)
@@ -312,8 +310,8 @@ def uniformity(pattern: Pattern, inputs: Inputs, *, counted: Bool[np.ndarray, "r
 
     Values: ``tv`` in [0, 1], the mean of TV_i over inputs and rows 2..L (0: the average operator); ``max_deviation``,
     the largest abs(A_ij - 1/i) of any input; ``entropy``, the mean of H_i / ln i (1: uniform). Arrays: ``tv_per_row``
-    ``[L - 1]``, NaN for a query that counts in no row, and ``mean_pattern`` ``[L, L]``, means over inputs. Null of
-    ``tv``: random patterns, side less. Source: paper 1, Lemma 1 and Fig. 6.
+    ``[L - 1]`` (``[L]`` where attention looks both ways), NaN for a query that counts in no row, and ``mean_pattern``
+    ``[L, L]``, means over inputs. Null of ``tv``: random patterns, side less. Source: paper 1, Lemma 1 and Fig. 6.
 
     Args:
         inputs: rows of two positions or more, else ModelError; roles and labels are not needed.
@@ -324,9 +322,11 @@ def uniformity(pattern: Pattern, inputs: Inputs, *, counted: Bool[np.ndarray, "r
     if length < 2:
         raise ModelError("uniformity got rows of 1 position; give at least 2, since the first has no choice.")
     counted = np.ones(pattern.shape[:2], dtype=bool) if counted is None else counted
-    deviation, chosen = np.abs(pattern - average_operator(length)), counted[:, 1:]
-    distance = deviation[:, 1:].sum(-1) / 2
-    entropy = entr(pattern[:, 1:]).sum(-1) / np.log(np.arange(2, length + 1))
+    visible = seen_by_queries(pattern)
+    sizes, chooses = visible.sum(1), visible.sum(1) > 1
+    deviation, chosen = np.abs(pattern - visible / sizes[:, None]), counted[:, chooses]
+    distance = deviation[:, chooses].sum(-1) / 2
+    entropy = entr(pattern[:, chooses]).sum(-1) / np.log(sizes[chooses])
     values = {
         "tv": float(distance[chosen].mean()),
         "max_deviation": float(deviation.max(-1)[counted].max()),
@@ -335,7 +335,7 @@ def uniformity(pattern: Pattern, inputs: Inputs, *, counted: Bool[np.ndarray, "r
     n = chosen.sum(0)
     per_row = np.where(n > 0, (distance * chosen).sum(0) / np.maximum(n, 1), np.nan)
     arrays = {"tv_per_row": per_row, "mean_pattern": pattern.mean(0)}
-    return Found(values, lambda n_null, seed: {"tv": simplex_null(length, n_null, seed)}, arrays, len(inputs))
+    return Found(values, lambda n_null, seed: {"tv": simplex_null(sizes[chooses], n_null, seed)}, arrays, len(inputs))
 
 
 def average_operator(length: int) -> Float[np.ndarray, "query key"]:
@@ -348,9 +348,9 @@ def average_operator(length: int) -> Float[np.ndarray, "query key"]:
 
 
 @drawn_once
-def simplex_null(length: int, n_null: int, seed: int) -> Null:
-    """TV of patterns whose rows are uniform on the simplex, one pattern for all inputs."""
+def simplex_null(sizes: Int[np.ndarray, " query"], n_null: int, seed: int) -> Null:
+    """TV of patterns whose rows are uniform on the simplex of what each query sees, one pattern for all inputs."""
     total, rng = np.zeros(n_null), np.random.default_rng(seed)
-    for i in range(2, length + 1):
+    for i in sizes.tolist():
         total += np.abs(dirichlet_rows(n_null, i, rng) - 1 / i).sum(1) / 2
-    return Null("attention rows drawn uniformly from the simplex", total / (length - 1), side="less")
+    return Null("attention rows drawn uniformly from the simplex", total / len(sizes), side="less")

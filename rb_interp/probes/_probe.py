@@ -26,7 +26,7 @@ from rb_interp.errors import ModelError, RolesError
 from rb_interp.models.protocol import hooked
 from rb_interp.probes.capturing import Keep, Source, as_rows, capture, float64, has_attention, kept, model_of
 from rb_interp.statistics.reading import Null, Reading
-from rb_interp.tasks.inputs import Inputs
+from rb_interp.tasks.inputs import REST, Inputs, rest_positions
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
@@ -34,10 +34,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 NOT_FINITE = "the model's activations are not finite."
 DIVERGED = "weights are not all finite: its training has diverged."
-STILL = (
-    "the roles stand at the same positions in every row, so their null says nothing (p = 1); attention(query=, to=) "
-    "has a null by position, that of its excess."
-)
+STILL = "the roles stand at the same positions in every row, so their null says nothing (p = 1)."
 HEAD: Mapping[str, int | None] = {"layer": 0, "head": 0}
 """The place of a probe that reads one head, unless another one is asked for."""
 ROOM = 2**30
@@ -67,6 +64,7 @@ class Found(NamedTuple):
         arrays: by name, or a function that gives them.
         still: quantities whose roles stand at the same positions in every row.
         words: what stands in place of some words in every name and note.
+        told: a note of the reading as a whole.
     """
 
     values: Mapping[str, float]
@@ -76,6 +74,7 @@ class Found(NamedTuple):
     tables: Callable[[int], Mapping[str, pd.DataFrame]] | None = None
     still: Sequence[str] = ()
     words: Mapping[str, str] = {}
+    told: str = ""
 
 
 @runtime_checkable
@@ -153,6 +152,7 @@ def probe(
             sound = isinstance(what, np.ndarray) and bool(np.isfinite(what).all())  # then weights are not the reason
             notes = dict.fromkeys(found.still if nulls else (), STILL)
             notes |= undefined(values, None if sound else model, why, before, untrained)
+            notes |= {"roles": found.told} if found.told else {}
             arrays: Any = found.arrays() if callable(found.arrays) else found.arrays or {}
             tables, where = found.tables(seed) if found.tables else {}, at if looks else {}
             spot = where.get("layer"), where.get("head")
@@ -282,6 +282,8 @@ def check_labels(inputs: Inputs, asker: str) -> np.ndarray:
 
 def occupied(inputs: Inputs, role: str, probe: str) -> Int[np.ndarray, "row n"]:
     """Positions of a role that has one at least; RolesError where it is missing, or has none."""
+    if role == REST and role not in inputs.roles.positions:
+        return rest_positions(inputs.roles, inputs.tokens.shape[1])
     places = inputs.roles.position(role, probe)
     if not places.shape[1]:
         raise RolesError(f"{probe} got the role '{role}' without a position; give it one or more in each row.")

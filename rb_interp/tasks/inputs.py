@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from rb_interp.errors import RolesError, first_line, shown
 from rb_interp.record import Record
@@ -20,6 +20,8 @@ from rb_interp.typed import as_array, typed
 if TYPE_CHECKING:
     import pandas as pd
 
+REST = "rest"
+"""The positions that no role names are a role of this name, where no other has it."""
 SHOWN_ROWS, SHOWN_TOKENS = 5, 30
 """What a notebook shows of some rows, at most."""
 
@@ -87,12 +89,47 @@ class Roles(Record):
         """
         return _named(self.tokens, name, f"{probe} needs the token group", self.task)
 
+    def rest(self, length: int) -> Bool[np.ndarray, "row pos"]:
+        """Which positions of rows of this length no role names.
+
+        >>> Roles({"key": np.array([[0], [2]])}).rest(3).tolist()
+        [[False, True, True], [True, True, False]]
+        """
+        free = np.ones((len(self), length), dtype=bool)
+        for at in self.positions.values():
+            free &= (at[:, :, None] != np.arange(length)).all(1)
+        return free
+
+    def without_a_role(self, length: int) -> str:
+        """How many positions of a row no role names, in words; empty where each has one.
+
+        >>> Roles({"key": np.array([[0], [2]])}).without_a_role(3)
+        "positions without a role: 2 of 3; the role 'rest' names them."
+        """
+        counts = np.unique(self.rest(length).sum(1)).tolist()
+        if not any(counts):
+            return ""
+        told = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+        return f"positions without a role: {told} of {length}; the role '{REST}' names them."
+
     @typed
     def take(self, rows: np.ndarray) -> Roles:
         """The same roles for a selection of rows (indices or a boolean mask); RolesError where they do not fit."""
         rows = selected(rows, len(self)) if self.positions or self.set is not None else rows
         names = None if self.set is None else self.set[rows]
         return Roles({name: at[rows] for name, at in self.positions.items()}, self.tokens, names, self.task)
+
+
+def rest_positions(roles: Roles, length: int) -> Int[np.ndarray, "row n"]:
+    """Positions that no role names; RolesError where there is none, or where rows have different numbers of them."""
+    free = roles.rest(length)
+    counts = free.sum(1)
+    if not len(counts) or not counts[0] or (counts != counts[0]).any():
+        raise RolesError(
+            f"the role '{REST}' has {counts.min(initial=length)} to {counts.max(initial=0)} positions in a row; "
+            f"expected as many in every row, and one at least. Give roles to other positions."
+        )
+    return free.nonzero()[1].reshape(len(free), -1)
 
 
 def _named(known: Mapping[str, np.ndarray], name: str, needs: str, task: str) -> np.ndarray:
