@@ -181,7 +181,9 @@ def _held(cache: ActivationCache, rows: Int[Tensor, "row pos"], name: str) -> Te
             f"this cache has no '{name}'; capture it too, or pass the model; {nearest(name, cache.cache_dict)}"
         )
     value = cache.cache_dict[name]
-    if not cache.has_batch_dim or len(value) != len(rows) or rows.shape[1] not in value.shape[1:]:
+    over = (2, 3) if name.endswith(("hook_pattern", "hook_attn_scores")) else (1,)
+    sizes = {at: size for at, size in enumerate(value.shape) if at in over}
+    if not cache.has_batch_dim or len(value) != len(rows) or sizes != dict.fromkeys(over, rows.shape[1]):
         raise ModelError(
             f"the cache holds '{name}' of shape {list(value.shape)} and the rows are {list(rows.shape)}; give the "
             f"cache of these rows, with its batch dimension."

@@ -257,3 +257,11 @@ def test_what_is_kept_of_an_activation_has_its_rows(model, keep, cached):
         ArgumentError, match=r"keep gave .* for an activation of shape \[7, 4, 9, 9\]; expected a tensor"
     ):
         probes.capture(source, TOKENS, [PATTERN], keep=keep)
+
+
+@pytest.mark.parametrize(("heads", "length"), [(4, 4), (9, 4)])
+def test_positions_of_a_cache_are_compared_on_their_own_axis(heads, length):
+    """Rows as long as there are heads: their number is among the sizes of a cache of longer rows."""
+    pattern = np.full((1, 6, heads, 9, 9), 1 / 9)
+    with pytest.raises(ModelError, match=r"the cache holds 'blocks.0.attn.hook_pattern' of shape|these arrays"):
+        probes.uniformity(probes.from_arrays(pattern=pattern), Inputs(np.zeros((6, length), int)), n_null=0)
