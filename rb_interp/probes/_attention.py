@@ -53,7 +53,8 @@ sharpen later, so say at which step. Uniform attention also says nothing about w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
@@ -109,41 +110,41 @@ def attention(
     >>> round(sum(reading.values[f"anchor_to_{role}"] for role in ("key", "anchor", "noise")), 6)
     1.0
     """
-    queries, looking = role_masks(inputs.roles, query, pattern.shape[-1])
-    keys, seen = role_masks(inputs.roles, to, pattern.shape[-1])
-    places = {f"{q}_to_{k}": (at_q, at_k) for at_q, q in enumerate(queries) for at_k, k in enumerate(keys)}
-    found, visible = _between(pattern, looking, seen, places), seen_by_queries(pattern)
-    parts = {name + EXCESS: Excess.of(looking[..., q], seen[..., k], visible) for name, (q, k) in places.items()}
-    values = {
-        name: float(one(np.einsum("rqk,rq,rk->", pattern, one.weights, one.seen)[None])[0])
-        for name, one in parts.items()
-    }
-
-    def nulls(n_null: int, seed: int) -> dict[str, Null]:
-        drawn = dict(cast(Any, found).nulls(n_null, seed))
-        orders = permutations(n_null, len(pattern), np.random.default_rng(seed))
-        for name, one in parts.items():
-            totals = other_rows(pattern, one.weights[..., None], one.seen[..., None], orders)[:, 0, 0]
-            drawn[name] = Null(PERMUTED, one(totals) + ROUNDING)
-        return drawn
-
-    still = [*found.still, *(name + EXCESS for name in found.still)]
+    queries, looking = role_masks(inputs.roles, query, pattern.shape[::2])
+    keys, seen = role_masks(inputs.roles, to, pattern.shape[::2])
+    visible, places, parts = seen_by_queries(pattern), {}, {}
+    for (q, asks), (k, asked) in product(enumerate(queries), enumerate(keys)):
+        places[f"{asks}_to_{asked}"] = q, k
+        parts[f"{asks}_to_{asked}{EXCESS}"] = Excess.of(looking[..., q], seen[..., k], visible)
     told = inputs.roles.without_a_role(pattern.shape[-1]) if not to else ""
-    return found._replace(values={**found.values, **values}, nulls=nulls, still=still, told=told)
+    return _between(pattern, looking, seen, places, parts)._replace(told=told)
 
 
-def _between(pattern: Pattern, looking: Looking, seen: Seen, places: Mapping[str, tuple[int, int]]) -> Found:
-    """What some roles give to others, by name, with the null of other rows; ``places`` are the numbers of both."""
+def _between(
+    pattern: Pattern, looking: Looking, seen: Seen, places: Mapping[str, tuple[int, int]],
+    parts: Mapping[str, Excess] = {},
+) -> Found:  # fmt: skip
+    """What some roles give to others, by name, with the null of other rows.
+
+    ``places`` are the numbers of both roles, ``parts`` the excess of the same.
+    """
     total = (looking.astype(float).swapaxes(-1, -2) @ pattern @ seen.astype(float)).sum(0)
     table = _per_query(total, looking)  # mean attention from the positions of each role to those of each role
     still_q, still_k = (looking == looking[:1]).all((0, 1)), (seen == seen[:1]).all((0, 1))
     values = {name: float(table[place]) for name, place in places.items()}
     still = [name for name, (q, k) in places.items() if still_q[q] and still_k[k]]
+    still += [name + EXCESS for name in still if parts]
+    for name, one in parts.items():
+        values[name] = float(one(np.einsum("rqk,rq,rk->", pattern, one.weights, one.seen)[None])[0])
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
         orders = permutations(n_null, len(pattern), np.random.default_rng(seed))
         draws = _per_query(other_rows(pattern, looking, seen, orders), looking)
-        return {name: Null(PERMUTED, draws[:, q, k] + ROUNDING) for name, (q, k) in places.items()}
+        drawn = {name: Null(PERMUTED, draws[:, q, k] + ROUNDING) for name, (q, k) in places.items()}
+        for name, one in parts.items():
+            totals = other_rows(pattern, one.weights[..., None], one.seen[..., None], orders)[:, 0, 0]
+            drawn[name] = Null(PERMUTED, one(totals) + ROUNDING)
+        return drawn
 
     return Found(values, nulls, {"attention": table}, len(pattern), still=still)
 
@@ -228,9 +229,9 @@ def _mask(places: Int[np.ndarray, "row n"], length: int) -> Mask:
 
 
 def role_masks(
-    roles: Roles, given: str | Sequence[str], length: int
+    roles: Roles, given: str | Sequence[str], shape: tuple[int, ...]
 ) -> tuple[tuple[str, ...], Bool[np.ndarray, "row pos role"]]:
-    """The roles asked for, all by default, and which positions of each row have which.
+    """The roles asked for, all by default, and which positions of each row have which; ``shape`` is that of the rows.
 
     Raises RolesError for unknown and repeated roles, and where there is none.
     """
@@ -239,8 +240,7 @@ def role_masks(
         raise RolesError("attention needs roles and got none; pass Inputs(tokens, roles=Roles({name: positions})).")
     if len(set(names)) < len(names):
         raise RolesError(f"attention got the roles {list(names)}; name each of them once.")
-    n = len(roles)
-    masks = np.zeros((n, length, len(names)), dtype=bool)
+    length, masks = shape[1], np.zeros((*shape, len(names)), dtype=bool)
     for number, name in enumerate(names):
         if name in (LAST, REST) and name not in roles.positions:
             masks[:, :, number] = roles.rest(length) if name == REST else np.arange(length) == length - 1

