@@ -204,7 +204,9 @@ def cells(
         _rectangle(ax, column - 0.47, row - 0.47, 0.94, 0.94, fill=False, edgecolor="black", lw=1.6)
     for row, column in np.argwhere(np.isfinite(values) & (outside | (values.size <= WRITTEN))).tolist():
         ink = "white" if is_dark(image.to_rgba(values[row, column])) else "black"
-        ax.text(column, row, f"{shown[row, column]:.{digits}f}", ha="center", va="center", color=ink, fontsize="small")
+        ax.text(
+            column, row, f"{shown[row, column]:.{digits}f}", ha="center", va="center", color=ink, fontsize="small"
+        )
     if inner is not None:
         for row, column in np.argwhere(np.isfinite(inner)).tolist():
             look: dict[str, Any] = {"facecolor": image.to_rgba(inner[row, column]), "edgecolor": "white", "lw": 0.8}
@@ -309,7 +311,10 @@ def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | Non
         if rows.empty:
             continue
         seeds = rows.pivot(index="step", columns="seed", values=quantity).astype(float)
-        look: dict[str, Any] = {"color": f"C{gammas.index(gamma)}", "ls": ("-", "--", ":", "-.")[sets.index(set_) % 4]}
+        look: dict[str, Any] = {
+            "color": f"C{gammas.index(gamma)}",
+            "ls": ("-", "--", ":", "-.")[sets.index(set_) % 4],
+        }
         mean, low, high = intervals_or_nan(seeds.to_numpy()).T
         ax.plot(seeds.index, seeds, lw=0.6, alpha=0.4, **look)
         ax.plot(seeds.index, mean, lw=2, label=f"{set_}, γ = {gamma}", **look)

@@ -195,7 +195,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror}); give --config an existing TOML file.") from None
+        raise ConfigError(
+            f"{path} cannot be read ({error.strerror}); give --config an existing TOML file."
+        ) from None
     except ValueError as error:
         raise ConfigError(f"{path} is not valid TOML: {first_line(error)}. Mend that line and try again.") from None
 

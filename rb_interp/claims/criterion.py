@@ -146,7 +146,9 @@ class Claim:
 
     def __post_init__(self) -> None:
         if self.unit == "interval" and any(condition.minus for condition in self.conditions):
-            raise ArgumentError(f"claim {self.id} compares terms, which have no common interval; read the difference.")
+            raise ArgumentError(
+                f"claim {self.id} compares terms, which have no common interval; read the difference."
+            )
 
     @property
     def terms(self) -> tuple[Term, ...]:

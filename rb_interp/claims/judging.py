@@ -121,7 +121,9 @@ def judge_checks(
             here = effects.loc[(effects["intervention"] == check.intervention) & (effects["set"] == term.set)]
         for gamma, member in here.groupby("gamma") if len(here) else ():
             at = stage if own_gamma is None or np.isclose(float(gamma), own_gamma) else sibling  # type: ignore[arg-type]
-            at = at if at in member["stage"].unique() else stage  # a run without the sibling's gamma has no such step
+            at = (
+                at if at in member["stage"].unique() else stage
+            )  # a run without the sibling's gamma has no such step
             member = member.loc[member["stage"] == at]
             cells.append({"gamma": gamma, "stage": at, "n_seeds": int(member["effect"].notna().sum())})
             for name, ends in (("effect", ("low", "high")), ("control", ("control_low", "control_high"))):

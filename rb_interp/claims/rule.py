@@ -128,7 +128,9 @@ def decide_share(
     >>> [decide_share(condition, [1.0] * k + [0.0] * (200 - k))[0] for k in (200, 190, 175)]
     ['HOLDS', 'OPEN', 'FAILS']
     """
-    share, *base = (proportion_interval(sum(x == 1 for x in of), len(of)) for of in (values, minus) if of is not None)
+    share, *base = (
+        proportion_interval(sum(x == 1 for x in of), len(of)) for of in (values, minus) if of is not None
+    )
     if not base:
         return decide_interval(condition, share), share
     ((mean, low, high),) = base

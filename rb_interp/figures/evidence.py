@@ -161,7 +161,9 @@ class Evidence:
             columns = [quantity] if quantity else numbers
             return over_seeds(rows, [key for key in keys if key != "seed"], columns)
         if found is None or found.empty:
-            raise MissingEvidenceError(f"This run has no {'table' if found is None else 'rows in the table'} “{name}”.")
+            raise MissingEvidenceError(
+                f"This run has no {'table' if found is None else 'rows in the table'} “{name}”."
+            )
         for column, value in where.items():
             found = found.loc[np.isclose(found[column], value) if column == "gamma" else found[column] == value]
         if {"stage", "gamma", "reached"} <= {*found}:
@@ -190,7 +192,9 @@ class Evidence:
         """Row numbers of both tables by place. Looking each place up anew is slow."""
         tables = {"readings": self.readings, "summary": self.summary}
         by = ["probe", "quantity", "gamma", "stage", "set"]
-        return {name: dict(t.assign(gamma=t["gamma"].astype(float)).groupby(by).indices) for name, t in tables.items()}
+        return {
+            name: dict(t.assign(gamma=t["gamma"].astype(float)).groupby(by).indices) for name, t in tables.items()
+        }
 
     def _rows(
         self,

@@ -57,7 +57,9 @@ def missing(axes: Axes) -> Iterator[None]:
 def legend(figure: Figure, columns: int = 4, extra: Sequence[Any] = ()) -> None:
     """One legend above all panels: everything that carries a label, each label once, and ``extra``."""
     found = {
-        label: artist for axes in figure.axes for artist, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        label: artist
+        for axes in figure.axes
+        for artist, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     found |= {entry.get_label(): entry for entry in extra}
     if found:
@@ -221,7 +223,9 @@ def rates(
             for seed in pd.DataFrame(lines).to_numpy():
                 axes.plot(list(lines), seed, color=one.colour or GREY, lw=0.6, alpha=0.5, zorder=1)
     if not drawn:
-        raise MissingEvidenceError(f"This run has no reading of {probe} ({', '.join(one.quantity for one in series)}).")
+        raise MissingEvidenceError(
+            f"This run has no reading of {probe} ({', '.join(one.quantity for one in series)})."
+        )
     rates_axis(axes, evidence)
 
 
@@ -233,11 +237,16 @@ def rates_axis(axes: Axes, evidence: Evidence) -> None:
 
 
 def named(
-    axes: Axes, evidence: Evidence, found: Mapping[str, Mapping[float, tuple[ArrayLike, Interval]]], width: float = 0.25
+    axes: Axes,
+    evidence: Evidence,
+    found: Mapping[str, Mapping[float, tuple[ArrayLike, Interval]]],
+    width: float = 0.25,
 ) -> None:
     """Seeds and their interval by name, the rates beside each other; ``found``: name -> rate -> values and interval."""
     gammas = evidence.gammas
-    for gamma, shift in zip(gammas, np.linspace(-width, width, len(gammas)) if len(gammas) > 1 else [0], strict=True):
+    for gamma, shift in zip(
+        gammas, np.linspace(-width, width, len(gammas)) if len(gammas) > 1 else [0], strict=True
+    ):
         look = gamma_colour(gamma, gammas), gamma_marker(gamma, gammas), 0.035
         drawn = [(place, by_rate[gamma]) for place, by_rate in enumerate(found.values()) if gamma in by_rate]
         for place, (values, interval) in drawn:
@@ -361,7 +370,9 @@ def zero(axes: Axes, y: float = 0.0) -> None:
 def note(axes: Axes, text: str, at: tuple[float, float], coordinates: Any, halo: float = 2.0, **look: Any) -> None:
     """Small text, readable on whatever lies under it; ``look`` goes to ``Axes.annotate``."""
     look = {"fontsize": 6.5, "zorder": 9, "textcoords": "offset points", "xytext": (0, 0), **look}
-    axes.annotate(text, at, xycoords=coordinates, path_effects=[withStroke(linewidth=halo, foreground="white")], **look)
+    axes.annotate(
+        text, at, xycoords=coordinates, path_effects=[withStroke(linewidth=halo, foreground="white")], **look
+    )
 
 
 def title_of(evidence: Evidence, gamma: float) -> str:

@@ -50,7 +50,9 @@ def interval_text(mean: float, low: float, high: float, write: Callable[[float],
     """
     if not math.isfinite(mean):
         return "n/a"
-    return f"{write(mean)} [{write(low)}, {write(high)}]" if math.isfinite(low) and math.isfinite(high) else write(mean)
+    return (
+        f"{write(mean)} [{write(low)}, {write(high)}]" if math.isfinite(low) and math.isfinite(high) else write(mean)
+    )
 
 
 def share_text(mean: float, low: float, high: float, digits: int = 2) -> str:

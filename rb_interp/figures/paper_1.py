@@ -33,7 +33,9 @@ WRITE_UP_TO = 10
 """Cells carry their value in matrices of at most this many tokens."""
 
 
-def learning(evidence: Evidence, sets: Mapping[str, Look], below: float = 0.0) -> tuple[Figure, GridSpec, list[Axes]]:
+def learning(
+    evidence: Evidence, sets: Mapping[str, Look], below: float = 0.0
+) -> tuple[Figure, GridSpec, list[Axes]]:
     """Loss and accuracy of sets against training step, a column for each rate.
 
     Returns the figure, its grid (two columns a rate; a free row of the height ``below``), and the panels of losses.
@@ -122,7 +124,9 @@ def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", 
                 seed, matrix = evidence.first("geometry", f"cos_{anchors}_matrix", SMALL, stage=stage)
                 anchor_cosines(one, matrix, evidence.task.tokens(f"{anchors}_anchor"))
                 value = evidence.value("geometry", quantity, SMALL, seed, stage=stage)
-                one.set_title(f"{stage_text(evidence, SMALL, seed, stage)}\n{word} {mean_text(value, np.nan, np.nan)}")
+                one.set_title(
+                    f"{stage_text(evidence, SMALL, seed, stage)}\n{word} {mean_text(value, np.nan, np.nan)}"
+                )
         drawn[0].set_ylabel(f"{anchors} anchor (token)")
     images = [one.images[0] for one in axes.flat if one.images]
     if images:
@@ -154,7 +158,9 @@ def anchor_cosines(axes: Axes, matrix: np.ndarray, tokens: np.ndarray) -> None:
     axes.tick_params(labelsize=6)
 
 
-def scatter_tokens(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np.ndarray, named: bool = True) -> None:
+def scatter_tokens(
+    axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np.ndarray, named: bool = True
+) -> None:
     """Tokens in a plane: groups by colour and marker, values by shade, consecutive values joined, ends ``named``."""
     for which, (_, colour, marker) in GROUPS.items():
         of = np.flatnonzero(group == which)
@@ -173,7 +179,9 @@ def scatter_tokens(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np
     for at in ends:  # each name stands on the side that is away from the middle
         away = (points[at] - middle) / width
         shift = tuple(8 * away / max(float(np.linalg.norm(away)), 1e-12))
-        kit.note(axes, str(tokens[at]), tuple(points[at]), "data", fontsize=6, xytext=shift, ha="center", va="center")
+        kit.note(
+            axes, str(tokens[at]), tuple(points[at]), "data", fontsize=6, xytext=shift, ha="center", va="center"
+        )
 
 
 def _ramp(colour: str) -> LinearSegmentedColormap:

@@ -93,7 +93,9 @@ def forced_pattern(
 
     def change(activation: Tensor, rows: Int[Tensor, " batch"]) -> Tensor:
         heads, changed = slice(None) if head is None else head, activation.clone()
-        changed[:, heads] = (wanted[rows] if wanted.ndim == 4 else wanted).to(activation).expand_as(changed)[:, heads]
+        changed[:, heads] = (
+            (wanted[rows] if wanted.ndim == 4 else wanted).to(activation).expand_as(changed)[:, heads]
+        )
         return changed
 
     return [Edit(site.hook, change, len(wanted) if wanted.ndim == 4 else None)]

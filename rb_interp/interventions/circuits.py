@@ -401,7 +401,9 @@ def permuted_number_line(
     anchors, rows = data.task.tokens("reasoning_anchor"), data.sample(set, n)
     own = data.tokens[rows[:, None], data.anchor_positions[rows]]
     if not np.isin(own, anchors).all():
-        raise TaskError(f"set='{set}' has rows without reasoning anchors; give one that has them, such as 'rsn_train'.")
+        raise TaskError(
+            f"set='{set}' has rows without reasoning anchors; give one that has them, such as 'rsn_train'."
+        )
     order = np.arange(len(anchors))
     by = (order[::-1] - order)[own - data.task.reasoning_anchors[0]].sum(1)
     right = most_likely(model, data.tokens[rows]) == data.labels[rows]

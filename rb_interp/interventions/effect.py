@@ -122,7 +122,9 @@ class Effect(Record):
     def summary(self) -> dict[str, float | str | int]:
         """One row of a table of effects: effect, control and difference with intervals, p_value, names, what was, n."""
         mean_control = self.control.mean(0) if len(self.control) else np.full(len(self.values), np.nan)
-        row: dict[str, float | str | int] = {name: getattr(self, name) for name in ("intervention", "site", "quantity")}
+        row: dict[str, float | str | int] = {
+            name: getattr(self, name) for name in ("intervention", "site", "quantity")
+        }
         named = {"effect": self.values, "control": mean_control, "difference": self.values - mean_control}
         for name, values in named.items():
             prefix = "" if name == "effect" else f"{name}_"
@@ -133,7 +135,12 @@ class Effect(Record):
 
 
 def effect_of(
-    intervention: str, site: str, quantity: str, runs: Iterable[np.ndarray], control_name: str = REDRAWN, **about: Any
+    intervention: str,
+    site: str,
+    quantity: str,
+    runs: Iterable[np.ndarray],
+    control_name: str = REDRAWN,
+    **about: Any,
 ) -> Effect:
     """The values of the first run, ``[row]``, beside those of the control's runs, and an Effect's other parts."""
     values, *other = runs
@@ -159,7 +166,9 @@ def predicted_effect(
 
 def few_answered(share: float) -> dict[str, str]:
     """A caution where a model answers few rows rightly, so that little can be lost or moved."""
-    text = f"the untouched model answers {share:.2f} of the rows rightly, so an effect says little of how it answers;"
+    text = (
+        f"the untouched model answers {share:.2f} of the rows rightly, so an effect says little of how it answers;"
+    )
     return {"answers": f"{text} are the labels those of these rows?"} if share < FEW else {}
 
 
@@ -285,7 +294,9 @@ class Matrix(Record):
     @property
     def control(self) -> np.ndarray:
         """The control's share, near 0 where a patch as such does nothing; nan without a control."""
-        return self._share(np.full_like(self.patched, np.nan) if self.control_patched is None else self.control_patched)
+        return self._share(
+            np.full_like(self.patched, np.nan) if self.control_patched is None else self.control_patched
+        )
 
     @property
     def ends(self) -> tuple[np.ndarray, np.ndarray]:

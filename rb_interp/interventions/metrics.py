@@ -155,7 +155,9 @@ def metric_of(given: Measured) -> Metric:
     return Metric("function" if name == "<lambda>" else name, given)
 
 
-def measure(metric: Metric, logits: Tensor, clean: Answers, corrupted: Answers | None = None) -> Float[Tensor, " row"]:
+def measure(
+    metric: Metric, logits: Tensor, clean: Answers, corrupted: Answers | None = None
+) -> Float[Tensor, " row"]:
     """The metric of each row, in float64; with its gradient where the logits carry one.
 
     Raises ModelError where labels that it needs are missing, and for something else than a number for each row.
@@ -168,7 +170,9 @@ def measure(metric: Metric, logits: Tensor, clean: Answers, corrupted: Answers |
     values = metric.function(logits.float() if logits.element_size() < 4 else logits, clean, corrupted)
     values = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
     if values.shape != logits.shape[:1]:
-        raise ModelError(f"the metric '{metric.name}' gave shape {list(values.shape)}; expected a number for each row.")
+        raise ModelError(
+            f"the metric '{metric.name}' gave shape {list(values.shape)}; expected a number for each row."
+        )
     return values.cpu().double()
 
 
@@ -176,7 +180,9 @@ def _logit_of(logits: Float[Tensor, "row d_vocab"], tokens: Token, answers: Any)
     """The logit of one token in each row, by default of the right answer."""
     at = torch.as_tensor(answers.labels if tokens is None else tokens, device=logits.device).long()
     if at.ndim > 1 or (at.ndim and len(at) != len(logits)):  # gather takes fewer rows without a word
-        raise ModelError(f"got tokens of shape {list(at.shape)} for {len(logits)} rows; give one token, or one a row.")
+        raise ModelError(
+            f"got tokens of shape {list(at.shape)} for {len(logits)} rows; give one token, or one a row."
+        )
     return logits.gather(1, at.expand(len(logits))[:, None])[:, 0]
 
 
@@ -198,7 +204,11 @@ def answer_positions(answer_at: AnswerAt, rows: Inputs) -> Int[Tensor, " row"] |
                 f"at one position of each of the {n_rows} rows."
             )
         at = at[:, 0]
-    if at.dtype.kind not in "iu" or at.shape not in ((), (n_rows,)) or not -length <= np.min(at) <= np.max(at) < length:
+    if (
+        at.dtype.kind not in "iu"
+        or at.shape not in ((), (n_rows,))
+        or not -length <= np.min(at) <= np.max(at) < length
+    ):
         raise ModelError(
             f"got answer_at of shape {list(at.shape)} and type {at.dtype}; expected a position or role, or {n_rows} "
             f"positions below {length}."

@@ -53,22 +53,9 @@ from torch.func import functional_call
 from tqdm import tqdm
 
 from rb_interp.errors import ModelError
+from rb_interp.interventions import sites
 from rb_interp.interventions.effect import Direction, Matrix
 from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_positions, measure
-from rb_interp.interventions.sites import (
-    EMBEDDINGS,
-    HOOKS,
-    PER_HEAD,
-    Edit,
-    Site,
-    aligned,
-    components_of,
-    gather,
-    intervention,
-    last_logits,
-    scatter,
-    site_positions,
-)
 from rb_interp.models.generations import resid_mid_is_a_copy
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import as_rows, attached, capture, evaluation, passes
@@ -76,7 +63,7 @@ from rb_interp.tasks.inputs import Inputs
 
 __all__ = ["attribution_matrix", "patching_matrix"]
 
-COMPONENTS = tuple(name for name in HOOKS if name not in (*EMBEDDINGS, "mlp_post"))
+COMPONENTS = tuple(name for name in sites.HOOKS if name not in (*sites.EMBEDDINGS, "mlp_post"))
 """Components that have cells by default."""
 ROLES = ("key", "first_anchor", "last_anchor", "anchor", "last", "noise")
 """Roles that have cells by default, after those of the caller's own."""
@@ -89,11 +76,11 @@ PASS_VALUES = 200_000
 """Values in the widest activation of one pass of cells, at most; larger ones leave the cache."""
 SLOW = 5
 """Seconds after which a progress bar is shown."""
-ACTS_ON_OTHERS = ("resid_pre", "k", "v", *EMBEDDINGS)
+ACTS_ON_OTHERS = ("resid_pre", "k", "v", *sites.EMBEDDINGS)
 """Components through which a position acts on others in their own block. The others act on their own position there."""
 
 
-@intervention
+@sites.intervention
 def patching_matrix(
     model: HookedModel,
     clean: Inputs,
@@ -145,7 +132,7 @@ def patching_matrix(
     return cells.matrix(pair, patched)
 
 
-@intervention
+@sites.intervention
 @torch.inference_mode(False)
 def attribution_matrix(
     model: HookedModel,
@@ -191,25 +178,35 @@ class Cells:
     """The cells of a matrix: each of ``groups``, a component in its layer, at each role; why some are not there."""
 
     def __init__(
-        self, model: HookedModel, pair: Comparison, components: Names, layers: Numbers, roles: Names, head: int | None
+        self,
+        model: HookedModel,
+        pair: Comparison,
+        components: Names,
+        layers: Numbers,
+        roles: Names,
+        head: int | None,
     ) -> None:
         self.roles = default_roles(pair.base, *pair.sources) if roles is None else tuple(roles)
         self.layers = tuple(range(model.cfg.n_layers) if layers is None else layers)
         self.components, self.notes = tuple(components or ()), {}
         if not self.components:
-            wanted = COMPONENTS if head is None else PER_HEAD
-            self.notes = {name: "no cells: this model has none." for name in wanted if name not in components_of(model)}
+            wanted = COMPONENTS if head is None else sites.PER_HEAD
+            self.notes = {
+                name: "no cells: this model has none." for name in wanted if name not in sites.components_of(model)
+            }
             for role, source in product(self.roles[::-1], pair.sources):
-                if not torch.equal(*(site_positions(Site("q", 0, role), rows) for rows in (pair.base, source))):
+                if not torch.equal(
+                    *(sites.site_positions(sites.Site("q", 0, role), rows) for rows in (pair.base, source))
+                ):
                     why = f"no cells: a pattern is over positions, and '{role}' is elsewhere in the other rows."
                     self.notes["pattern"] = why
             self.components = tuple(name for name in wanted if name not in self.notes)
-        every = (Site(name, layer, unit=head) for name, layer in product(self.components, self.layers))
-        every = [site for site in every if site.component not in EMBEDDINGS or site.layer == 0]
+        every = (sites.Site(name, layer, unit=head) for name, layer in product(self.components, self.layers))
+        every = [site for site in every if site.component not in sites.EMBEDDINGS or site.layer == 0]
         self.groups = []
         for site in every:
-            is_missing = site.component in components_of(model) and 0 <= site.layer < model.cfg.n_layers
-            if is_missing and site.component not in components_of(model, site.layer):
+            is_missing = site.component in sites.components_of(model) and 0 <= site.layer < model.cfg.n_layers
+            if is_missing and site.component not in sites.components_of(model, site.layer):
                 self.notes[f"{site.component} of L{site.layer}"] = "no cells: this layer has none."
             else:
                 self.groups.append(site)
@@ -223,7 +220,7 @@ class Cells:
         if told := pair.base.roles.without_a_role(pair.base.tokens.shape[1]):
             self.notes["roles"] = told
         if self.layers != (0,):
-            early = (name for name in self.components if name in EMBEDDINGS)
+            early = (name for name in self.components if name in sites.EMBEDDINGS)
             self.notes |= dict.fromkeys(early, "stands before the first layer, and has cells in layer 0 alone.")
 
     def matrix(
@@ -250,15 +247,19 @@ def default_roles(rows: Inputs, *others: Inputs) -> tuple[str, ...]:
     return (*own, *(role for role in ROLES if role in known))
 
 
-def _changes(model: HookedModel, pair: Comparison, cells: Cells, steps: int) -> Float[np.ndarray, "n group role row"]:
+def _changes(
+    model: HookedModel, pair: Comparison, cells: Cells, steps: int
+) -> Float[np.ndarray, "n group role row"]:
     """The estimated change of each cell with values from each source, by the gradients on the way to the first."""
     tokens, is_copy = as_rows(pair.base.tokens), resid_mid_is_a_copy(model)
     # a copy of resid_mid reaches the MLP alone, attn_out all that resid_mid does
     reached = [
-        Site("attn_out", site.layer).hook if site.component == "resid_mid" and is_copy else site.hook
+        sites.Site("attn_out", site.layer).hook if site.component == "resid_mid" and is_copy else site.hook
         for site in cells.groups
     ]
-    begins = EMBED if EMBED in model.hook_dict else Site("resid_pre", 0).hook  # an encoder embeds under other names
+    begins = (
+        EMBED if EMBED in model.hook_dict else sites.Site("resid_pre", 0).hook
+    )  # an encoder embeds under other names
     hooks = [*dict.fromkeys([begins, *(site.hook for site in cells.groups)])]
     own, *values = (capture(model, rows.tokens, hooks) for rows in (pair.base, *pair.sources))
     at = answer_positions(pair.answer_at, pair.base)
@@ -267,8 +268,8 @@ def _changes(model: HookedModel, pair: Comparison, cells: Cells, steps: int) -> 
     changes = np.zeros((len(values), len(cells.groups), len(cells.roles), n_rows))
     for share in [(step + 0.5) / steps for step in range(steps)] or [0.0]:
         moved = share * (values[0][begins] - own[begins])
-        begin = Edit(begins, lambda value, rows, moved=moved: value + moved[rows].to(value))
-        logits = last_logits(model, tokens, [begin], at=at)
+        begin = sites.Edit(begins, lambda value, rows, moved=moved: value + moved[rows].to(value))
+        logits = sites.last_logits(model, tokens, [begin], at=at)
         with torch.enable_grad():
             value = measure(pair.metric, logits.requires_grad_(), *pair.answers).sum()
             if not value.requires_grad:
@@ -285,14 +286,16 @@ def _changes(model: HookedModel, pair: Comparison, cells: Cells, steps: int) -> 
             for number, (group, site) in product(range(len(values)), enumerate(cells.groups)):
                 gradient, place = gradients[reached[group]], site.in_hook(model)
                 for role, (here, source_at) in enumerate(positions[number] if gradient is not None else ()):
-                    step = gather(place, values[number][site.hook][rows], source_at[rows])
-                    step = step - gather(place, own[site.hook][rows], here[rows])
-                    change = gather(place, gradient.cpu(), here[rows]).double() * step.double() / max(1, steps)
+                    step = sites.gather(place, values[number][site.hook][rows], source_at[rows])
+                    step = step - sites.gather(place, own[site.hook][rows], here[rows])
+                    change = sites.gather(place, gradient.cpu(), here[rows]).double() * step.double() / max(1, steps)
                     changes[number, group, role, rows.numpy()] += change.flatten(1).sum(1).numpy()
     return changes
 
 
-def _held(model: HookedModel, tokens: Tensor, moved: Tensor, names: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
+def _held(
+    model: HookedModel, tokens: Tensor, moved: Tensor, names: Sequence[str]
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Logits and some activations of a pass with a graph that begins at the first of them, which is moved.
 
     Weights that are frozen, or made in inference mode and copied for this pass, give the numbers of others.
@@ -318,7 +321,7 @@ def _held(model: HookedModel, tokens: Tensor, moved: Tensor, names: Sequence[str
 class Write(NamedTuple):
     """Values at single positions of runs, at one hook. Run ``role * n_rows + row`` is a base row with a role's cell."""
 
-    site: Site
+    site: sites.Site
     run: Int[Tensor, " write"]
     pos: Int[Tensor, " write"]
     values: Tensor
@@ -335,7 +338,13 @@ class CellRuns:
     """
 
     def __init__(
-        self, model: HookedModel, base: Inputs, groups: Sequence[Site], roles: Sequence[str], at: Any, logits: Tensor
+        self,
+        model: HookedModel,
+        base: Inputs,
+        groups: Sequence[sites.Site],
+        roles: Sequence[str],
+        at: Any,
+        logits: Tensor,
     ) -> None:
         """``at``: where answers are read, by default at the last position. ``logits``: there, of the base rows."""
         self.model, self.inputs, self.groups, self.roles, self.logits = model, base, groups, roles, logits
@@ -347,7 +356,7 @@ class CellRuns:
         streams = [self._stream(layer) for layer in {*self.layers, *(layer + 1 for layer in self.layers)}]
         self.own = capture(model, self.tokens, [*{site.hook: None for site in (*groups, *streams)}])
         self.mask: dict[str, Any] = {}
-        ends = (Site(name, self.n_layers - 1).hook for name in ("z", "resid_mid", "resid_post"))
+        ends = (sites.Site(name, self.n_layers - 1).hook for name in ("z", "resid_mid", "resid_post"))
         self.ends = [hook for hook in ends if hook in model.hook_dict]
         can = (True, False) if not self.disturbed else (False,)
         with torch.no_grad(), evaluation(model):
@@ -358,7 +367,9 @@ class CellRuns:
     def run(self, source: Inputs) -> Iterator[tuple[int, int, Float[Tensor, "row d_vocab"]]]:
         """Group, role and logits of cells with values from the source; cells that are not given change nothing."""
         at = role_positions(self.groups, self.roles, self.inputs, source)
-        runs = [(k * self.n_rows + torch.arange(self.n_rows)[:, None]).expand_as(own) for k, (own, _) in enumerate(at)]
+        runs = [
+            (k * self.n_rows + torch.arange(self.n_rows)[:, None]).expand_as(own) for k, (own, _) in enumerate(at)
+        ]
         run, pos, source_pos = (torch.cat([x.flatten() for x in some]) for some in (runs, *zip(*at, strict=True)))
         found = capture(self.model, source.tokens, [*{site.hook: None for site in self.groups}])
         bar = tqdm(self.groups, unit="row of cells", desc="patching", delay=SLOW, leave=False)
@@ -372,13 +383,13 @@ class CellRuns:
                     patched[changed[here] % self.n_rows] = logits[here]
                     yield group, role, patched
 
-    def _stream(self, layer: int) -> Site:
+    def _stream(self, layer: int) -> sites.Site:
         """The residual stream before a layer, or after the last one."""
-        return Site("resid_pre", layer) if layer < self.n_layers else Site("resid_post", layer - 1)
+        return sites.Site("resid_pre", layer) if layer < self.n_layers else sites.Site("resid_post", layer - 1)
 
-    def _begin(self, site: Site) -> int:
+    def _begin(self, site: sites.Site) -> int:
         """The block at which the runs of a site's cells begin; -1 at the tokens, n_layers after all blocks."""
-        if not self.late or site.component in EMBEDDINGS:
+        if not self.late or site.component in sites.EMBEDDINGS:
             return -1
         return site.layer + (site.component not in ACTS_ON_OTHERS)
 
@@ -398,10 +409,13 @@ class CellRuns:
             return False
         return all(torch.allclose(one, other, rtol=0, atol=1e-5 * float(other.abs().max())) for one, other in pairs)
 
-    def _write(self, site: Site, found: Tensor, run: Tensor, pos: Tensor, source_pos: Tensor) -> Write:
+    def _write(self, site: sites.Site, found: Tensor, run: Tensor, pos: Tensor, source_pos: Tensor) -> Write:
         """What the cells of one component and layer change where their runs begin, or later."""
         place, rows, is_local = site.in_hook(self.model), run % self.n_rows, site.component not in ACTS_ON_OTHERS
-        values, own = gather(place, found, source_pos, rows), gather(place, self.own[site.hook], pos, rows)
+        values, own = (
+            sites.gather(place, found, source_pos, rows),
+            sites.gather(place, self.own[site.hook], pos, rows),
+        )
         if not self.disturbed:
             kept = (values != own).reshape(len(run), -1).any(1)
             if is_local and site.layer == self.n_layers - 1:
@@ -409,7 +423,7 @@ class CellRuns:
             run, rows, pos, source_pos, values = (x[kept] for x in (run, rows, pos, source_pos, values))
         if site.component == "resid_mid" and resid_mid_is_a_copy(self.model):
             before = self.own[self._stream(site.layer).hook]
-            place, values = Site("attn_out", site.layer), values - before[rows, pos]
+            place, values = sites.Site("attn_out", site.layer), values - before[rows, pos]
         if not (self.late and is_local and len(run)):
             return Write(place, run, pos, values)
         if site.component != "resid_post":  # all roles in one sequence of a row, where they cannot meet
@@ -454,11 +468,11 @@ class CellRuns:
 
 
 def role_positions(
-    groups: Sequence[Site], roles: Sequence[str], base: Inputs, source: Inputs
+    groups: Sequence[sites.Site], roles: Sequence[str], base: Inputs, source: Inputs
 ) -> list[tuple[Int[Tensor, "row n"], Int[Tensor, "row n"]]]:
     """Positions of each role in the rows and in their source, pair by pair as ``aligned`` has them."""
     site = next((site for site in groups if site.component == "pattern"), groups[0])
-    return [aligned(replace(site, role=role), base, source) for role in roles]
+    return [sites.aligned(replace(site, role=role), base, source) for role in roles]
 
 
 def _narrowed(activation: Tensor, rows: Tensor, pos: Tensor) -> Tensor:
@@ -470,4 +484,4 @@ def _written(activation: Tensor, write: Write) -> Tensor:
     """A copy of an activation with values in it."""
     narrow = activation.shape[write.site.position_axis] == 1
     pos = torch.zeros_like(write.pos) if narrow else write.pos
-    return scatter(write.site, activation, pos, write.values, write.run)
+    return sites.scatter(write.site, activation, pos, write.values, write.run)

@@ -44,7 +44,16 @@ from rb_interp.tasks.inputs import REST, Inputs, Roles, rest_positions
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
-__all__ = ["Edit", "Site", "components_of", "edits_of", "interchange_edits", "last_logits", "values_at", "with_edits"]
+__all__ = [
+    "Edit",
+    "Site",
+    "components_of",
+    "edits_of",
+    "interchange_edits",
+    "last_logits",
+    "values_at",
+    "with_edits",
+]
 
 HOOKS = {
     **{name: f"blocks.{{}}.hook_{name}" for name in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")},
@@ -343,7 +352,9 @@ def with_edits(
     known = [edit.tokens for edit in edits if rows is None and edit.tokens is not None]
 
     def look(_: Any, args: tuple, kwargs: dict[str, Any]) -> None:
-        passed = next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)).detach().cpu().long()
+        passed = (
+            next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)).detach().cpu().long()
+        )
         if not all(torch.equal(passed, tokens) for tokens in known):
             raise ModelError(
                 f"this pass has not the {len(known[0])} rows that the edits were made for; call the model with those "
@@ -394,7 +405,9 @@ def last_logits(
 def check_finite(logits: Tensor) -> Tensor:
     """The logits; ModelError where they are not finite, so that no metric and no answer can be read."""
     if not logits.isfinite().all():
-        raise ModelError("the model's logits are not all finite, so its training has diverged; use one that has not.")
+        raise ModelError(
+            "the model's logits are not all finite, so its training has diverged; use one that has not."
+        )
     return logits
 
 

@@ -60,12 +60,16 @@ def build_model(
     """
     given = {name: value for name, value in {"norm": norm, "scheme": scheme, **sizes}.items() if value is not None}
     config = replace(config or ModelConfig(), **given)
-    if isinstance(task, type) or not all(isinstance(getattr(task, name, None), int) for name in ("d_vocab", "length")):
+    if isinstance(task, type) or not all(
+        isinstance(getattr(task, name, None), int) for name in ("d_vocab", "length")
+    ):
         raise ModelError(
             f"a {type(task).__name__} tells no vocabulary and length; pass an AnchorTask, or anything with "
             f"d_vocab and length."
         )
-    model = lens_model(config, task.d_vocab, task.length, draw(config, task.d_vocab, task.length, gamma, seed), dtype)
+    model = lens_model(
+        config, task.d_vocab, task.length, draw(config, task.d_vocab, task.length, gamma, seed), dtype
+    )
     DRAWN[model] = Drawn(config, gamma)
     return model
 

@@ -68,7 +68,9 @@ def lens_config(config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtyp
     return found
 
 
-def make_lens_model(config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32) -> HookedModel:
+def make_lens_model(
+    config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32
+) -> HookedModel:
     """A model whose weights hold nothing yet, on CPU; the caller's random state stays as it was."""
     named = replace(config, act="relu") if config.act == "tanh" else config
     cfg = lens_config(named, d_vocab, n_ctx, dtype)
@@ -129,7 +131,9 @@ def write_weights(model: HookedModel, weights: Mapping[str, Tensor | np.ndarray]
         missing = [name for name in live_tensors(model) if name not in held]
         if missing:
             total = len(missing) + len(held)
-            raise ModelError(f"{len(missing)} of {total} weights are missing: {', '.join(missing)}; write all of them.")
+            raise ModelError(
+                f"{len(missing)} of {total} weights are missing: {', '.join(missing)}; write all of them."
+            )
         for name, tensor in held.items():
             value = weights[name]
             tensor.copy_(value if isinstance(value, Tensor) else torch.tensor(np.ascontiguousarray(value)))

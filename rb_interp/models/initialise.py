@@ -163,7 +163,9 @@ def _row(held: Held, part: Parameter, drawn: Drawn | None) -> dict:
         intended = intended_std(part, *drawn)
         uniform = drawn.rule.scheme == "torch_default" and part.group != "embedding"
         # of a standard deviation, to leading order: std / sqrt(2n) for normal entries, std / sqrt(5n) for uniform ones
-        error = intended * math.sqrt(((UNIFORM_KURTOSIS if uniform else GAUSSIAN_KURTOSIS) - 1) / (4 * entries.numel()))
+        error = intended * math.sqrt(
+            ((UNIFORM_KURTOSIS if uniform else GAUSSIAN_KURTOSIS) - 1) / (4 * entries.numel())
+        )
     fitted = part.d_in > 1 and std > 0
     return {
         "parameter": part.name,

@@ -270,7 +270,9 @@ def _memoriser(task: AnchorTask, rng: np.random.Generator, label_seed: int) -> B
     ModelError for more than two anchors: one head's average cannot keep three tokens of one set in order.
     """
     if task.q > 2:
-        raise ModelError(f"the memoriser got a task with q={task.q} anchors; it tells at most 2 apart, use q=1 or q=2.")
+        raise ModelError(
+            f"the memoriser got a task with q={task.q} anchors; it tells at most 2 apart, use q=1 or q=2."
+        )
     keys, memory = task.tokens("key"), task.combinations("mem")
     combinations = np.concatenate([memory, task.combinations("rsn_train")])
     entries = np.column_stack([np.tile(keys, len(combinations)), np.repeat(combinations, len(keys), axis=0)])
@@ -309,7 +311,9 @@ def _memoriser(task: AnchorTask, rng: np.random.Generator, label_seed: int) -> B
     held_out = np.add.outer(keys, task.combinations("rsn_test").sum(1))
     free = np.setdiff1d(np.arange(task.d_vocab), [*answers, *held_out.flat])
     if not len(free):
-        raise ModelError("the memoriser needs a token that is never a label, for what it does not know; raise d_vocab.")
+        raise ModelError(
+            "the memoriser needs a token that is never a label, for what it does not know; raise d_vocab."
+        )
     blueprint.weights["unembed.b_U"][free[0]] = KAPPA  # where no unit spoke
     return blueprint
 

@@ -170,7 +170,9 @@ def intended_std(parameter: Parameter, model: ModelConfig | Rule, gamma: float |
         return FIXED_EMBEDDING
     rate = _rate(parameter, model.gammas, gamma)
     if rate is None:
-        raise ModelError(f"scheme '{model.scheme}' needs a gamma for '{parameter.name}'; pass gamma=0.8, for instance.")
+        raise ModelError(
+            f"scheme '{model.scheme}' needs a gamma for '{parameter.name}'; pass gamma=0.8, for instance."
+        )
     check_gamma(rate)
     if model.scheme in ("fan_in", "fan_in_fixed_embedding"):
         return parameter.d_in**-rate

@@ -38,7 +38,19 @@ LEAVES = {
 """Group -> last parts of a layer's path that say it alone."""
 IN_ATTENTION = ("c_proj", "dense", "out_proj", "proj", "out", "wo", "Wo")
 """Last parts of W_O's path within attention, where an MLP may use the same."""
-OUT_OF_MLP = ("c_proj", "dense", "dense_4h_to_h", "down_proj", "fc2", "fc_out", "w2", "wo", "lin2", "linear2", "W_out")
+OUT_OF_MLP = (
+    "c_proj",
+    "dense",
+    "dense_4h_to_h",
+    "down_proj",
+    "fc2",
+    "fc_out",
+    "w2",
+    "wo",
+    "lin2",
+    "linear2",
+    "W_out",
+)
 OUT_OF_ATTENTION = (*IN_ATTENTION, "o_proj", "out_lin", "o", "to_out")
 _GROUP = {leaf: group for group, leaves in LEAVES.items() for leaf in leaves.split()}
 _ATTENTION = re.compile("attn|attention", re.I)
@@ -103,7 +115,9 @@ def tensors_of(model: Any) -> list[Held]:
             f"transformers, or another torch.nn.Module."
         )
     if getattr(model, "_weights_processed", False):
-        raise ModelError("this bridge computes with folded weights; use it before enable_compatibility_mode is called.")
+        raise ModelError(
+            "this bridge computes with folded weights; use it before enable_compatibility_mode is called."
+        )
     if is_bridge(model) and type(model.original_model).__name__ == "NativeModel":  # TransformerLens's own model
         native = native_tensors(model).items()
         found = [(name, lens_tensor(name, tensor, model.cfg, trusted=True), tensor) for name, tensor in native]
@@ -120,7 +134,9 @@ def _check(model: nn.Module, found: list[tuple[str, Held | None, Tensor]]) -> No
         raise ModelError(f"this {kind} has no parameters; give a model that has.")
     for name, _, tensor in found:
         if tensor.is_meta or not tensor.is_floating_point():
-            what = "has no data (device 'meta')" if tensor.is_meta else f"is of type {tensor.dtype}, which is quantised"
+            what = (
+                "has no data (device 'meta')" if tensor.is_meta else f"is of type {tensor.dtype}, which is quantised"
+            )
             raise ModelError(f"'{name}' of this {kind} {what}; give a model with its weights in floating point.")
     known = {place(each.tensor) for _, each, _ in found if each is not None}
     unknown = [name for name, _, tensor in found if place(tensor) not in known] + _beside(model, found)
@@ -231,7 +247,9 @@ def of_layer(path: str, module: nn.Module, name: str, tensor: Tensor, parent: nn
     if isinstance(module, nn.Linear) or transposed:
         if name == "bias":
             return constant
-        return _with_values(matrix(int(transposed), group_of(path), writes(path)), parent) if name == "weight" else None
+        return (
+            _with_values(matrix(int(transposed), group_of(path), writes(path)), parent) if name == "weight" else None
+        )
     if isinstance(module, nn.MultiheadAttention):
         groups = {"in_proj_weight": "qkv", "q_proj_weight": "qk", "k_proj_weight": "qk", "v_proj_weight": "vo"}
         if name == "in_proj_bias":

@@ -76,7 +76,8 @@ ROUNDING = 1e-12
 TOGETHER = 2**22
 """Numbers that a part of a null holds at once, about."""
 UNDEFINED = (
-    "no position has the query's role, or, for an excess, none of them sees the other role and as many other positions."
+    "no position has the query's role, or, for an excess, none of them sees the other role and as many other "
+    "positions."
 )
 Pattern = Float[np.ndarray, "row query key"]
 Mask = Bool[np.ndarray, "row pos"]
@@ -260,7 +261,11 @@ def other_rows(
 ) -> Float[np.ndarray, "draw q k"]:
     """What the queries of each role give to the positions of each role, over all rows, with the roles of other rows."""
     asks, asked = looking.any((0, 2)), seen.any((0, 2))
-    pattern, looking, seen = pattern[:, asks][:, :, asked], looking[:, asks].astype(float), seen[:, asked].astype(float)
+    pattern, looking, seen = (
+        pattern[:, asks][:, :, asked],
+        looking[:, asks].astype(float),
+        seen[:, asked].astype(float),
+    )
     n, cells = len(pattern), asks.sum() * asked.sum()
     every = np.zeros((n, n, looking.shape[2], seen.shape[2]))  # of each row with the roles of each row
     if not cells:  # nobody asks, or nobody is asked for
@@ -275,7 +280,9 @@ def other_rows(
 
 def seen_by_queries(pattern: Pattern) -> Bool[np.ndarray, "query key"]:
     """Which positions each query can see: itself and what stands before it, or all where some attention looks ahead."""
-    return np.tri(pattern.shape[-1], dtype=bool) if not np.triu(pattern, 1).any() else np.ones(pattern.shape[1:], bool)
+    return (
+        np.tri(pattern.shape[-1], dtype=bool) if not np.triu(pattern, 1).any() else np.ones(pattern.shape[1:], bool)
+    )
 
 
 class Excess(NamedTuple):
@@ -335,7 +342,9 @@ def uniformity(pattern: Pattern, inputs: Inputs, *, counted: Bool[np.ndarray, "r
     n = chosen.sum(0)
     per_row = np.where(n > 0, (distance * chosen).sum(0) / np.maximum(n, 1), np.nan)
     arrays = {"tv_per_row": per_row, "mean_pattern": pattern.mean(0)}
-    return Found(values, lambda n_null, seed: {"tv": simplex_null(sizes[chooses], n_null, seed)}, arrays, len(inputs))
+    return Found(
+        values, lambda n_null, seed: {"tv": simplex_null(sizes[chooses], n_null, seed)}, arrays, len(inputs)
+    )
 
 
 def average_operator(length: int) -> Float[np.ndarray, "query key"]:

@@ -196,7 +196,9 @@ def _renamed(reading: Reading, words: Mapping[str, str]) -> Reading:
     def keys(part: Mapping[str, Any]) -> dict[str, Any]:
         return {text(key): text(value) for key, value in part.items()}
 
-    parts: dict[str, Any] = {part: keys(getattr(reading, part)) for part in ("values", "untrained", "arrays", "notes")}
+    parts: dict[str, Any] = {
+        part: keys(getattr(reading, part)) for part in ("values", "untrained", "arrays", "notes")
+    }
     nulls = {key: replace(null, name=text(null.name)) for key, null in keys(reading.nulls).items()}
     tables = {name: table.replace(dict(words), regex=True) for name, table in reading.tables.items()}
     return replace(reading, **parts, nulls=nulls, tables=tables)
@@ -243,7 +245,9 @@ def check_layer_head(
             )
         for name, given, count in (("layer", layer, read.cfg.n_layers), ("head", head, read.cfg.n_heads)):
             if given is not None and not 0 <= given < count:
-                advice = f"s, counted from 0. Use {name}=0 to {name}={count - 1}." if count > 1 else f". Use {name}=0."
+                advice = (
+                    f"s, counted from 0. Use {name}=0 to {name}={count - 1}." if count > 1 else f". Use {name}=0."
+                )
                 raise ModelError(f"{probe} got {name}={given}; {what} has {count} {name}{advice}")
 
 
@@ -424,7 +428,10 @@ class OnePass:
         first = min(_place(name)[0] for name in names)
         layers = [layer for layer in self.layers if layer >= first][:most]
         more = [f"blocks.{at}.{_place(name)[1]}" if "blocks." in name else name for at in layers for name in names]
-        return [*names, *(name for name in dict.fromkeys(more) if name in self.model.hook_dict and name not in names)]
+        return [
+            *names,
+            *(name for name in dict.fromkeys(more) if name in self.model.hook_dict and name not in names),
+        ]
 
 
 def _place(name: str) -> tuple[int, str]:

@@ -284,7 +284,9 @@ def check_range(model: HookedModel, rows: Int[Tensor, "row pos"]) -> None:
     if low < 0 or high >= cfg.d_vocab:
         raise ModelError(f"got tokens from {low} to {high}; this model knows tokens 0 to {cfg.d_vocab - 1}.")
     if rows.shape[1] > cfg.n_ctx:
-        raise ModelError(f"got rows of {rows.shape[1]} positions; this model's context has {cfg.n_ctx}. Cut the rows.")
+        raise ModelError(
+            f"got rows of {rows.shape[1]} positions; this model's context has {cfg.n_ctx}. Cut the rows."
+        )
 
 
 @contextmanager

@@ -248,7 +248,9 @@ def _columns(scores: Float[np.ndarray, "token component"], n: int) -> Float[np.n
 
 
 @probe(embedding, {**RATIO, "": "the tokens are too few, or their embeddings are zero or all the same."}, place={})
-def lattice(W_E: Tensor, inputs: Inputs | None = None, *, tokens: Any = "key", steps: Sequence[int] = (3, 4)) -> Found:
+def lattice(
+    W_E: Tensor, inputs: Inputs | None = None, *, tokens: Any = "key", steps: Sequence[int] = (3, 4)
+) -> Found:
     """Order of some tokens' embeddings: by distance, by principal component, and how many directions they use.
 
     Values as in the module's table; nan for what fewer tokens than it needs leave undefined. Nulls: tokens permuted
@@ -265,7 +267,9 @@ def lattice(W_E: Tensor, inputs: Inputs | None = None, *, tokens: Any = "key", s
         ModelError: for tokens that the model does not have.
     """
     if not steps or min(steps) < 2 or max(steps) > MOST_STEP:
-        raise RolesError(f"lattice got steps={shown(steps)}; give whole numbers from 2 to {MOST_STEP}, such as (3, 4).")
+        raise RolesError(
+            f"lattice got steps={shown(steps)}; give whole numbers from 2 to {MOST_STEP}, such as (3, 4)."
+        )
     roles, d_vocab = Roles() if inputs is None else inputs.roles, len(W_E)
     ids = np.unique(token_groups({"tokens": tokens}, roles, "lattice")["tokens"])
     if not len(ids) or not 0 <= ids[0] <= ids[-1] < d_vocab:

@@ -203,7 +203,9 @@ def label_range(model: Source, inputs: Inputs, *, groups: Labels, ranges: Ranges
     probabilities = float64(logits_of(model, inputs.tokens, keep=lambda logits: logits[:, -1]).double().softmax(-1))
     d_vocab, numbers = probabilities.shape[1], np.unique(groups)
     if not all(0 <= low <= high < d_vocab for low, high in ranges):
-        raise TaskError(f"label ranges {list(ranges)}; expected low <= high within 0..{d_vocab - 1}, both inclusive.")
+        raise TaskError(
+            f"label ranges {list(ranges)}; expected low <= high within 0..{d_vocab - 1}, both inclusive."
+        )
     if not np.array_equal(numbers, np.arange(len(ranges))):
         raise TaskError(
             f"inputs of the groups {numbers.tolist()} with {len(ranges)} label ranges; give inputs of every group, "
@@ -379,7 +381,11 @@ def component_hooks(model: HookedModel, layer: int | None = None, head: int | No
     """
     layers = range(model.cfg.n_layers) if layer is None else [layer]
     sublayers = ["attn_out"] if getattr(model.cfg, "attn_only", False) else ["attn_out", "mlp_out"]
-    wanted = [("resid_pre", layers[0]), *((out, at) for at in layers for out in sublayers), ("resid_post", layers[-1])]
+    wanted = [
+        ("resid_pre", layers[0]),
+        *((out, at) for at in layers for out in sublayers),
+        ("resid_post", layers[-1]),
+    ]
     hooks = {f"{component}.{at}": f"blocks.{at}.hook_{component}" for component, at in wanted}
     return hooks if head is None else hooks | {f"attn_out.{at}": f"blocks.{at}.attn.hook_z" for at in layers}
 

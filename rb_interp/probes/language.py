@@ -181,7 +181,9 @@ def _swapped(first: Vectors, control: Vectors, take: Bool[np.ndarray, "draw toke
     for draw, chosen in enumerate(take):
         rows = np.where(chosen[:, None], first, control)
         centred = rows - rows.mean(0)
-        gram = centred @ centred.T if len(rows) < rows.shape[1] else centred.T @ centred  # both have the same spectrum
+        gram = (
+            centred @ centred.T if len(rows) < rows.shape[1] else centred.T @ centred
+        )  # both have the same spectrum
         size = (gram**2).sum()
         draws[draw] = np.trace(gram) ** 2 / size if size > 0 else np.nan
     return draws
@@ -215,7 +217,9 @@ def next_token(
     followers = successors(tokens, lengths, ids, totals.shape[1])
     known = np.flatnonzero(np.diff(followers.indptr))
     ids, followers = ids[known], followers[known]
-    each = np.asarray(followers.sum(1))  # P^s and u both sum to 1, so (P^s - u) . (P^s' - u) = P^s . P^s' - 1 / d_vocab
+    each = np.asarray(
+        followers.sum(1)
+    )  # P^s and u both sum to 1, so (P^s - u) . (P^s' - u) = P^s . P^s' - 1 / d_vocab
     labels = (followers @ followers.T).toarray() / each[:, None] / each - 1 / totals.shape[1]
     first, vectors = int(np.isin(ids, typical.prontoqa).sum()), float64(W_E[ids])
     values = {}
@@ -251,7 +255,9 @@ def successors(
     from scipy.sparse import coo_array
 
     if tokens.max() >= d_vocab:
-        raise TextError(f"the rows hold token {tokens.max()}; the counts know 0 to {d_vocab - 1}. Use one tokenizer.")
+        raise TextError(
+            f"the rows hold token {tokens.max()}; the counts know 0 to {d_vocab - 1}. Use one tokenizer."
+        )
     place = np.full(d_vocab, -1)
     place[ids] = np.arange(len(ids))
     real = np.arange(1, tokens.shape[1]) < np.asarray(lengths)[:, None]
@@ -435,7 +441,9 @@ def chain_accuracy(model: Source, inputs: ChainInputs) -> Found:
     values["left_out"] = float(len(inputs.examples) - len(outcomes))
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
-        says, true = (np.array(of) for of in zip(*((one.says_true, one.example.true) for one in outcomes), strict=True))
+        says, true = (
+            np.array(of) for of in zip(*((one.says_true, one.example.true) for one in outcomes), strict=True)
+        )
         permuted = np.random.default_rng(seed).permuted(np.tile(true, (n_null, 1)), axis=1)
         return {"answer_two_way": Null("answers permuted over examples", (permuted == says).mean(1))}
 
@@ -468,7 +476,9 @@ def chain_outcomes(model: Source, inputs: ChainInputs) -> list[Outcome]:
         rows = torch.from_numpy(_padded([inputs.examples[at] for at in places]))
         logits, gold = logits_of(model, rows[:, :-1], given=np.array(places)), rows[:, 1:]
         right = (logits.argmax(-1) == gold).numpy()  # at t, the token of position t + 1; losses likewise
-        losses = F.cross_entropy(logits.flatten(0, 1).float(), gold.flatten(), reduction="none").view_as(gold).double()
+        losses = (
+            F.cross_entropy(logits.flatten(0, 1).float(), gold.flatten(), reduction="none").view_as(gold).double()
+        )
         for row, at in enumerate(places):
             one = inputs.examples[at]
             true, false = logits[row, one.answer - 1, list(inputs.words)].tolist()

@@ -243,7 +243,9 @@ def numbered(groups: Groups) -> tuple[Int[np.ndarray, " token"], Int[np.ndarray,
     return np.concatenate(list(groups.values())), np.repeat(np.arange(len(groups)), sizes)
 
 
-def token_embeddings(source: Source, ids: Int[np.ndarray, " token"], length: int, layer: int, head: int) -> Embeddings:
+def token_embeddings(
+    source: Source, ids: Int[np.ndarray, " token"], length: int, layer: int, head: int
+) -> Embeddings:
     """Embedding of each token as the head reads it, in float64.
 
     W_E where the head reads the residual stream, and where a model has no head; else LayerNorm's output on constant

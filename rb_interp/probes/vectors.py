@@ -108,7 +108,9 @@ def row_correlations(rows: Float[np.ndarray, "draw n"], y: Float[np.ndarray, " n
     return rows @ y / np.where(norms > 0, norms, np.nan)
 
 
-def gaussian_participations(n_draws: int, n: int, d_model: int, rng: np.random.Generator) -> Float[np.ndarray, " draw"]:
+def gaussian_participations(
+    n_draws: int, n: int, d_model: int, rng: np.random.Generator
+) -> Float[np.ndarray, " draw"]:
     """Participation ratios of n independent Gaussian vectors, centred; nan for fewer than two.
 
     Drawn from the bidiagonal form of a Gaussian matrix, see ``statistics.nulls.gaussian_singular_values``, of whose

@@ -45,7 +45,10 @@ ENDS = {
     "share": ("share", "low", "high"),
     "effect": ("effect", "low", "high"),
     "control": ("control", "control_low", "control_high"),
-    **{name: tuple(f"{name}_{end}" for end in ("rate", "low", "high")) for name in ("true_positive", "false_positive")},
+    **{
+        name: tuple(f"{name}_{end}" for end in ("rate", "low", "high"))
+        for name in ("true_positive", "false_positive")
+    },
 }
 """A number over seeds or models -> the columns of a table with it and its ends."""
 DIGIT = re.compile(r"(?<![\w)-])-(?=[.\d])")
@@ -184,7 +187,9 @@ class Page:
         return self.table([HEADINGS[over], *(f"γ = {gamma:g}" for gamma in gammas)], rows)
 
     @_or_sentence
-    def rows(self, found: str | Iterable[Mapping], columns: Mapping[str, str], sweep: str = "", **where: Any) -> Markup:
+    def rows(
+        self, found: str | Iterable[Mapping], columns: Mapping[str, str], sweep: str = "", **where: Any
+    ) -> Markup:
         """Rows of a table, by its name or as given; ``columns``: column -> heading, those of ENDS with their ends."""
         if isinstance(found, str):
             table = self.evidence.sweep(sweep).table(found, **where)
@@ -197,7 +202,10 @@ class Page:
         self, name: str, down: str | Sequence[str], across: str, cell: str = "mean", sweep: str = "", **where: Any
     ) -> Markup:
         """A table with the values of ``across`` as columns, and of ``down`` as rows; a cell is as in `rows`."""
-        found, down = self.evidence.sweep(sweep).table(name, **where), [down] if isinstance(down, str) else list(down)
+        found, down = (
+            self.evidence.sweep(sweep).table(name, **where),
+            [down] if isinstance(down, str) else list(down),
+        )
         heads = list(dict.fromkeys(found[across]))
         lines = []
         for place, group in found.groupby(down, sort=False):
@@ -215,7 +223,9 @@ class Page:
         gammas, own = self.evidence.gammas, {verdict.id: verdict for verdict in self.evidence.verdicts}
         lines, both = [], Markup("{}<br>control {}")
         for check, found in zip(self.study.load("checks"), self.evidence.checks, strict=True):
-            done = f"{check.done}. Control: {check.control_done}. Refuted if {check.refuted_if}. In {found.quantity}."
+            done = (
+                f"{check.done}. Control: {check.control_done}. Refuted if {check.refuted_if}. In {found.quantity}."
+            )
             cells = {
                 cell["gamma"]: both.format(_cell(cell, "effect"), _cell(cell, "control")) for cell in found.by_gamma
             }

@@ -42,7 +42,9 @@ def notes(verdicts: Verdicts) -> Iterator[str]:
         "Not judged, because fewer than half of the seeds have learned the mapping": [
             v.id for v in verdicts if v.learned is False and v.outcome == "NOT JUDGED"
         ],
-        "Already met by untrained models": [v.id for v in verdicts if v.met_at_initialisation and v.outcome == "HOLDS"],
+        "Already met by untrained models": [
+            v.id for v in verdicts if v.met_at_initialisation and v.outcome == "HOLDS"
+        ],
     }
     for v in verdicts:
         if v.first_seed and (v.n_decisive < v.n_seeds or not v.n_seeds):
@@ -129,7 +131,9 @@ def print_within(within: Within, console: Console | None = None) -> None:
 def print_run(run: Run, console: Console | None = None) -> None:
     """Print what a run folder holds: settings, how far it is, verdicts, versions."""
     info = run.study.load("info")
-    sweeps = {f"sweep {name}" if name else "members": _sweep(sweep, run.is_copy) for name, sweep in run.sweeps.items()}
+    sweeps = {
+        f"sweep {name}" if name else "members": _sweep(sweep, run.is_copy) for name, sweep in run.sweeps.items()
+    }
     try:
         verdicts = counts_text(run.verdicts) if run.study.load("claims") else ""
     except RunError as error:

@@ -20,7 +20,19 @@ from rb_interp.errors import ConfigError, RunError, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
 from rb_interp.runs.protocol import study
-from rb_interp.settings import Gammas, Rate, Seed, Seeds, Settings, class_name, comparable, digest, flat, overlay, plain
+from rb_interp.settings import (
+    Gammas,
+    Rate,
+    Seed,
+    Seeds,
+    Settings,
+    class_name,
+    comparable,
+    digest,
+    flat,
+    overlay,
+    plain,
+)
 from rb_interp.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -167,7 +179,9 @@ def check_lr(config: StudyConfig) -> None:
     settable = {"": config.sweeps[""]} if "" in config.sweeps else config.sweeps
     for name, sweep in settable.items():
         rates, where = {gamma for gamma, _ in sweep.rates}, f"{name}." if name else ""
-        of_preset = base.get(name, next(iter(base.values())))  # sweeps that differ in their data are all like the first
+        of_preset = base.get(
+            name, next(iter(base.values()))
+        )  # sweeps that differ in their data are all like the first
         if sweep.rates != of_preset.rates:
             if not rates <= {*sweep.gammas}:
                 raise ConfigError(f"{where}rates={sweep.rates}; the gammas of this sweep are {sweep.gammas} alone.")
@@ -200,7 +214,9 @@ def task_spec(task: Task, study: str = "") -> dict[str, Any]:
     the name of a study that trains tasks of this class; and ``sources``, settings that name files of whoever trained
     the member, and are left out.
     """
-    defaults = {f.name: f.default for f in fields(task)} if is_dataclass(task) else {}  # others have to be given again
+    defaults = (
+        {f.name: f.default for f in fields(task)} if is_dataclass(task) else {}
+    )  # others have to be given again
     sources = [name for name in getattr(task, "source_fields", ()) if getattr(task, name) != defaults.get(name)]
     settings = (plain(task) if defaults else {}) | {name: defaults.get(name) for name in sources}
     told = {"kind": class_name(task), "fingerprint": task.fingerprint(), "settings": settings}

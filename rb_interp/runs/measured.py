@@ -175,7 +175,9 @@ def write_measured(run: Run, measured: Measured) -> None:
         )
     tables = {name: with_reached(run, table) for name, table in tables.items()}
     tables["summary"] = summary_table(tables["readings"])
-    measured = replace(measured, readings=tables["readings"], tables={name: tables[name] for name in measured.tables})
+    measured = replace(
+        measured, readings=tables["readings"], tables={name: tables[name] for name in measured.tables}
+    )
     verdicts = _judged(run, measured)
     run.store.begin(PROBE)
     for name, table in tables.items():

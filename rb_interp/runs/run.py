@@ -22,7 +22,18 @@ from rb_interp.runs.measured import KEYS, Measured, measured_already, read_evide
 from rb_interp.runs.protocol import Study
 from rb_interp.runs.protocol import study as find_study
 from rb_interp.runs.shared_member import SharedMember, save_member
-from rb_interp.runs.store import PROBE, REPORT, RUN, SETTINGS, START, TRAIN, Store, new_metadata, read_run, write_file
+from rb_interp.runs.store import (
+    PROBE,
+    REPORT,
+    RUN,
+    SETTINGS,
+    START,
+    TRAIN,
+    Store,
+    new_metadata,
+    read_run,
+    write_file,
+)
 from rb_interp.runs.sweep import LATE, Sweep, train_sweeps
 from rb_interp.settings import differences, plain, to_toml
 from rb_interp.torch_threads import few_threads

@@ -117,7 +117,9 @@ class SharedMember:
         try:
             task = task_from(spec) if self.given is None else self.given
         except (RbInterpError, ImportError, AttributeError, TypeError) as error:
-            raise RunError(f"the task of '{self.name}' cannot be made here ({first_line(error)}); {remedy}") from None
+            raise RunError(
+                f"the task of '{self.name}' cannot be made here ({first_line(error)}); {remedy}"
+            ) from None
         told, now = (spec["kind"], spec["fingerprint"]), (class_name(task), task.fingerprint())
         if told != now:
             raise RunError(
@@ -234,7 +236,9 @@ def read(folder: Path, task: Any = None) -> SharedMember:
             f"{told['seed']} give here; use the versions that it was made with: {made}."
         )
     text = card.read_text("utf-8") if card.exists() else ""
-    return SharedMember(folder, told, text, told["name"], config, circuit, told["accuracy"], load(held), initial, task)
+    return SharedMember(
+        folder, told, text, told["name"], config, circuit, told["accuracy"], load(held), initial, task
+    )
 
 
 def read_content(folder: Path) -> tuple[dict[str, Any], ModelConfig, Circuit | None]:

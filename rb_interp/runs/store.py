@@ -86,7 +86,9 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
         except OSError as error:
-            why = "is being written by another process" if isinstance(error, Timeout) else f"is not writable ({error})"
+            why = (
+                "is being written by another process" if isinstance(error, Timeout) else f"is not writable ({error})"
+            )
             raise RunError(f"{self.folder} {why}; nothing was changed. Wait, or give another folder.") from None
         try:
             if self._lock.lock_counter == 1:  # what a killed process left, here and as safetensors names it
@@ -164,7 +166,9 @@ class Store:
             if now not in steps:
                 raise RunError(f"{self.folder} has no finished {now} yet; this makes it: {again}")
             if steps[now]["made_from"] != _digest(steps.get(before)):
-                raise RunError(f"{self.folder}: its {now} was made from another {before}; this makes it again: {again}")
+                raise RunError(
+                    f"{self.folder}: its {now} was made from another {before}; this makes it again: {again}"
+                )
 
     def is_current(self, step: str) -> bool:
         """Whether `check` accepts a step, and all of its own files are there."""

@@ -91,7 +91,9 @@ def _values(
     d_vocab: int,
     label_entropies: Mapping[str, float],
 ) -> dict[str, float]:
-    area = {name: float(fraction_left(losses[name], d_vocab).mean()) if name in losses else math.nan for name in SETS}
+    area = {
+        name: float(fraction_left(losses[name], d_vocab).mean()) if name in losses else math.nan for name in SETS
+    }
     bias, reasoning = bias_index(area["mem"], area["rsn_train"]), losses.get("rsn_train")
     accuracy = {f"acc_{name}": float(accuracies[name][-1]) if name in accuracies else math.nan for name in SETS}
     last = {name: float(curve[-1]) for name, curve in losses.items()}
@@ -237,13 +239,19 @@ def corpus_loss(
     """
     start = {name: curve[:1] for name, curve in losses.items()}
     before = {**_corpus_values(start, steps[:1], entropies), "early_step": math.nan}
-    arrays = {"steps": np.asarray(steps), "delta_loss": _delta(losses, TRAIN), "delta_loss_test": _delta(losses, TEST)}
+    arrays = {
+        "steps": np.asarray(steps),
+        "delta_loss": _delta(losses, TRAIN),
+        "delta_loss_test": _delta(losses, TEST),
+    }
     return Reading(
         "corpus_loss", _corpus_values(losses, steps, entropies), untrained=before, arrays=arrays, n=len(steps)
     )
 
 
-def _corpus_values(losses: Mapping[str, Curve], steps: np.ndarray, entropies: tuple[float, float]) -> dict[str, float]:
+def _corpus_values(
+    losses: Mapping[str, Curve], steps: np.ndarray, entropies: tuple[float, float]
+) -> dict[str, float]:
     train = _delta(losses, TRAIN)
     known = all(name in losses for name in TRAIN)
     at = early_index(losses[TRAIN[1]], losses[TRAIN[0]]) if known else -1

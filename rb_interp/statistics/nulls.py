@@ -138,7 +138,9 @@ def gaussian_product_singular_values(
         R = rng.standard_normal((2, n_draws, outer, inner))
     else:
         R = np.triu(rng.standard_normal((2, n_draws, inner, inner)), 1)
-        R += np.sqrt(rng.chisquare(np.arange(outer, outer - inner, -1), (2, n_draws, inner)))[..., None] * np.eye(inner)
+        R += np.sqrt(rng.chisquare(np.arange(outer, outer - inner, -1), (2, n_draws, inner)))[..., None] * np.eye(
+            inner
+        )
     return np.linalg.svd(R[0] @ R[1].swapaxes(1, 2), compute_uv=False)[:, :top]
 
 
@@ -157,7 +159,9 @@ def disagreement(answers: Int[np.ndarray, "member row"]) -> Float[np.ndarray, "m
     return np.array([[float((one != other).mean()) for other in answers] for one in answers])
 
 
-def excess_disagreement(d: Float[np.ndarray, "member member"], groups: Sequence[str]) -> Float[np.ndarray, " member"]:
+def excess_disagreement(
+    d: Float[np.ndarray, "member member"], groups: Sequence[str]
+) -> Float[np.ndarray, " member"]:
     """Each member's mean disagreement with other groups less that with its own group, in [-1, 1].
 
     Args:

@@ -120,7 +120,9 @@ class Reading(Record):
         place, rows = {"probe": self.probe, "layer": self.layer, "head": self.head}, []
         for quantity, value in self.values.items():
             value, null = float(value), self.nulls.get(quantity)
-            name, mean, sd, p = (null.name, null.mean, null.sd, null._p_value(value)) if null else (None, *[np.nan] * 3)
+            name, mean, sd, p = (
+                (null.name, null.mean, null.sd, null._p_value(value)) if null else (None, *[np.nan] * 3)
+            )
             numbers = {"value": value, "untrained": float(self.untrained.get(quantity, np.nan))}
             drawn = {"null": name, "null_mean": mean, "null_sd": sd, "p_value": p}
             rows.append({**place, "quantity": quantity, **numbers, **drawn, "n": self.n})

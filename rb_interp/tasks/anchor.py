@@ -207,13 +207,17 @@ class AnchorTask(Settings):
         labels = key + anchors.sum(1)
         known = np.isin(key[memory], self.tokens("key")), np.isin(anchors[memory], self.tokens("memory_anchor"))
         if not all(found.all() for found in known):
-            raise TaskError("a memory row holds other tokens where its key and its memory anchors stand; give those.")
+            raise TaskError(
+                "a memory row holds other tokens where its key and its memory anchors stand; give those."
+            )
         combination = place(anchors[memory], self.combinations("mem"))
         labels[memory] = data.label_table[combination, key[memory] - self.keys[0]]
         return labels
 
     @typed
-    def counterfactual(self, data: AnchorDataset, rows: Int[np.ndarray, " row"], change: str, seed: int = 0) -> Inputs:
+    def counterfactual(
+        self, data: AnchorDataset, rows: Int[np.ndarray, " row"], change: str, seed: int = 0
+    ) -> Inputs:
         """The same rows with another ``key``, other ``anchors``, ``both``, or other ``noise``, and their right answers.
 
         A changed key or combination is drawn evenly from the others of its own set (memory, reasoning trained on, held
@@ -306,7 +310,9 @@ def check(task: AnchorTask) -> None:
         if len(held_out) != q or not all(reasoning[0] <= anchor <= reasoning[1] for anchor in held_out):
             raise TaskError(f"masked combination {held_out} is not one of q={q} reasoning anchors in {reasoning}.")
     if (task.memory_labels == "ranges") != bool(task.label_ranges):
-        raise TaskError(f"memory_labels='{task.memory_labels}' with {len(task.label_ranges)} label_ranges; give both.")
+        raise TaskError(
+            f"memory_labels='{task.memory_labels}' with {len(task.label_ranges)} label_ranges; give both."
+        )
     n_anchors, n_groups = memory[1] - memory[0] + 1, len(task.label_ranges) or 1
     if n_anchors % n_groups:
         raise TaskError(f"{n_anchors} memory anchors cannot be split into {n_groups} equal groups of label_ranges.")
@@ -325,7 +331,9 @@ def check(task: AnchorTask) -> None:
             f"n_sequences={2 * n_keys * math.lcm(n_memory, n_reasoning)} works."
         )
     if not rows[0] and len({*task.masked}) == n_reasoning:
-        raise TaskError("the training set is empty: every reasoning combination is masked; leave some out of masked.")
+        raise TaskError(
+            "the training set is empty: every reasoning combination is masked; leave some out of masked."
+        )
 
 
 RATES: dict[str, tuple[tuple[float, float], ...]] = {"quick": ((0.3, 8e-3), (0.5, 4e-3), (0.8, 8e-3))}

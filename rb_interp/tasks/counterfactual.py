@@ -216,7 +216,10 @@ def _second_block(data: AnchorDataset, rows: Int[np.ndarray, " n"], rng: np.rand
     has_room = free.any(1)
     rows, place = rows[has_room], _draw(free[has_room], rng)[:, None]
     tokens, combinations = data.tokens[rows].copy(), task.combinations(TRAINED)
-    new = [rng.choice(task.tokens("key"), (len(rows), 1)), combinations[rng.integers(0, len(combinations), len(rows))]]
+    new = [
+        rng.choice(task.tokens("key"), (len(rows), 1)),
+        combinations[rng.integers(0, len(combinations), len(rows))],
+    ]
     np.put_along_axis(tokens, place + np.arange(size), np.hstack(new), 1)
     key, later = np.split(np.sort(np.hstack([data.positions["key"][rows], place]), axis=1), 2, axis=1)
     behind = np.arange(1, size)

@@ -57,7 +57,9 @@ class InductionTask(Settings):
 
     def __post_init__(self) -> None:
         if self.block > self.d_vocab:
-            raise TaskError(f"block={self.block} of d_vocab={self.d_vocab} tokens; its tokens differ, so give fewer.")
+            raise TaskError(
+                f"block={self.block} of d_vocab={self.d_vocab} tokens; its tokens differ, so give fewer."
+            )
 
     @property
     def length(self) -> int:

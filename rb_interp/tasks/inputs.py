@@ -265,7 +265,10 @@ class Inputs(Record):
         sizes = " x ".join(map(str, self.tokens.shape))
         caption = f"{type(self).__name__}: {sizes} tokens of {self.roles.task}; the first {len(rows)} rows"
         cells = [
-            [" ".join([str(token), *(role for role, at in places if pos in at[row])]) for pos, token in enumerate(some)]
+            [
+                " ".join([str(token), *(role for role, at in places if pos in at[row])])
+                for pos, token in enumerate(some)
+            ]
             for row, some in enumerate(rows)
         ]
         table = pd.DataFrame(cells)

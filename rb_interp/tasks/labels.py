@@ -57,7 +57,9 @@ def range_entropy(data: AnchorDataset) -> float:
     return float(np.log((high - low + 1)[which, key]).mean()) if len(rows) else math.nan
 
 
-def place(anchors: Int[np.ndarray, "row q"], combinations: Int[np.ndarray, "combination q"]) -> Int[np.ndarray, " row"]:
+def place(
+    anchors: Int[np.ndarray, "row q"], combinations: Int[np.ndarray, "combination q"]
+) -> Int[np.ndarray, " row"]:
     """Number of each row's combination among different combinations that hold it.
 
     >>> place(np.array([[2, 1], [1, 1]]), np.array([[1, 1], [1, 2], [2, 1]])).tolist()

@@ -90,7 +90,9 @@ def read_stories(place: str | Path, n: int | None = None) -> list[str]:
     for number, record in enumerate(_records(place, n), start=1):
         text = next((record[key] for key in ("text", "story") if record.get(key) is not None), None)
         if not isinstance(text, str) or record.get("story", text) not in (text, None):
-            raise TextError(f"{place}, record {number}: {str(record)[:80]}; expected a string under 'text' or 'story'.")
+            raise TextError(
+                f"{place}, record {number}: {str(record)[:80]}; expected a string under 'text' or 'story'."
+            )
         for story in _END.split(text):
             if story.strip():
                 stories.setdefault(story.strip())
@@ -116,10 +118,14 @@ def _records(place: str, n: int | None = None) -> Iterator[Any]:
         for where in map(str, files_of(place)):  # one by one, since columns may differ
             reader = READERS[Path(where).suffix.lower()]
             # streamed, so that no copy is left in the user's cache
-            for row in load_dataset(reader, data_files=where, split="train", streaming=True, **OPTIONS.get(reader, {})):
+            for row in load_dataset(
+                reader, data_files=where, split="train", streaming=True, **OPTIONS.get(reader, {})
+            ):
                 if reader == "text" and row["text"].startswith('"') and '""' in row["text"]:
                     raise TextError(f"{where} has stories in quotes, with quotes doubled as in a table; use .jsonl.")
-                parts = re.split(r"\n\s*\n", row["text"]) if reader == "text" and not _END.search(row["text"]) else ()
+                parts = (
+                    re.split(r"\n\s*\n", row["text"]) if reader == "text" and not _END.search(row["text"]) else ()
+                )
                 yield from ({"text": part} for part in parts) if parts else (row,)
     except TextError:
         raise
@@ -129,7 +135,9 @@ def _records(place: str, n: int | None = None) -> Iterator[Any]:
 
 def _example(record: Any) -> Example:
     if not isinstance(record, Mapping):
-        raise TextError(f"it is {shown(record)}; expected a record with question, query, chain_of_thought and answer.")
+        raise TextError(
+            f"it is {shown(record)}; expected a record with question, query, chain_of_thought and answer."
+        )
     given = {key: value for key, value in record.items() if value is not None}  # a reader fills columns up with None
     if given.get("explanation", thoughts := given.get("chain_of_thought")) != thoughts and thoughts is not None:
         raise TextError("it has a chain_of_thought and another explanation; leave one of them out.")
@@ -222,7 +230,9 @@ def source(config: TextTask, corpus: str) -> str:
         return STAND_IN
     name = "PrOntoQA" if corpus == "prontoqa" else "TinyStories" if place == HUB["stories"] else "stories"
     hub = place.removeprefix("hub:")
-    return f"{name} from the hub ({hub})" if hub != place else f"{name} from {Path(place).expanduser().resolve().name}"
+    return (
+        f"{name} from the hub ({hub})" if hub != place else f"{name} from {Path(place).expanduser().resolve().name}"
+    )
 
 
 def _generated(config: TextTask, corpus: str, seed: int) -> Iterator[Document]:

@@ -293,7 +293,9 @@ def stream(texts: Sequence[str], tokenizer: Tokenizer) -> Int32[np.ndarray, " to
     Raises TextError where the tokenizer gives ``end`` within a document.
     """
     documents = tokenizer.encode_batch(texts)
-    tokens = np.array([tokenizer.end, *chain.from_iterable((*one, tokenizer.end) for one in documents)], dtype=np.int32)
+    tokens = np.array(
+        [tokenizer.end, *chain.from_iterable((*one, tokenizer.end) for one in documents)], dtype=np.int32
+    )
     if np.count_nonzero(tokens == tokenizer.end) != len(documents) + 1:
         raise TextError(
             f"tokenizer '{tokenizer.kind}' gives the token between documents within a document; "

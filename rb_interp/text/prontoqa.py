@@ -222,7 +222,9 @@ def verify(example: Example) -> Proof:
     _require(all(rule.form != GROUND for rule in context), "only the last sentence of a context may be of an entity")
     named = premise.form == GROUND and premise.predicate in PLURALS and not premise.negated
     _require(named, f"'{premise.sentence}' ends the context and is no premise 'Name is a concept.'")
-    _require(n == 2 * example.hops + 1 > 1, f"{example.hops} hops and {n} sentences in the chain; expected 2 hops + 1")
+    _require(
+        n == 2 * example.hops + 1 > 1, f"{example.hops} hops and {n} sentences in the chain; expected 2 hops + 1"
+    )
     _require(chain[0] == premise.sentence, f"the chain begins with '{chain[0]}', not with '{premise.sentence}'")
     known, rules = premise, []
     for step, after in zip(chain[1::2], chain[2::2], strict=True):
@@ -233,11 +235,15 @@ def verify(example: Example) -> Proof:
         known = rule.of(premise.subject)
         _require(after == known.sentence, f"'{step}' gives '{known.sentence}', not '{after}'")
         rules.append(rule)
-    _require(known.predicate not in PLURALS, f"the chain ends with a concept, '{known.sentence}', not with a property")
+    _require(
+        known.predicate not in PLURALS, f"the chain ends with a concept, '{known.sentence}', not with a property"
+    )
     derived, opposite = derive(context, premise), known.denied()
     _require(opposite not in derived, f"'{known.sentence}' and its opposite both follow from the context")
     asked = {QUERY + known.sentence: True, QUERY + opposite.sentence: False}
-    _require(example.query in asked, f"the query is '{example.query}'; expected one of {', '.join(map(repr, asked))}")
+    _require(
+        example.query in asked, f"the query is '{example.query}'; expected one of {', '.join(map(repr, asked))}"
+    )
     label = asked[example.query]
     _require(example.answer == str(label), f"the answer is '{example.answer}', and the query is {label}")
     other_way = (rule for rule in context if rule[1:3] == opposite[1:3])

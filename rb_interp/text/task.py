@@ -55,7 +55,9 @@ class TextTask(Settings):
     """``generate``, ``hub``, ``hub:owner/name``, or a file or folder."""
     stories: str = "grammar"
     """``grammar`` (a stand-in for TinyStories), ``hub``, ``hub:owner/name``, or a file or folder."""
-    hops: Annotated[tuple[Annotated[int, Field(ge=1, le=8)], ...], Field(min_length=1), AfterValidator(each_once)] = (
+    hops: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=8)], ...], Field(min_length=1), AfterValidator(each_once)
+    ] = (
         1,
         2,
         3,

@@ -80,7 +80,9 @@ def train_tokenizer(texts: Iterable[str], d_vocab: int) -> Tokenizer:
     262
     """
     if d_vocab < LEAST_D_VOCAB:
-        raise TextError(f"d_vocab={d_vocab}; a byte-level tokenizer has at least {LEAST_D_VOCAB} entries. Give more.")
+        raise TextError(
+            f"d_vocab={d_vocab}; a byte-level tokenizer has at least {LEAST_D_VOCAB} entries. Give more."
+        )
     backend = tokenizers.Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()

@@ -174,7 +174,9 @@ def stepped_embeddings(
     data = task.dataset(seed)
     rows = data.rows("rsn_train")
     if not len(rows):
-        raise TaskError(f"memory_share={task.memory_share} leaves no reasoning row to learn from; lower memory_share.")
+        raise TaskError(
+            f"memory_share={task.memory_share} leaves no reasoning row to learn from; lower memory_share."
+        )
     d_model, generator = task.d_vocab, torch.Generator().manual_seed(seed)
     shapes = [(d_model, d_model), *[(d_model, d_head)] * 3, (d_head, d_model), (d_model, d_mlp), (d_mlp, d_model)]
     W_E, *weights = (torch.randn(shape, generator=generator) * shape[0] ** -gamma for shape in shapes)
@@ -267,7 +269,12 @@ def lemma_1(
 
 
 def max_deviations(
-    config: ModelConfig, task: AnchorTask, gammas: Sequence[float | None], n_init: int, n_rows: int = 64, seed: int = 0
+    config: ModelConfig,
+    task: AnchorTask,
+    gammas: Sequence[float | None],
+    n_init: int,
+    n_rows: int = 64,
+    seed: int = 0,
 ) -> Float[np.ndarray, "gamma n_init"]:
     """Largest abs(A_ij - 1/i) of each initialisation at each gamma, in [0, 1]; gammas share their standard draws."""
     first = FIRST_SEED * (seed + 1)

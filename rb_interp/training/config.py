@@ -89,7 +89,9 @@ class TrainConfig(Settings):
         >>> TrainConfig().steps_alone(lr=4e-3)["lr"], "workers" in TrainConfig().steps_alone()
         (0.004, False)
         """
-        told = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*self.host_fields, *self.looks)}
+        told = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*self.host_fields, *self.looks)
+        }
         return {**told, **changes}
 
 

@@ -81,7 +81,8 @@ class MemberGroup:
         d_vocab, n_ctx = vocabulary(task, datasets[0]), task.length
         drawn = [draw(model, d_vocab, n_ctx, m.gamma, m.seed) for m in members]
         self.weights = {
-            name: torch.from_numpy(np.stack([d[name] for d in drawn])).to(self.device, self.dtype) for name in drawn[0]
+            name: torch.from_numpy(np.stack([d[name] for d in drawn])).to(self.device, self.dtype)
+            for name in drawn[0]
         }
         trained = {p.name for p in parameters(model, d_vocab, n_ctx) if p.trained}
         self.trained = {name: w.requires_grad_() for name, w in self.weights.items() if name in trained}

@@ -109,7 +109,9 @@ class Part:
         """Its members, seeds outermost, each with its learning rate and weight decay."""
         train = self.train
         lr = {gamma: self.rates.get(gamma, train.lr) for gamma in self.gammas}
-        return tuple(Member(gamma, seed, lr[gamma], train.weight_decay) for seed in self.seeds for gamma in self.gammas)
+        return tuple(
+            Member(gamma, seed, lr[gamma], train.weight_decay) for seed in self.seeds for gamma in self.gammas
+        )
 
 
 def train_together(

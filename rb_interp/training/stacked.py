@@ -89,7 +89,9 @@ def linear(
 
 
 def fold(
-    matrix: Float[Tensor, "member d_in d_out"], scale: Float[Tensor, "member d_in"], shift: Float[Tensor, "member d_in"]
+    matrix: Float[Tensor, "member d_in d_out"],
+    scale: Float[Tensor, "member d_in"],
+    shift: Float[Tensor, "member d_in"],
 ) -> tuple[Float[Tensor, "member d_in d_out"], Float[Tensor, "member d_out"]]:
     """Matrix and bias that do the work of LayerNorm's scale and shift followed by the matrix."""
     return scale[:, :, None] * matrix, torch.bmm(shift[:, None], matrix)[:, 0]

@@ -78,7 +78,9 @@ class Store:
         """Checkpoints that are there, in order of their names."""
         return sorted(path.name.removesuffix(SUFFIX) for path in self.folder.glob(f"[!.]*{SUFFIX}"))
 
-    def write(self, name: str, step: int, members: Sequence[tuple[float, int]], tensors: Mapping[str, Tensor]) -> None:
+    def write(
+        self, name: str, step: int, members: Sequence[tuple[float, int]], tensors: Mapping[str, Tensor]
+    ) -> None:
         """Write a checkpoint, whole or not at all; RunError if the file cannot be written."""
         content = {"format": FORMAT, "fingerprint": self.fingerprint, "step": step, "members": members}
         metadata = {KEY: json.dumps(content)}  # one entry, for several would be written in any order
@@ -92,7 +94,9 @@ class Store:
         """
         path = self.path(name)
         if not path.is_file():
-            raise RunError(f"{path} does not exist; this run holds: {', '.join(self.names()) or 'no checkpoint yet'}.")
+            raise RunError(
+                f"{path} does not exist; this run holds: {', '.join(self.names()) or 'no checkpoint yet'}."
+            )
         self.files.verified(path.relative_to(self.files.folder).as_posix())
         try:
             with safe_open(path, framework="pt") as file:

@@ -88,7 +88,9 @@ class Batches:
             return self.tokens, self.labels
         epoch, index = divmod(step, self.n_rows // self.size)
         if epoch != self.epoch:
-            self.order = torch.from_numpy(np.stack([self._order(seed, epoch) for seed in self.seeds])).to(self.device)
+            self.order = torch.from_numpy(np.stack([self._order(seed, epoch) for seed in self.seeds])).to(
+                self.device
+            )
             self.epoch = epoch
         rows = self.order[:, :, index * self.size : (index + 1) * self.size].flatten(1)
         here = torch.arange(len(self.seeds), device=self.device)[:, None]

@@ -101,7 +101,11 @@ class AdditionAndScanConfig(StudyConfig):
     (0.1, 4000)
     """
 
-    PRESETS: ClassVar[dict] = {"smoke": {"seeds": (0, 1), **_sweeps("smoke")}, "quick": {}, "paper": _sweeps("paper")}
+    PRESETS: ClassVar[dict] = {
+        "smoke": {"seeds": (0, 1), **_sweeps("smoke")},
+        "quick": {},
+        "paper": _sweeps("paper"),
+    }
 
     addition_low: AdditionSweep = _DEFAULT["addition_low"]
     """Addition."""

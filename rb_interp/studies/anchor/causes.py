@@ -122,7 +122,11 @@ def value_subspaces(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
     }
     for name, basis in bases.items():
         keep, k = name == "leading_direction_only", basis.shape[1]
-        yield name, REASONING, attention.subspace_effect(model, given, basis, keep=keep, n_draws=DRAWS, seed=data.seed)
+        yield (
+            name,
+            REASONING,
+            attention.subspace_effect(model, given, basis, keep=keep, n_draws=DRAWS, seed=data.seed),
+        )
         match = attention.matched_spans(
             model, given, k, group=None if keep else "key", n_draws=MATCHED_DRAWS, seed=data.seed
         )
@@ -258,7 +262,10 @@ INTERVENTIONS: dict[str, tuple[str, str]] = {
         "the anchors' embeddings taken from another input, L0's attention output held everywhere",
         NOISE,
     ),
-    "number_line": ("the reasoning anchors' coordinates along the leading direction of L0's W_V reversed", DIRECTION),
+    "number_line": (
+        "the reasoning anchors' coordinates along the leading direction of L0's W_V reversed",
+        DIRECTION,
+    ),
     "number_line_component": (
         "the reasoning anchors' coordinates along their own first principal component reversed",
         DIRECTION,

@@ -78,7 +78,9 @@ SOURCES = {
     "accuracy": Source("learning_order", "acc_rsn_train", "final", "", "min", "max"),
 }
 """The numbers of the name by attention."""
-ROUTES = {column: Source("routes", quantity, "final", "rsn_train", "min", "max") for column, quantity in SHARES.items()}
+ROUTES = {
+    column: Source("routes", quantity, "final", "rsn_train", "min", "max") for column, quantity in SHARES.items()
+}
 """The shares of the name by cause."""
 
 
@@ -114,7 +116,9 @@ def circuit_table(readings: pd.DataFrame) -> pd.DataFrame:
         if "final" in member["stage"].to_list():
             numbers = {column: _number(member, source) for column, source in SOURCES.items()}
             shares = {column: _number(member, source) for column, source in ROUTES.items()}
-            cause = circuit_by_cause({SHARES[column]: share for column, share in shares.items()}, numbers["accuracy"])
+            cause = circuit_by_cause(
+                {SHARES[column]: share for column, share in shares.items()}, numbers["accuracy"]
+            )
             place = {"gamma": member["gamma"].iloc[0], "seed": member["seed"].iloc[0]}
             rows.append({**place, "circuit": name_circuit(**numbers), "cause": cause, **numbers, **shares})
     return pd.DataFrame(rows, columns=columns)

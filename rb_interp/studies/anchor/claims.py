@@ -223,7 +223,9 @@ MECHANISM = (
         "L1's attention carries the key and L0's the sum of the anchors.",
         "key + sum",
         (
-            Condition(_share("attn_out.1:key", "variance of L1's attention output explained by the key"), ">=", 0.80),
+            Condition(
+                _share("attn_out.1:key", "variance of L1's attention output explained by the key"), ">=", 0.80
+            ),
             Condition(
                 _share("attn_out.0:anchor_sum", "variance of L0's attention output explained by the anchor sum"),
                 ">=",

@@ -67,7 +67,9 @@ class AnchorConfig(SweepConfig, StudyConfig):
                 f"models of one layer too."
             )
         if "half" not in self.train.stages:
-            raise ConfigError(f"train.stages={self.train.stages} lacks 'half', which study 'anchor' measures; add it.")
+            raise ConfigError(
+                f"train.stages={self.train.stages} lacks 'half', which study 'anchor' measures; add it."
+            )
 
     def judged(self, claim: Claim) -> Claim:
         """At the tenth of the paper's steps, what a claim says of the end is judged where the end came."""

@@ -224,7 +224,9 @@ def order_table(events: pd.DataFrame, circuits: pd.DataFrame) -> pd.DataFrame:
     twice = table.loc[table.duplicated(["gamma", "seed", "event"]), ["gamma", "seed"]]
     if len(twice):
         gamma, seed = twice.iloc[0]
-        raise RunError(f"the member with gamma={gamma:g}, seed={seed:g} is there twice; give other seeds to each run.")
+        raise RunError(
+            f"the member with gamma={gamma:g}, seed={seed:g} is there twice; give other seeds to each run."
+        )
     names = [table.loc[table["event_of"] == of, "event"].unique() for of in ("mechanism", "loss")]
     rows = []
     for place, members in table.groupby(["gamma", "circuit"], sort=True):

@@ -16,7 +16,13 @@ from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import mean_text, two_digits
 from rb_interp.figures.paper_1 import draw_embedding, draw_learning, draw_theory
 from rb_interp.settings import LARGE, MIDDLE, SMALL
-from rb_interp.studies.anchor.figures_causes import draw_causes, draw_dynamics, draw_patching_matrix, forward, in_words
+from rb_interp.studies.anchor.figures_causes import (
+    draw_causes,
+    draw_dynamics,
+    draw_patching_matrix,
+    forward,
+    in_words,
+)
 from rb_interp.tasks import AnchorDataset
 
 CIRCUITS = {
@@ -143,7 +149,9 @@ def draw_equivalence(evidence: Evidence) -> Figure:
         with kit.missing(one):
             order, table = [*CIRCUITS], evidence.table("battery_accuracy", battery=battery)
             members = [row for row in table.to_dict("records") if row["circuit"] != "none"]
-            members.sort(key=lambda row: (order.index(row["circuit"]) if row["circuit"] in order else 9, row["seed"]))
+            members.sort(
+                key=lambda row: (order.index(row["circuit"]) if row["circuit"] in order else 9, row["seed"])
+            )
             place = {row["seed"]: at for at, row in enumerate(members)}
             matrix = np.full((len(members), len(members)), np.nan)
             for pair in evidence.table("disagreement", battery=battery).to_dict("records"):
@@ -190,7 +198,9 @@ def draw_first_layer(evidence: Evidence) -> Figure:
         untrained = np.mean([*evidence.array(**tv, gamma=SMALL, stage="init").values()], 0)
         distance.plot(np.arange(2, len(untrained) + 2), untrained, color=style.GREY, ls="--", label="untrained")
         kit.threshold(distance, evidence, "M1")
-        distance.set(ylim=(0, None), xlabel="position i", ylabel="distance from 1/i (TV, 0 to 1)", title="row by row")
+        distance.set(
+            ylim=(0, None), xlabel="position i", ylabel="distance from 1/i (TV, 0 to 1)", title="row by row"
+        )
     with kit.missing(spectrum):
         trained, start = (
             [s / s[0] for s in evidence.array(VALUES, "singular_values", SMALL, stage=stage).values()]
@@ -208,7 +218,9 @@ def draw_first_layer(evidence: Evidence) -> Figure:
     return figure
 
 
-def _ranked(axes: Axes, evidence: Evidence, seeds: Iterable[np.ndarray], gamma: float, label: str, first: int) -> None:
+def _ranked(
+    axes: Axes, evidence: Evidence, seeds: Iterable[np.ndarray], gamma: float, label: str, first: int
+) -> None:
     """An array of every seed over its places, and its mean."""
     mean, colour = np.mean([*seeds], 0), style.gamma_colour(gamma, evidence.gammas)
     places, marker = np.arange(first, len(mean) + first), style.gamma_marker(gamma, evidence.gammas)
@@ -259,7 +271,9 @@ def draw_attention_by_role(evidence: Evidence) -> Figure:
                 if gamma == SMALL:
                     least = evidence.threshold("M7" if inputs == "rsn_train" else "M7b")
                     ends = [start - len(table) - 0.5, start - 0.5]
-                    one.plot(ends, [least] * 2, color=style.INK, lw=0.9, ls=style.DASHED, label="threshold of M7, M7b")
+                    one.plot(
+                        ends, [least] * 2, color=style.INK, lw=0.9, ls=style.DASHED, label="threshold of M7, M7b"
+                    )
                 words_of_key = f"γ = {gamma:g}: key {mean_text(*evidence.spread(quantity='key', **read))}"
                 one.text(start - (len(table) + 1) / 2, 1.03, words_of_key, ha="center", va="bottom", fontsize=7)
                 start += 1.2

@@ -199,7 +199,9 @@ def draw_patching_matrix(evidence: Evidence) -> Figure:
         causes = sorted(members["cause"].unique()) if gamma == SMALL else []
         split = [(gamma, cause, members[members["cause"] == cause]) for cause in causes]
         shown += split if len(split) > 1 else [(gamma, "", members)]
-    names = sorted({f"{c}.{layer}" for c, layer in zip(table["component"], table["layer"], strict=True)}, key=forward)
+    names = sorted(
+        {f"{c}.{layer}" for c, layer in zip(table["component"], table["layer"], strict=True)}, key=forward
+    )
     roles = [role for role in ROLES if role in set(table["role"])]
     width = max(style.WIDTH, 1.0 + len(shown) * (0.25 + 0.2 * len(roles)))
     figure, axes = kit.panels(2, len(shown), 1.6 + 0.38 * len(names), width, sharex=True, sharey=True)
@@ -215,7 +217,9 @@ def draw_patching_matrix(evidence: Evidence) -> Figure:
             title = [f"γ = {gamma:g} ({seeds_text(n)})", circuit, f"control at most {control}"]
             one.set_title("\n".join(filter(None, title)), fontsize=7)
         line[0].set_ylabel(f"inputs differ in the {changed}")
-    figure.colorbar(axes[0, 0].images[0], ax=axes, location="bottom", shrink=0.45, label="recovered logit difference")
+    figure.colorbar(
+        axes[0, 0].images[0], ax=axes, location="bottom", shrink=0.45, label="recovered logit difference"
+    )
     return figure
 
 
@@ -253,7 +257,9 @@ def draw_dynamics(evidence: Evidence) -> Figure:
         one.set_xticks([], minor=True)
         one.tick_params(axis="x", labelrotation=45)
     names = [f"loss: {style.SETS[event]}" if event in style.SETS else event for event in CRITERIA]
-    axes[0].set_yticks(range(len(names)), [f"{name}\n{CRITERIA[e]}" for name, e in zip(names, CRITERIA, strict=True)])
+    axes[0].set_yticks(
+        range(len(names)), [f"{name}\n{CRITERIA[e]}" for name, e in zip(names, CRITERIA, strict=True)]
+    )
     axes[0].tick_params(axis="y", labelsize=6.5)
     figure.supxlabel(f"training step (scaled as the logarithm of step + {OFFSET})", fontsize=7.5)
     marks = [kit.line("checkpoint that all seeds have", KEPT, width=1.2), kit.line("mean, 95 % interval", style.INK)]

@@ -55,7 +55,9 @@ AXES_SHOWN = ("depth", "rate", "decay", "gpt2", "unseen_rate", "unseen_decay")
 RANKS = [float(rank) for rank in range(LEADING, 0, -1)]
 
 
-def _columns(evidence: Evidence, rows: int, height: float, extra: int = 0, **shared: Any) -> tuple[Figure, np.ndarray]:
+def _columns(
+    evidence: Evidence, rows: int, height: float, extra: int = 0, **shared: Any
+) -> tuple[Figure, np.ndarray]:
     """A figure with a column for each rate, and ``extra`` ones."""
     columns = len(evidence.shown_gammas) + extra
     return kit.panels(rows, columns, height, max(style.WIDTH, 2.1 * columns), **shared)
@@ -116,7 +118,11 @@ def draw_diagram(evidence: Evidence) -> Figure:
             with kit.missing(one):
                 _diagram(one, evidence, gamma, name)
                 one.set_xlabel(words)
-    sources = {"from the key": style.BLUE, "from an anchor": style.RED, "from noise or the last position": style.GREY}
+    sources = {
+        "from the key": style.BLUE,
+        "from an anchor": style.RED,
+        "from noise or the last position": style.GREY,
+    }
     kit.legend(figure, 3, [kit.line(words, colour, "-", 3.0) for words, colour in sources.items()])
     return figure
 
@@ -184,7 +190,9 @@ def draw_cosines(evidence: Evidence) -> Figure:
 def _cosines(axes: Axes, evidence: Evidence, probe: str, gamma: float, prefix: str) -> None:
     """One comparison below the diagonal and one above it, with a box around each cell of equal targets."""
     names = VECTORS[probe][1]
-    below, above = (evidence.mean_array(probe, f"{prefix}{name}", gamma, stage="final", set="grid") for name in names)
+    below, above = (
+        evidence.mean_array(probe, f"{prefix}{name}", gamma, stage="final", set="grid") for name in names
+    )
     below = below.T if TURNED in names else below
     matrix = np.where(np.tri(len(KEYS), dtype=bool), below, above)
     np.fill_diagonal(matrix, 0)
@@ -212,7 +220,9 @@ def draw_condensation(evidence: Evidence) -> Figure:
             one.set(xticks=[], yticks=[], xlabel="neuron, by group", title=title)
     with kit.missing(axes[-1]):
         kit.rates(axes[-1], evidence, "condensation", kit.Series("share_abs_W_Q"), untrained=True)
-        axes[-1].set(ylim=(-0.03, 1.05), ylabel=f"share of pairs with |cos| > {two_digits(ALIKE)}", title="all seeds")
+        axes[-1].set(
+            ylim=(-0.03, 1.05), ylabel=f"share of pairs with |cos| > {two_digits(ALIKE)}", title="all seeds"
+        )
     kit.legend(figure, 2)
     return figure
 
@@ -272,7 +282,9 @@ def draw_items(evidence: Evidence) -> Figure:
                 growing.plot(here["step"], here["median"], color=colour, lw=1.4, label=f"rank {rank}")
                 growing.fill_between(here["step"], here["lowest"], here["highest"], color=colour, alpha=0.15, lw=0)
                 halves = growth(evidence.table("eigenvalues", gamma=gamma, rank=rank))
-                growing.plot(halves["half_step"], halves["final"] / 2, "D", ms=3.2, mfc="white", mec=colour, zorder=4)
+                growing.plot(
+                    halves["half_step"], halves["final"] / 2, "D", ms=3.2, mfc="white", mec=colour, zorder=4
+                )
             growing.set(yscale="log", xlabel="training step", ylabel="eigenvalue")
     kit.legend(figure, 4, [kit.key("half of the final value", style.GREY, "D")])
     return figure

@@ -265,7 +265,9 @@ def unseen_attention(readings: pd.DataFrame) -> Placed:
     for _, own in looks.groupby(["gamma", "seed"]):
         layers = own.pivot_table("value", "quantity", ["set", "layer", "head"], aggfunc="first").to_dict()
         if len(layers) == 2 * LAYERS and not own["head"].any():
-            seen, unseen = (flows_by_attention(layers[set, 0, 0], layers[set, 1, 0]) for set in ("seen_test", "unseen"))
+            seen, unseen = (
+                flows_by_attention(layers[set, 0, 0], layers[set, 1, 0]) for set in ("seen_test", "unseen")
+            )
             units += [unseen[flow] for flow, met in seen.items() if met]
     for unit, same in enumerate(units):
         yield np.nan, unit, "unseen", Reading("unseen_attention", {"kept": float(same)}, n=1)

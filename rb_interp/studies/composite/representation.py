@@ -145,7 +145,9 @@ def read_grid(model: HookedModel, data: CompositeDataset, *, untrained: HookedMo
     partners = {first: (first, second) for first, second in reversed(grid.pairs)}  # the lowest second anchor
     answers, steps = grid.cells(ANSWERS_OF), grid.cells([(partners[a], partners[b]) for a, b in STEPS_OF])
     common = {"untrained": before, "n_null": 0, "within": grid.noise}
-    below = np.tri(len(KEYS), k=-1, dtype=bool)  # Fig. 4 shows these of the first comparison, those above of the second
+    below = np.tri(
+        len(KEYS), k=-1, dtype=bool
+    )  # Fig. 4 shows these of the first comparison, those above of the second
     shown = [of[:, side].reshape(-1, 2) for of, side in zip(answers, (below, below.T), strict=True)]
     first, drawn = (
         cosines_by_target(now, grid.inputs, hook=RESID.format(1), pairs=pairs, **common)
@@ -175,7 +177,9 @@ def _as_matrices(reading: Reading, probe: str, names: Sequence[str]) -> Reading:
 
 
 @few_threads
-def read_shares(model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None) -> list[Reading]:
+def read_shares(
+    model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None
+) -> list[Reading]:
     """Reading ``variance_shares`` of L0 and of L1, on early rows of seen_test whose pair is no exception.
 
     Values: shares that `groupings` explain, about 0 or up to 1, and ``order``, what ``pair`` explains beyond
@@ -272,7 +276,9 @@ def complexity_contrast(readings: pd.DataFrame, members: Sequence[Member]) -> Pl
     ``matrices_lower``: of the 12 matrices of two layers, those whose participation ratio at gamma .8 is at most .7
     times that at .5; 0 where a member of the two diverged.
     """
-    own = readings.loc[(readings["probe"] == "weight_spectra") & readings["quantity"].str.startswith("participation_")]
+    own = readings.loc[
+        (readings["probe"] == "weight_spectra") & readings["quantity"].str.startswith("participation_")
+    ]
     for seed in dict.fromkeys(member.seed for member in members):
         small, middle = (
             own.loc[np.isclose(own["gamma"], gamma) & (own["seed"] == seed)].set_index(["layer", "quantity"])

@@ -52,7 +52,9 @@ def _ascending(widths: tuple[int, ...]) -> tuple[int, ...]:
     return widths
 
 
-Widths = Annotated[tuple[Annotated[int, Field(ge=1, le=20_000)], ...], Field(min_length=2), AfterValidator(_ascending)]
+Widths = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=20_000)], ...], Field(min_length=2), AfterValidator(_ascending)
+]
 """A square matrix of the largest takes 3.2 GB."""
 
 
@@ -198,12 +200,16 @@ LABELS = {
 
 
 def _drift(quantity: str, label: str, sweep: str = "descent", gamma: float = SMALL) -> Term:
-    return Term("drift", quantity, gamma, "leaving", "anchor", None, label, sweep, LABELS[sweep], "leaving the plateau")
+    return Term(
+        "drift", quantity, gamma, "leaving", "anchor", None, label, sweep, LABELS[sweep], "leaving the plateau"
+    )
 
 
 def _predicted(sweep: str) -> tuple[Condition, ...]:
     """The drift is as predicted, and not by what all tokens of a kind share."""
-    return Condition(_drift("r2", R2, sweep), ">=", AGREES), Condition(_drift("r2_excess", EXCESS, sweep), ">=", 0.10)
+    return Condition(_drift("r2", R2, sweep), ">=", AGREES), Condition(
+        _drift("r2_excess", EXCESS, sweep), ">=", 0.10
+    )
 
 
 def _alike(stage: str) -> tuple[Condition, ...]:
@@ -256,7 +262,9 @@ THEORY = (
         "first moves.",
         "Props. 2-3",
         _predicted("one_layer"),
-        context=(_drift("r2_positions", "R^2 of the prediction that also knows each token's position", "one_layer"),),
+        context=(
+            _drift("r2_positions", "R^2 of the prediction that also knows each token's position", "one_layer"),
+        ),
     ),
 )
 

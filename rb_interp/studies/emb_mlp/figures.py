@@ -52,7 +52,9 @@ def draw_label_distributions(evidence: Evidence) -> Figure:
         for token, shade in zip(shown, (colour, style.INK), strict=False):
             rows = table.loc[table["token"] == token].sort_values("label")
             axes.plot(rows["label"], rows["population_excess"], color=shade, lw=1.5, zorder=3)
-            axes.plot(rows["label"], rows["empirical_excess"], "o", ms=2.2, mfc="white", mec=shade, mew=0.6, zorder=2)
+            axes.plot(
+                rows["label"], rows["empirical_excess"], "o", ms=2.2, mfc="white", mec=shade, mew=0.6, zorder=2
+            )
         axes.set(title=f"{group.replace('_', ' ')}: {' and '.join(map(str, shown))}", xlabel="label (token)")
         axes.sharey(lines[0]) if axes is not lines[0] else None
     lines[0].set_ylabel("P$^s$(label) − u  (probability)")
@@ -62,7 +64,13 @@ def draw_label_distributions(evidence: Evidence) -> Figure:
             table = pairs.pivot(index="token", columns="other", values="cos")
             write = two_digits if len(table) <= 10 else None
             kit.heat_map(
-                axes, table.to_numpy(), table.index.to_numpy(), low=0.8, high=1.0, colours=style.ATTENTION, write=write
+                axes,
+                table.to_numpy(),
+                table.index.to_numpy(),
+                low=0.8,
+                high=1.0,
+                colours=style.ATTENTION,
+                write=write,
             )
             words = {"population": "Eq. 8", "empirical": "training rows"}[labels]
             axes.set(title=f"{group.split('_')[0]}, {words}", xlabel=f"{group.replace('_', ' ')} (token)")
@@ -128,7 +136,9 @@ def draw_drift_r2(evidence: Evidence) -> Figure:
                 if sweep == "descent" and LARGE in own.gammas:
                     most = own.interval("drift", "r2", SMALL, stage="leaving", set="anchor").estimate
                     most, left = most - evidence.threshold("T2"), own.gammas.index(LARGE)
-                    one.plot([left - 0.4, left + 0.4], [most, most], color=style.INK, lw=0.9, ls=style.DASHED, zorder=1)
+                    one.plot(
+                        [left - 0.4, left + 0.4], [most, most], color=style.INK, lw=0.9, ls=style.DASHED, zorder=1
+                    )
                     kit.note(one, "T2", (left - 0.4, most), "data", ha="left", va="bottom")
             one.set_title(words.replace(", ", ",\n"))
             one.set_ylim(FLOOR, 1.15)

@@ -153,7 +153,11 @@ class _Seed:
         tokens, labels = torch.from_numpy(self.data.tokens[rows]), torch.from_numpy(self.data.labels[rows])
         counted = {c: theory.pull(tokens, labels, n, c, dtype=torch.float64) for c in ("occurrences", "sequences")}
         last = theory.pull(tokens, labels, n, last=True, dtype=torch.float64)
-        return {**counted, "population": torch.from_numpy(theory.population_pull(self.task, masked=True)), "last": last}
+        return {
+            **counted,
+            "population": torch.from_numpy(theory.population_pull(self.task, masked=True)),
+            "last": last,
+        }
 
     @cached_property
     def groups(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -271,7 +275,9 @@ def agreement_table(drift: pd.DataFrame) -> pd.DataFrame:
             first = lost.iloc[0] if len(lost) else {"step": math.nan, "fraction": math.nan}
             back = float(known["step"].to_numpy()[held][0]) if held.any() and not held[0] else math.nan
             found = {"step": float(first["step"]), "fraction": float(first["fraction"]), "at_first": not held[0]}
-            rows.append({**dict(zip(keys, cast(tuple, place), strict=True)), "metric": metric, **found, "back": back})
+            rows.append(
+                {**dict(zip(keys, cast(tuple, place), strict=True)), "metric": metric, **found, "back": back}
+            )
     return pd.DataFrame(rows)
 
 
@@ -339,7 +345,9 @@ def lemma_1_table(scaling: Scaling, tolerance: float = 0.05) -> pd.DataFrame:
         for gamma, within in zip(scaling.lemma_gammas, (found <= tolerance).sum(1).tolist(), strict=True):
             share = proportion_interval(within, scaling.n_init)
             at = {"gamma": gamma, "d_model": d_model, "n_init": scaling.n_init, "n_within": within}
-            rows.append({**at, "share": share.estimate, "low": share.low, "high": share.high, "tolerance": tolerance})
+            rows.append(
+                {**at, "share": share.estimate, "low": share.low, "high": share.high, "tolerance": tolerance}
+            )
     return pd.DataFrame(rows)
 
 

@@ -61,7 +61,11 @@ class LabelsConfig(StudyConfig):
     'near_sum'
     """
 
-    PRESETS: ClassVar[dict] = {"smoke": {**_changes("smoke"), "seeds": (0, 1)}, "quick": {}, "paper": _changes("paper")}
+    PRESETS: ClassVar[dict] = {
+        "smoke": {**_changes("smoke"), "seeds": (0, 1)},
+        "quick": {},
+        "paper": _changes("paper"),
+    }
 
     keys: LabelsSweep = _QUICK["keys"]
     """Memory labels uniform on the keys."""

@@ -94,7 +94,9 @@ def _inside(axes: Axes, evidence: Evidence, groups: list[int]) -> None:
     look: dict[str, Any] = {"ha": "right", "va": "bottom", "color": "#555555"}
     kit.note(axes, "pooled labels alone, group 1", (0.99, pooled), axes.get_yaxis_transform(), **look)
     kit.steps(axes, float(rows["step"].to_numpy().max()), log=True)
-    axes.set(ylim=(-0.02, 1.04), ylabel="probability, or share correct", title="inside the own range, along training")
+    axes.set(
+        ylim=(-0.02, 1.04), ylabel="probability, or share correct", title="inside the own range, along training"
+    )
 
 
 FIGURES = {"label_speed": draw_label_speed, "label_range": draw_label_range}

@@ -140,7 +140,9 @@ CLAIMS: tuple[Claim, ...] = (
         "control",
         (
             Condition(
-                _loss("delta_loss_per_entropy", "Delta L of losses per unigram entropy, mean over training"), ">", 0.0
+                _loss("delta_loss_per_entropy", "Delta L of losses per unigram entropy, mean over training"),
+                ">",
+                0.0,
             ),
         ),
         context=(_loss("delta_loss_per_entropy_test", "the same on held-out text"),),
@@ -159,12 +161,18 @@ CLAIMS: tuple[Claim, ...] = (
         "G3",
         "Early in training the embeddings of PrOntoQA's tokens are less alike than those of TinyStories' tokens.",
         "Fig. 7B",
-        (Condition(_cosine("difference", "mean cos between PrOntoQA tokens - between TinyStories tokens"), "<", 0.0),),
+        (
+            Condition(
+                _cosine("difference", "mean cos between PrOntoQA tokens - between TinyStories tokens"), "<", 0.0
+            ),
+        ),
         context=(
             _cosine("cos_prontoqa", f"mean cos between PrOntoQA tokens (paper: {PAPER_COSINES['prontoqa']:g})"),
             _cosine("cos_stories", f"mean cos between TinyStories tokens (paper: {PAPER_COSINES['stories']:g})"),
             _cosine("difference_control", "the difference, TinyStories tokens matched to PrOntoQA's in frequency"),
-            _cosine("difference_counterpart", "the difference, PrOntoQA tokens matched to TinyStories' in frequency"),
+            _cosine(
+                "difference_counterpart", "the difference, PrOntoQA tokens matched to TinyStories' in frequency"
+            ),
             _cosine("difference_centred", "the difference, embeddings centred over both corpora's tokens"),
         ),
     ),

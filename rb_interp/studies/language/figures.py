@@ -86,7 +86,10 @@ def draw_learning(evidence: Evidence) -> Figure:
         course.set_ylabel("ΔL = (L$_{stories}$ − L$_{PrOntoQA}$) / L$_{PrOntoQA}$")
     for axes, quantity, claim in ((plain, "delta_loss", "G1"), (fair, "delta_loss_per_entropy", "G1n")):
         with kit.missing(axes):
-            shown = (kit.Series(quantity, marker="o"), kit.Series(f"{quantity}_test", "held-out text", "#9a6a1c", "x"))
+            shown = (
+                kit.Series(quantity, marker="o"),
+                kit.Series(f"{quantity}_test", "held-out text", "#9a6a1c", "x"),
+            )
             kit.rates(axes, evidence, "corpus_loss", *shown, untrained=True, joined=True, read="interval")
             kit.zero(axes)
             kit.threshold(axes, evidence, claim, gamma=SMALL)

@@ -121,7 +121,9 @@ def _read(
         held_out = text.rows(f"{corpus}_test")
         tokens, _, targets = held_out.batch(np.arange(min(config.probe_rows, len(held_out))))
         layers, inputs = range(min(LAYERS, model.cfg.n_layers)), Inputs(tokens)
-        patterns = probes.captured(model, tokens, [f"blocks.{at}.attn.hook_pattern" for at in layers], batch=TOGETHER)
+        patterns = probes.captured(
+            model, tokens, [f"blocks.{at}.attn.hook_pattern" for at in layers], batch=TOGETHER
+        )
         for layer, head in product(layers, range(model.cfg.n_heads)):
             reading = probes.uniformity(patterns, inputs, layer=layer, head=head, n_null=0, counted=targets)
             yield corpus, replace(reading, arrays={})
