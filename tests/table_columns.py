@@ -3,7 +3,7 @@
 Columns before the bar tell the rows of a table apart. Types as in ``rb_interp.runs.measured.frame``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pandas as pd
 
@@ -122,13 +122,17 @@ def keys(columns: str) -> list[str]:
     return list(table_of(columns.partition(" |")[0]))
 
 
-def check_tables(study: Study, tables: dict[str, pd.DataFrame]) -> None:
-    """Assert that tables are those of a study, with its columns and types, and no row twice."""
+def check_tables(study: Study, tables: dict[str, pd.DataFrame], since: Collection[str] = ()) -> None:
+    """Assert that tables are those of a study, with its columns and types, and no row twice.
+
+    Columns ``since`` a run was kept may be missing.
+    """
     known = columns_of(study)
     for name, text in study.tables.items():
         assert keys(known[name]) == text.split(), name
     for name, table in tables.items():
         wanted = table_of(known[name])
+        wanted = wanted.drop(columns=[one for one in since if one in wanted and one not in table])
         assert set(table) == set(wanted), (name, set(table) ^ set(wanted))
         for column in wanted:
             found = table[column]
@@ -138,6 +142,6 @@ def check_tables(study: Study, tables: dict[str, pd.DataFrame]) -> None:
         assert not table.duplicated(keys(known[name])).any(), name
 
 
-def check_run(run: Run) -> None:
+def check_run(run: Run, since: Collection[str] = ()) -> None:
     """Assert that the tables of a measured run are those of its study."""
-    check_tables(run.study, {name: run.table(name) for name in run.table_keys})
+    check_tables(run.study, {name: run.table(name) for name in run.table_keys}, since)

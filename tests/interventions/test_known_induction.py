@@ -58,4 +58,4 @@ def test_where_the_query_stood_travels_from_the_previous_token_head_to_the_keys(
     matrix = path_matrix(known().model, *pair, senders, ["k.1@second", "v.1@second", "q.1@query"])
     strongest = np.unravel_index(np.nanargmax(matrix.values), matrix.values.shape)
     assert (senders[strongest[0]], matrix.axes["receiver"][strongest[1]]) == (f"{BACK}@second", "k.1@second")
-    assert np.abs(np.delete(matrix.values.ravel(), np.ravel_multi_index(strongest, (3, 3)))).max() < 0.3
+    assert np.nanmax(np.abs(np.delete(matrix.values.ravel(), np.ravel_multi_index(strongest, (3, 3))))) < 0.3

@@ -185,7 +185,7 @@ def test_a_copy_without_checkpoints_opens_and_reports(one, two, tmp_path, monkey
 def test_verdicts_of_the_results_of_this_repository_are_those_of_their_readings(folder):
     run = Run.open(folder)
     assert run.store.is_current(PROBE) or run.is_copy
-    check_run(run)
+    check_run(run, since=("n_reached", "before", "after", "answered"))
     judged = {verdict.id for verdict in run.verdicts}  # a study may have more claims by now
     claims = [run.config.judged(claim) for claim in run.study.load("claims") if claim.id in judged]
     standings = run.calibration.standings if run.calibration else {}
