@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,10 +137,16 @@ class Study:
         Sweeps and rates are those of the configuration and of the presets, quantities those that the study declares.
         A study may read stages and sets of its own, so of these only a name that nearly is a known one is refused.
         """
-        kind, checks = type(config), self.load("checks")
+        kind = type(config)
+        try:
+            found, checks = self.load("claims"), self.load("checks")
+        except StudyError:
+            if find_spec("transformer_lens"):
+                raise
+            return  # they stand with what reads models, and training needs no TransformerLens
         presets = [config, *map(kind.from_preset, kind.PRESETS)]
         named = [(name, sweep) for one in presets for name, sweep in one.sweeps.items()]
-        claims = [*map(config.judged, self.load("claims")), *(check.check for check in checks)]
+        claims = [*map(config.judged, found), *(check.check for check in checks)]
         for claim, term in ((one, term) for one in claims for term in (*one.terms, *one.context)):
             where, own = f"claim {claim.id} of study '{self.name}'", [s for n, s in named if term.sweep in ("", n)]
             if not own:

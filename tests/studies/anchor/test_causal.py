@@ -14,7 +14,7 @@ from rb_interp.models import build_model
 from rb_interp.studies.anchor import causes
 from rb_interp.studies.anchor.causes import CHECKS, INTERVENTIONS
 
-pytestmark = pytest.mark.wide
+pytestmark = [pytest.mark.wide, pytest.mark.filterwarnings("ignore:.*never came to")]
 
 OF_VALUES = ("leading_direction_only", "without_reasoning", "without_memory")
 STAGES = {
@@ -46,13 +46,13 @@ def test_every_intervention_is_there_for_every_member_at_its_stages(run):
 def test_a_matched_span_has_as_many_keys_as_there_are_anchors(run, monkeypatch):
     """The control of M4b: of as many directions as are projected out."""
     data, asked = run.sweep().dataset(1), []
-    found = causes.matched_spans
+    found = causes.attention.matched_spans
 
     def spans(model, given, k, group=None, **options):
         asked.append((group, k))
         return found(model, given, k, group=group, **options)
 
-    monkeypatch.setattr(causes, "matched_spans", spans)
+    monkeypatch.setattr(causes.attention, "matched_spans", spans)
     list(causes.value_subspaces(run.model(gamma=0.8, seed=1, stage="half"), data))
     n = [len(data.task.tokens(f"{kind}_anchor")) for kind in ("reasoning", "memory")]
     assert asked == [(None, 1), *(("key", k) for k in n)]
