@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, MutableSet, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -58,7 +58,7 @@ class Evidence:
     claims: Sequence[Claim] = ()
     within: Within | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
-    asked: set[tuple[str, float]] = field(default_factory=set)
+    asked: MutableSet[tuple[str, float]] = field(default_factory=set)
 
     @cached_property
     def _late(self) -> pd.DataFrame:
@@ -71,7 +71,7 @@ class Evidence:
         counts = members.agg(late="sum", n="size").astype(int).reset_index()
         return counts.loc[counts["late"] > 0]
 
-    def unreached(self, places: set[tuple[str, float]] | None = None) -> str:
+    def unreached(self, places: Collection[tuple[str, float]] | None = None) -> str:
         """A sentence on members that never came to a stage, whose numbers are of the last step; "" without any.
 
         Args:
