@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, MutableSet, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -58,7 +58,7 @@ class Evidence:
     claims: Sequence[Claim] = ()
     within: Within | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
-    asked: MutableSet[tuple[str, float]] = field(default_factory=set)
+    asked: Any = field(default_factory=set)
 
     @cached_property
     def _late(self) -> pd.DataFrame:
