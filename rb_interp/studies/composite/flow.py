@@ -133,10 +133,10 @@ def draw_pairs(data: CompositeDataset) -> Pairs:
     answers = {name: data.task.inferential(keys[key], pairs[pair]) for name, (key, pair) in mixed.items()}
     different = np.diff(np.sort(np.stack(list(answers.values())), 0), axis=0).all(0)
     fits = different & (keys[0] != keys[1]) & (pairs[0] != pairs[1]).any(1) & ~data.is_exception(pairs[1])
-    return Pairs(_one_role_each(base), _one_role_each(other), _one_role_each(redrawn), answers).among(fits)
+    return Pairs(one_role_each(base), one_role_each(other), one_role_each(redrawn), answers).among(fits)
 
 
-def _one_role_each(inputs: Inputs) -> Inputs:
+def one_role_each(inputs: Inputs) -> Inputs:
     """Early rows whose last position is ``last`` alone, and no noise."""
     noise = inputs.roles.position("noise")
     noise = noise[noise != inputs.tokens.shape[1] - 1].reshape(len(noise), -1)

@@ -139,7 +139,7 @@ def read_attention(
     model: HookedModel, data: CompositeDataset, rows: Int[np.ndarray, " row"], untrained: HookedModel
 ) -> list[Reading]:
     """Attention between roles of every head, layer by layer, with ``last_to_anchors``, the sum over both anchors."""
-    inputs, layers = data.inputs(rows), range(model.cfg.n_layers)
+    inputs, layers = flow.one_role_each(data.inputs(rows)), range(model.cfg.n_layers)
     hooks = [f"blocks.{layer}.attn.hook_pattern" for layer in layers]
     now, before = (captured(one, inputs.tokens, hooks) for one in (model, untrained))
     found = []
