@@ -16,7 +16,7 @@ WITH_SHAPES = [
     if "from jaxtyping import" in path.read_text("utf-8") and path.name not in ("typed.py", "inputs.py")
 ]  # Inputs and Roles are made from lists; pyright checks other types, and words are drawn by the hundred thousand
 if not os.environ.get("JAXTYPING_DISABLE"):  # the hook would wrap every function even so
-    install_import_hook(WITH_SHAPES, "beartype.beartype")
+    install_import_hook(WITH_SHAPES, "shapes.checked")
 
 collect_ignore = ["docs/conf.py"]
 collect_ignore_glob = ["docs/notebooks/*.py"]
