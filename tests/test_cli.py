@@ -1,11 +1,8 @@
 """Every command on a tiny run of the anchor study, and no damage from bad input."""
 
 import dataclasses
-import os
 import signal
-import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 from own_studies import ONE
@@ -143,67 +140,3 @@ def test_a_signal_ends_the_command_with_a_sentence_and_a_status(number, capsys, 
         for each, handler in before.items():
             signal.signal(each, handler)
     assert capsys.readouterr().err.strip() == "rb-interp: stopped; the same command goes on from what is saved."
-
-
-def test_reproduce_says_what_a_preset_costs_before_it_begins(capsys, monkeypatch):
-    def begun(*_):
-        raise StudyError("it began")
-
-    monkeypatch.setattr(cli.Reproduce, "start", begun)
-    for words, said in (
-        ("labels --seeds 0", "quick: about seven minutes on two slow CPU cores; 12,000 steps of members here"),
-        ("labels --preset paper --seeds 0", "paper: its time was not measured; 1,500,000 steps of members here"),
-    ):
-        assert main(["reproduce", *words.split()]) == 2
-        assert capsys.readouterr().err.splitlines()[:-1] == [f"cost of the preset {said}"]
-
-
-CHEAP = """
-import contextlib, io, sys
-import rb_interp
-from rb_interp.cli import main
-
-def check(*names):
-    assert not {"torch", "transformer_lens", *names} & {*sys.modules}, {*names} & {*sys.modules}
-
-def run(*words):
-    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
-        assert main(words) == 2
-
-heavy = "pandas", "matplotlib", "scipy"
-check(*heavy, "numpy", "rb_interp.studies")
-run("--help")
-check(*heavy, "numpy", "rb_interp.studies")
-run("info", "nowhere")
-check(*heavy)
-run("reproduce", "--help")
-check(*heavy, *(f"rb_interp.studies.{name}" for name in ("emb_mlp", "labels", "language")))
-from rb_interp.runs.protocol import names, study
-for name in names():
-    study(name).preset("smoke")
-    check()
-"""
-
-
-def test_importing_and_asking_for_help_stay_cheap():
-    subprocess.run([sys.executable, "-c", CHEAP], check=True, stderr=subprocess.DEVNULL)
-
-
-@pytest.mark.wide
-def test_training_does_not_need_transformer_lens(tmp_path):
-    code = (
-        "import runpy, sys\nsys.modules['transformer_lens'] = None\n"
-        f"sys.argv[1:] = ['train', '--preset', 'smoke', '--steps', '5', '--out', {str(tmp_path / 'run')!r}]\n"
-        "runpy.run_module('rb_interp', run_name='__main__')"  # python -m rb_interp
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert Run.open(tmp_path / "run").finished
-
-
-def test_an_unfinished_run_says_which_checkpoints_it_has(capsys, monkeypatch):
-    sweep = SimpleNamespace(finished=False, checkpoint_steps=[0, 50])
-    monkeypatch.setattr(
-        cli.OnRun, "open", lambda _: SimpleNamespace(sweep=lambda _: sweep, check_checkpoints=lambda: None)
-    )
-    parse(["ablate", "run"]).open_sweep()
-    assert capsys.readouterr().err == "training is not finished; checkpoints are there of the steps [0, 50].\n"

@@ -1,14 +1,13 @@
-"""Public names: found at first use where they load torch, all of them listed, and known to type checkers."""
+"""What loads when: public names at first use; help and presets without torch; training without TransformerLens."""
 
+import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import rb_interp as rb
 
-PACKAGE = Path(__file__).parents[1] / "rb_interp"
 PUBLIC = [rb, *(getattr(rb, name) for name in rb.__all__ if hasattr(getattr(rb, name), "__path__"))]
 
 
@@ -21,16 +20,40 @@ def test_every_public_name_is_there_and_another_one_is_an_attribute_error(packag
     assert error.value.obj is package
 
 
-@pytest.mark.parametrize("package", [rb, rb.models, rb.runs, rb.training], ids=lambda package: package.__name__)
-def test_dir_lists_the_public_names_and_nothing_else(package):
-    assert [name for name in dir(package) if not name.startswith("__")] == sorted(package.__all__)
+OWN_PROCESS = """
+import contextlib, io, sys
+import rb_interp
+from rb_interp.cli import main
+
+def check(*names):
+    assert not {"torch", "transformer_lens", *names} & {*sys.modules}, {*names} & {*sys.modules}
+
+def run(*words, status=2):
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        assert main(words) == status
+
+heavy = "pandas", "matplotlib", "scipy"
+check(*heavy, "numpy", "rb_interp.studies")
+run("--help")
+check(*heavy, "numpy", "rb_interp.studies")
+run("info", "nowhere")
+check(*heavy)
+run("reproduce", "--help")
+check(*heavy, *(f"rb_interp.studies.{name}" for name in ("emb_mlp", "labels", "language")))
+import rb_interp.text.corpora, rb_interp.text.data, rb_interp.text.task
+check(*heavy, "datasets", "transformers", "pyarrow", "tomllib", "tomli")
+from rb_interp.runs.protocol import names, study
+for name in names():
+    study(name).preset("smoke")
+    check()
+
+sys.modules["transformer_lens"] = None  # whoever imports it fails
+run("train", "--preset", "smoke", "--steps", "2", "--seeds", "0", "--out", sys.argv[1], status=0)
+assert rb_interp.runs.Run.open(sys.argv[1]).finished
+"""
 
 
-def test_packages_are_there_without_another_import():
-    code = "import sys\nimport rb_interp as rb\n"
-    for path in sorted(PACKAGE.glob("*/__init__.py")):
-        name = path.parent.name
-        if name not in ("figures", "report"):  # parts of the machine; they have no names for users
-            code += f"assert rb.{name}.__name__ == 'rb_interp.{name}' and '{name}' in dir(rb)\n"
-    code += "assert rb.models.reference.reference('averager')\nfrom rb_interp import *\nassert AnchorTask\n"
-    subprocess.run([sys.executable, "-c", code], check=True)
+def test_help_loads_no_torch_and_training_no_transformer_lens(tmp_path):
+    command = [sys.executable, "-c", OWN_PROCESS, str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr

@@ -7,16 +7,13 @@ import numpy as np
 import pytest
 
 from rb_interp.errors import ConfigError, ModelError, RbInterpError, TaskError
-from rb_interp.models.config import MatrixGammas, ModelConfig, check_gamma
+from rb_interp.models.config import ModelConfig, check_gamma
 from rb_interp.settings import Settings, fingerprint, fitted, read_toml
-from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.studies.emb_mlp.config import Scaling
 from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.tasks import AnchorTask
-from rb_interp.tasks.induction import InductionTask
-from rb_interp.text import TextTask
 from rb_interp.training.config import TrainConfig
 
 NO_WHOLE = "input should be a valid integer"
@@ -26,31 +23,18 @@ NO_WHOLE = "input should be a valid integer"
     ("kind", "changes", "line"),
     [
         (TrainConfig, {"steps": 0}, "steps=0: input should be greater than or equal to 1"),
-        (TrainConfig, {"steps": 10**9}, "steps=1000000000: input should be less than or equal to 99999999"),
-        *((TrainConfig, {"steps": value}, f"steps={value!r}: {NO_WHOLE}") for value in ("3", True, 2.0, 2.7, None)),
-        (TrainConfig, {"lr": "1"}, "lr='1': input should be a valid number"),
+        *((TrainConfig, {"steps": value}, f"steps={value!r}: {NO_WHOLE}") for value in ("3", True, 2.7)),
         (AnchorConfig, {"seeds": (2.7,)}, "seeds.0=2.7: input should be a valid integer"),
         (TrainConfig, {"lr": float("nan")}, "lr=nan: input should be a finite number"),
         (TrainConfig, {"betas": (0.9, 1)}, "betas.1=1: input should be less than or equal to 0.999999"),
-        (TrainConfig, {"tf32": 1}, "tf32=1: input should be a valid boolean"),
         (TrainConfig, {"schedule": "cosin"}, "schedule='cosin' is not known; did you mean 'cosine'?"),
         (TrainConfig, {"stepz": 3}, "TrainConfig has no setting 'stepz'; did you mean 'steps'?"),
         (TrainConfig, {"eps": -1, "lr": -1}, "lr=-1: input should be greater than or equal to 0\neps=-1: input"),
         (ModelConfig, {"gammas": None}, "gammas=None: input should be an instance of MatrixGammas"),
         (ModelConfig, {"uniform_layers": (2,)}, "uniform_layers=(2,) of a model with 2 layers"),
-        (MatrixGammas, {"qk": 21}, "qk=21: input should be less than or equal to 20"),
         (AnchorTask, {"keys": (1, 2, 3)}, "keys=(1, 2, 3): tuple should have at most 2 items"),
-        (AnchorTask, {"masked": ((11, 13), 11)}, "masked.1=11: input should be a valid tuple"),
-        (AnchorTask, {"memory_share": 1.5}, "memory_share=1.5: input should be less than or equal to 1"),
-        (InductionTask, {"block": 2}, "block=2: input should be greater than or equal to 3"),
-        (TextTask, {"hops": (0, 1)}, "hops.0=0: input should be greater than or equal to 1"),
-        (TextTask, {"d_vocab": 256}, "d_vocab=256: input should be greater than or equal to 257"),
-        (CompositeTask, {"shifts": (1,)}, "shifts=(1,): tuple should have at least 2 items"),
         (CompositeTask, {"evaluation_rows": 3}, "evaluation_rows=3: input should be a multiple of 2"),
-        (AdditionTask, {"block": (0, 5000)}, "block.1=5000: input should be less than or equal to 4999"),
-        (AnchorConfig, {"seeds": ()}, "seeds=(): tuple should have at least 1 item"),
         (AnchorConfig, {"seeds": (1, 1)}, "seeds=(1, 1): name each once"),
-        (AnchorConfig, {"data_seed": 0.5}, f"data_seed=0.5: {NO_WHOLE}"),
         (Scaling, {"d_models": (100, 80)}, "d_models=(100, 80): give widths in ascending order"),
         (LanguageConfig, {"model": {"d_model": 3}}, "model={'d_model': 3}: input should be an instance of ModelConfig"),
     ],

@@ -4,7 +4,9 @@ import re
 from dataclasses import replace
 from html import unescape
 
-from rb_interp.figures.style import save_figures
+from drawing import texts
+
+from rb_interp.figures.style import draw, settle
 from rb_interp.report.page import render_page, report_facts, typeset
 
 
@@ -14,15 +16,23 @@ def visible(page: str) -> str:
     return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", body))).replace("\xa0", " ")
 
 
-def check_page(study, evidence, folder) -> str:
-    """Every figure draws from the run, and the page shows each, and every verdict; a bare run gives sentences."""
-    images = save_figures(study.load("figures"), evidence, folder)
+def check_page(study, evidence, lacking=()) -> str:
+    """The page of a run shows every figure and every verdict; figures and readings that the run lacks are told.
+
+    A bare run has sentences in place of all.
+    """
+    drawings, said = study.load("figures"), set()
+    images = dict.fromkeys(drawings, b"")  # as files they are looked at by other tests
+    for id, drawing in drawings.items():
+        settle(figure := draw(drawing, evidence))
+        said |= {id} if "This run has no" in texts(figure) else set()
     page = render_page(study, evidence, images)
     text = visible(page)
     for id in images:
         assert f'<figure id="figure-{id}">' in page, id
         assert f'<h3 id="{id.replace("_", "-")}">{id}</h3>' not in page, f"{id} is not placed"
-    assert re.findall(r"This run has no.{40}|The table “.{40}|.{40}\b(?:nan|None(?! of)|inf)\b", text) == []
+    assert said | {*re.findall(r"This run has no (?:rows in the table|readings of)\W+(\w+)", text)} == {*lacking}
+    assert re.findall(r"The table “.{40}|.{40}\b(?:nan|None(?! of)|inf)\b", text) == []
     for verdict in evidence.verdicts:
         assert f'<span id="claim-{verdict.id}">' in page
         assert visible(typeset(verdict.statement)) in text
@@ -33,5 +43,7 @@ def check_page(study, evidence, folder) -> str:
     assert set(re.findall(r'href="#(claim-[^"]*)"', page)) <= set(re.findall(r'id="(claim-[^"]*)"', page))
     rows = {name: getattr(evidence, name).iloc[:0] for name in ("readings", "summary")}
     bare = replace(evidence, tables={}, arrays={}, **rows)
-    assert "This run has no" in visible(render_page(study, bare, save_figures(study.load("figures"), bare, folder)))
+    for drawing in drawings.values():
+        draw(drawing, bare)
+    assert "This run has no" in visible(render_page(study, bare, images))
     return page

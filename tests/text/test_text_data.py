@@ -3,8 +3,6 @@
 import json
 import math
 import os
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +14,7 @@ from rb_interp.errors import TextError
 from rb_interp.text import corpora
 from rb_interp.text import data as module
 from rb_interp.text.corpora import Documents, text_of
-from rb_interp.text.data import entropy, text_data, text_provenance, tokenizer_of
+from rb_interp.text.data import entropy, text_data, tokenizer_of
 from rb_interp.text.task import TextTask
 
 SMALL = TextTask(sequences=60, held_out=12, answers=20, d_vocab=512, n_ctx=128)
@@ -94,11 +92,6 @@ def test_too_little_text_says_how_much_there_is(tmp_path):
         text_data(replace(SMALL, stories=place), seed=0)
 
 
-def test_a_generator_that_runs_dry_is_too_little_text(monkeypatch):
-    monkeypatch.setattr(corpora, "_block", lambda *_: [f"Story {number}." for number in range(30)] * 2)
-    assert len(Documents(SMALL, "stories", 0).take(0, 1000)) == 30
-
-
 def test_counts_are_those_of_a_hand_count_and_leave_out_what_is_filled_in():
     data = text_data(PADDED, seed=1)
     for number, corpus in enumerate(("prontoqa", "stories")):
@@ -146,16 +139,6 @@ def test_the_tokenizer_does_not_depend_on_the_seed_or_on_the_number_of_rows():
     assert tokenizer_of(SMALL).fingerprint != tokenizer_of(replace(SMALL, hops=(1,))).fingerprint
 
 
-def test_a_file_that_has_changed_is_read_again(tmp_path):
-    place = tmp_path / "stories.jsonl"
-    config = replace(PADDED, stories=stories_file(place, [f"Story {number}." for number in range(80)]))
-    before = text_data(config, 0)
-    stories_file(place, [f"Another story {number}." for number in range(80)])
-    after = text_data(config, 0)
-    assert all(text.startswith("Another") for text in documents_of(after, after.rows("stories_train")))
-    assert after.tokenizer.fingerprint != before.tokenizer.fingerprint
-
-
 def test_how_many_are_asked_for_changes_no_document():
     few, many = Documents(SMALL, "prontoqa", 5), Documents(SMALL, "prontoqa", 5)
     assert [few.take(0, 3), few.take(3, 7)] == [many.take(0, 600)[:3], many.take(3, 7)]
@@ -181,20 +164,6 @@ def test_the_hub_is_asked_for_enough_and_once(monkeypatch):
     assert data.provenance["stories"]["source"] == "stories from the hub (someone/tales)"
 
 
-def test_about_says_what_stands_in_and_is_plain_data():
-    data = text_data(SMALL, seed=0)
-    assert json.loads(json.dumps(data.provenance)) == data.provenance
-    assert data.provenance["stand_in"] == [
-        "The stories are sentences of a small story grammar, standing in for TinyStories."
-    ]
-    for key, value in text_provenance(SMALL).items():
-        assert key == "stand_in" or value.items() <= data.provenance[key].items()
-    assert not data.provenance["prontoqa"]["stand_in"]
-    assert text_provenance(replace(SMALL, stories="hub"))["stand_in"] == []
-    with pytest.raises(TextError, match=r"^there is no set 'stories_tset'; did you mean 'stories_test'\?$"):
-        data.rows("stories_tset")
-
-
 @real
 def test_real_stories_in_the_tokens_of_gpt2():
     place = Path(os.environ["RB_INTERP_DATA"])
@@ -213,10 +182,3 @@ def test_real_stories_in_the_tokens_of_gpt2():
     assert data.provenance["stories"]["cut"] == data.provenance["prontoqa"]["cut"] == 0
     assert (data.train.tokens[:, 0] == 50256).all()
     assert 5 < data.entropies[1] < 6.5  # GPT-2 tokens of TinyStories: 5.9 nats
-
-
-def test_importing_the_package_imports_nothing_heavy():
-    heavy = "{'torch', 'datasets', 'transformers', 'pandas', 'pyarrow', 'tomllib', 'tomli'}"
-    modules = ", ".join(f"rb_interp.text.{name}" for name in ("data", "corpora", "task"))
-    code = f"import sys, {modules}; sys.exit(', '.join({heavy} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.strip() == ""

@@ -7,8 +7,6 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import torch
-from made_up import places
-from synthetic_evidence import make_evidence
 from table_columns import check_run
 
 from rb_interp.errors import ConfigError
@@ -48,12 +46,6 @@ def test_a_run_is_judged_and_opens_again_as_it_was(run):
     assert len(again.verdicts["A1"].conditions[0].values) == 2
     assert [check.of for check in again.evidence.checks] == [check.of for check in ANCHOR.load("checks")]
     pd.testing.assert_frame_equal(again.evidence.readings, run.evidence.readings)
-
-
-def test_made_up_readings_are_a_part_of_a_runs(run):
-    made_up = make_evidence().readings
-    shorter = ~made_up["quantity"].isin(["key_at_4", "key_at_5", "key_at_6"])  # rows of the run have fewer positions
-    assert places(made_up[shorter]) - places(run.readings) == set()
 
 
 def test_statistics_over_seeds_are_those_of_the_members(run):

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from planted import INFERENTIAL, SYMMETRIC, planted
 from reference_models import reference_model
+from report.pages import check_page
 
 from rb_interp.claims import judge
 from rb_interp.errors import ConfigError
@@ -15,6 +16,7 @@ from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import from_mapping
 from rb_interp.runs.measured import readings_table
+from rb_interp.runs.run import Run
 from rb_interp.studies.composite import COMPOSITE
 from rb_interp.studies.composite.claims import CLAIMS
 from rb_interp.studies.composite.config import BOTH_UNSEEN, CompositeConfig
@@ -29,7 +31,6 @@ pytestmark = pytest.mark.wide
 TASK = CompositeTask(n_sequences=1600, evaluation_rows=300)
 DATA = TASK.dataset(seed=0)
 SIZES = ModelConfig(d_model=16, d_head=8, d_mlp=16, norm="post")
-NAN = float("nan")
 OPEN = {"C3m": "NOT JUDGED", "C13": "NOT JUDGED", "F7": "OPEN", "F9": "OPEN"}
 """Not decided by 8 seeds of the main sweep: too few members, training rows that are not fitted, another sweep."""
 JUDGED = [claim for claim in CLAIMS if claim.id[0] != "K"]
@@ -118,7 +119,10 @@ TINY = replace(
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    return COMPOSITE.run(config=TINY, out=tmp_path_factory.mktemp("composite") / "run", progress=False)
+    run = Run.start(tmp_path_factory.mktemp("composite") / "run", COMPOSITE, TINY)
+    run.train(progress=False)
+    run.probe(progress=False)
+    return run
 
 
 def test_a_run_reads_the_members_that_it_trained(run):
@@ -144,6 +148,11 @@ def test_a_run_reads_the_members_that_it_trained(run):
     assert found == other.values
     reason = run.verdicts["F1"].reason
     assert "several readings of attention_between_roles/last_to_anchors per seed (heads?)" in reason
+
+
+def test_the_page_shows_every_figure_and_every_verdict(smoke_run):
+    """No member of this run answers rightly, or is read often enough for its eigenvalues to grow."""
+    check_page(COMPOSITE, smoke_run("composite").evidence, lacking=["interchange_roles", "eigenvalue_growth"])
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from rb_interp.studies.emb_mlp.measure import FLOOR
 pytestmark = pytest.mark.wide
 
 
-def test_the_page_shows_every_figure_and_every_verdict(evidence, tmp_path):
-    check_page(EMB_MLP, evidence, tmp_path)
+def test_the_page_shows_every_figure_and_every_verdict(evidence):
+    check_page(EMB_MLP, evidence)
 
 
 def test_agreement_lines_are_the_tables_cut_at_the_floor(evidence):

@@ -49,9 +49,9 @@ def evidence(run):
     return run.evidence
 
 
-def test_the_page_shows_every_figure_and_every_verdict_and_what_stands_in(run, evidence, tmp_path):
+def test_the_page_shows_every_figure_and_every_verdict_and_what_stands_in(run, evidence):
     check_run(run)
-    page = check_page(LANGUAGE, evidence, tmp_path)
+    page = check_page(LANGUAGE, evidence)
     assert f"Not the paper's text: {STAND_IN}" in visible(page)
     real = replace(evidence, tables={**evidence.tables, "corpora": evidence.tables["corpora"].assign(stand_in="")})
     assert "Not the paper's text" not in visible(render_page(LANGUAGE, real, dict.fromkeys(FIGURES, b"")))
