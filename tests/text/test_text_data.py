@@ -145,25 +145,6 @@ def test_how_many_are_asked_for_changes_no_document():
     assert len(set(map(text_of, many.take(0, 600)))) == 600
 
 
-def test_the_hub_is_asked_for_enough_and_once(monkeypatch):
-    asked = []
-
-    def hub(name, n=None):
-        asked.append((name, n))
-        return [f"Story {number} of {name}." for number in range(n or 300)]
-
-    monkeypatch.setattr(corpora, "read_stories", hub)
-    corpora._read.cache_clear()
-    for seed in (0, 1):
-        text_data(replace(PADDED, stories="hub"), seed)
-    data = text_data(replace(PADDED, stories="hub:someone/tales"), 0)
-    corpora.Documents(replace(SMALL, stories="hub", n_ctx=100), "stories", 0).take(0, 1)  # packed, of 64 tokens or more
-    corpora._read.cache_clear()
-    tiny = "hub:roneneldan/TinyStories"
-    assert asked == [(tiny, 2 * 72), ("hub:someone/tales", None), (tiny, 2 * 72 * 2)]
-    assert data.provenance["stories"]["source"] == "stories from the hub (someone/tales)"
-
-
 @real
 def test_real_stories_in_the_tokens_of_gpt2():
     place = Path(os.environ["RB_INTERP_DATA"])
