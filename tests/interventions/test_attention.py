@@ -69,7 +69,7 @@ def test_entropies_that_no_row_can_have_are_refused():
 
 
 @pytest.mark.lens
-@pytest.mark.parametrize("kind", ["plain", "gpt2", "grouped", "post"])
+@pytest.mark.parametrize("kind", ["grouped", "post"])
 def test_a_forced_pattern_is_what_the_layer_computes_with(kind, monkeypatch):
     model = model_of(kind)
     heads, clean = model.cfg.n_heads, pattern_in(model, [], 1)
@@ -95,13 +95,15 @@ def test_a_model_that_averages_loses_nothing_and_its_control_does():
     averager = reference("averager")
     model, data = averager.model(), averager.task.dataset(0)
     sample = data.inputs(data.sample("rsn_train", 40))
-    effect = forced_average(model, sample, 0.8 * np.log(np.arange(1, 10)))
+    effect = forced_average(model, sample, 0.8 * np.log(np.arange(1, 10)), n_draws=8)
     assert np.abs(effect.values).max() < 1e-4
-    assert effect.control.shape == (20, 40)
+    assert effect.control.shape == (8, 40)
     assert effect.control.mean() > 0.2
     assert effect.p_value == 1
-    again, other = (forced_average(model, sample, 0.8 * np.log(np.arange(1, 10)), seed=s).control for s in (0, 1))
-    np.testing.assert_array_equal(effect.control, again)
+    again, other = (
+        forced_average(model, sample, 0.8 * np.log(np.arange(1, 10)), n_draws=2, seed=s).control for s in (0, 1)
+    )
+    np.testing.assert_array_equal(effect.control[:2], again)
     assert (again != other).any()
 
 
@@ -120,7 +122,7 @@ def test_the_average_beside_patterns_of_others():
 
 
 @pytest.mark.lens
-@pytest.mark.parametrize("kind", ["plain", "grouped", "post"])
+@pytest.mark.parametrize("kind", ["grouped", "post"])
 def test_blocked_attention_is_0_and_the_rest_sums_to_1(kind):
     model = model_of(kind)
     clean = pattern_in(model, [], 1)
@@ -159,9 +161,11 @@ def test_models_written_by_hand_lose_the_answer_where_their_circuit_is_cut():
         model = reference(name)
         data = model.task.dataset(0)
         sample = data.inputs(data.sample("rsn_train", 50))
-        effect = blocked_attention(model.model(), sample, layer=layer, query=query, key=key, metric="accuracy")
+        effect = blocked_attention(
+            model.model(), sample, layer=layer, query=query, key=key, metric="accuracy", n_draws=4
+        )
         assert effect.values.mean() > 0.75 if needed else not effect.values.any()
-        assert effect.control.shape == (20, 50)
+        assert effect.control.shape == (4, 50)
         assert not effect.control.any()
 
 
@@ -193,7 +197,7 @@ def test_spans_by_hand():
 
 
 @pytest.mark.lens
-@pytest.mark.parametrize("kind", ["plain", "gpt2", "post"])
+@pytest.mark.parametrize("kind", ["gpt2", "post"])
 def test_a_subspace_is_gone_or_alone_in_one_head_or_all_and_back_afterwards(kind):
     model, basis = model_of(kind), random_subspaces(1, 16, 3, RNG)[0]
     before, logits = read_weights(model), last_logits(model, INPUTS.tokens)
@@ -261,10 +265,10 @@ def test_a_model_that_averages_reads_the_anchors_subspace_and_nothing_else():
     assert not subspace_effect(model, sample, first, layer=1, metric="accuracy", n_draws=1).values.any()
 
 
-@pytest.mark.parametrize("kind", ["plain", "gpt2"])
-def test_controls_that_match_lie_in_the_embedding_and_change_as_much(kind):
+def test_controls_that_match_lie_in_the_embedding_and_change_as_much():
     """Spans of keys lie in that of all keys, directions in that of all tokens, and one's own span costs the same."""
-    model, every = model_of(kind), token_basis(model_of(kind), INPUTS, "key")
+    model = model_of("gpt2")
+    every = token_basis(model, INPUTS, "key")
     keys, lines = (matched_spans(model, INPUTS, k, group=group, n_draws=4) for k, group in ((3, "key"), (1, None)))
     used = np.concatenate(list(INPUTS.roles.tokens.values()))
     whole = token_basis(model, INPUTS, used)

@@ -67,16 +67,6 @@ def test_a_head_s_keys_and_values_are_those_that_it_shares(kind):
     assert ablation(model, CLEAN, "z.1.3@key").site == "z.1.3@key"
 
 
-def test_keys_and_values_that_were_ungrouped_are_each_head_s_own():
-    model = lens_model("grouped", n_layers=2)
-    if not hasattr(model, "set_ungroup_grouped_query_attention"):
-        pytest.skip("TransformerLens 4 does not ungroup them")
-    model.set_ungroup_grouped_query_attention(True)
-    values = capture(model, CLEAN.tokens, [VALUES])[VALUES]
-    assert torch.equal(read_at(model, CLEAN.tokens, "v.1.3", CLEAN.roles), values[:, :, 3])
-    assert Site.parse("v.1.3").shared(model) == ""
-
-
 @pytest.mark.parametrize("kind", GROUPED)
 def test_a_subspace_leaves_the_values_that_a_head_shares(kind):
     model, basis = model_of(kind), np.eye(16)
