@@ -13,7 +13,6 @@ from rb_interp.probes.values import token_embeddings, value_matrix
 from rb_interp.probes.vectors import cosines, mean_off_diagonal
 from rb_interp.tasks import AnchorTask, Inputs
 from rb_interp.tasks.inputs import Roles
-from rb_interp.torch_threads import threads
 
 TASK = AnchorTask(
     length=9, keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
@@ -45,7 +44,7 @@ def test_a_bridged_model_without_biases_is_read_as_transformers_computes_it(fami
 
 @pytest.mark.lens
 @pytest.mark.parametrize("setting", ["use_split_qkv_input", "use_attn_in"])
-@pytest.mark.parametrize("kind", ["plain", "gpt2", "grouped", "GPTNeoX"])
+@pytest.mark.parametrize("kind", ["grouped", "GPTNeoX"])
 def test_an_own_input_of_each_head_changes_no_number(kind, setting):
     model = bridged(transformers_model(kind)) if kind == "GPTNeoX" else lens_model(kind, n_layers=2)
     roles = Roles({"key": np.array([[0], [2], [1]])}, {"all": np.arange(30)})
@@ -91,27 +90,3 @@ def test_scan_takes_some_layers_and_refuses_probes_without_heads():
 
     with pytest.raises(ModelError, match=r"whole does not look at single layers and heads; call whole\("):
         scan(whole, model, DATA.inputs(ROWS))
-
-
-@pytest.mark.lens
-def test_a_probe_uses_one_thread_or_as_many_as_it_is_given_and_gives_the_caller_s_number_back():
-    seen, before = [], torch.get_num_threads()
-
-    def look(pattern, hook):
-        seen.append(torch.get_num_threads())
-
-    model, wanted = lens_model("plain", d_vocab=40), before + 1
-    with model.hooks(fwd_hooks=[("blocks.0.attn.hook_pattern", look)]):
-        torch.set_num_threads(wanted)
-        try:
-            uniformity(model, DATA.inputs(ROWS), n_null=0)
-            assert torch.get_num_threads() == wanted
-            with threads(2):
-                uniformity(model, DATA.inputs(ROWS), n_null=0)
-                with pytest.raises(ModelError):
-                    uniformity(model, DATA.inputs(ROWS), layer=9)
-                assert torch.get_num_threads() == 2
-            assert torch.get_num_threads() == wanted
-        finally:
-            torch.set_num_threads(before)
-    assert seen == [1, 2]

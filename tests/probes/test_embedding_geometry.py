@@ -10,19 +10,16 @@ import pytest
 import torch
 from lens_models import lens_model
 
-from rb_interp.errors import RolesError
 from rb_interp.models.build import build_model
 from rb_interp.models.generations import read_weights, write_weights
 from rb_interp.probes import from_arrays, geometry
 from rb_interp.probes.vectors import cosines, expected_abs_cos, participation, principal_components
-from rb_interp.tasks import AnchorTask, Roles
+from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.theory.theorem_1 import theorem_1_embeddings
 
 TOKENS = {"key": np.arange(20, 32), "memory": np.arange(1, 5), "reasoning": np.arange(10, 18)}
-ROW = np.zeros((1, 16), dtype=int)
 OPTIONS: dict[str, Any] = {"alike": ("memory", "reasoning"), "ordered": ("key", "reasoning")}
-USED = np.concatenate(list(TOKENS.values()))
 
 
 def of_rows(W_E: np.ndarray, groups=TOKENS, n_null: int = 0, seed: int = 0):
@@ -130,19 +127,6 @@ def test_participation_is_compared_with_the_untrained_model_s() -> None:
     assert dict(reading.values) == pytest.approx({**expected, "participation_ratio": ratio})
     assert dict(reading.untrained) == pytest.approx({**before, "participation_ratio": 1.0})
     assert math.isnan(geometry(model, groups=TOKENS, n_null=0).values["participation_ratio"])
-
-
-def test_groups_of_any_name_are_read_and_those_that_are_not_there_are_named() -> None:
-    model = lens_model("plain", d_vocab=40)
-    renamed: dict[str, Any] = dict(zip(("hour", "place", "shift"), TOKENS.values(), strict=True))
-    own = geometry(model, groups=TOKENS, ordered=("key", "reasoning"), n_null=20)
-    found = geometry(model, Inputs(ROW, roles=Roles(tokens=renamed)), ordered=("hour", "shift"), n_null=20)
-    assert [*found.values.values()] == pytest.approx([*own.values.values()], nan_ok=True)
-    assert {"cos_hour", "pc1_hour", "own_pc1_shift"} <= set(found.values) - {"pc1_place"}
-    options: tuple[dict[str, Any], ...] = ({"line": "hours"}, {"alike": ("hours",)}, {"ordered": ("place", "hours")})
-    for option in options:
-        with pytest.raises(RolesError, match="geometry has no group 'hours'; did you mean 'hour'?"):
-            geometry(model, groups=renamed, **option)
 
 
 ORDER = {"order_rho", "theory", *(f"{kind}_{name}" for kind in ("pc1", "own_pc1") for name in TOKENS)}

@@ -51,7 +51,7 @@ NEVER = ("token_similarity: *_centred", "variance_explained: resid_pre.0*")
 
 def readings(model, data) -> dict[str, np.ndarray]:
     """Readings of many probes, and of each kind of intervention; right answers are the model's own."""
-    given = data.inputs(data.sample("rsn_train", 24))
+    given = data.inputs(data.sample("rsn_train", 16))
     changed = np.roll(given.tokens, 1, 0)
     changed[:, -1] = given.tokens[:, -1]
     given, other = (Inputs(rows, most_likely(model, rows), given.roles) for rows in (given.tokens, changed))
@@ -63,7 +63,7 @@ def readings(model, data) -> dict[str, np.ndarray]:
         (probes.variance_explained, given, {}),
         (probes.geometry, given, {}),
         (probes.token_similarity, None, {"counts": COUNTS, "n_draws": 0}),
-        (probes.cosines_by_target, given, {"hook": "blocks.1.attn.hook_v", "targets": np.arange(24) % 2}),
+        (probes.cosines_by_target, given, {"hook": "blocks.1.attn.hook_v", "targets": np.arange(16) % 2}),
     ]
     found = {}
     for probe, inputs, options in asked:
@@ -72,7 +72,9 @@ def readings(model, data) -> dict[str, np.ndarray]:
     shares = interventions.routes(model, given, {"row": other}).values
     found |= {f"routes: {name}": share for name, share in shares.items()}
     found["ablation: "] = interventions.ablation(model, given, "attn_out.0", metric="loss").values
-    found["patching: "] = interventions.patching_matrix(model, given, other, metric="loss").values
+    found["patching: "] = interventions.patching_matrix(
+        model, given, other, metric="loss", components=("resid_mid", "pattern", "z")
+    ).values
     found["one site: "] = interventions.patching_effect(model, given, other, "attn_out.1", metric="loss").values
     edited = interventions.subspace_effect(
         model, given, token_basis(model, given, "reasoning_anchor"), head=0, n_draws=2

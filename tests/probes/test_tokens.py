@@ -176,16 +176,6 @@ def test_swapping_a_pair_swaps_two_tokens_and_nothing_else():
     assert set(draws.round(9)) == {round(float(value), 9) for value in expected}
 
 
-def test_matrices_show_the_most_frequent_tokens_in_order():
-    W_E = noise()
-    arrays = token_similarity(Embedded(W_E), counts=COUNTS, n_null=0).arrays
-    assert [len(arrays[f"tokens_{name}"]) for name in ("prontoqa", "stories", "control")] == [40, 60, 40]
-    assert arrays["tokens_prontoqa"].tolist() == PRONTOQA.tolist()
-    for name in ("stories", "control"):
-        assert (np.diff(COUNTS[1, arrays[f"tokens_{name}"]]) <= 0).all()
-    np.testing.assert_allclose(arrays["cos_control_matrix"], cosines(W_E[arrays["tokens_control"]]))
-
-
 def test_too_few_tokens_give_nan_and_other_vocabularies_an_error():
     counts = np.zeros((2, D_VOCAB), dtype=np.int64)
     counts[0, :3], counts[1, 3] = 500, 1500
@@ -253,12 +243,6 @@ def test_equal_frequencies_match_exactly_by_the_count_in_both_corpora():
     assert (found.prontoqa.tolist(), found.stories.tolist()) == ([0, 1], [3, 4, 2])
     assert found.control.tolist() == [4, 2]  # token 4 has 83 + 7 occurrences
     assert found.mismatch == 0
-
-
-def test_without_enough_stories_there_is_no_control():
-    found = typical_tokens(HAND)
-    assert found.control.size == 0
-    assert math.isnan(found.mismatch)
 
 
 def test_table_shows_each_typical_token_with_the_ratio_of_its_own_corpus():
