@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 import rb_interp as rb
-from rb_interp.errors import ArgumentError
 from rb_interp.interventions.effect import Effect, Matrix
-from rb_interp.plots import UNITS, heads, learning_curves
+from rb_interp.plots import UNITS, learning_curves
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.reading import Null, Reading
 
@@ -98,17 +97,6 @@ def test_a_matrix_marks_what_is_undefined_and_what_is_beyond_its_colours(ax):
     assert len(rectangles) == 1 + 1 + 3  # three squares of the control
     assert [text.get_text() for text in ax.texts] == ["0.50", "3.00", "-0.25"]
     assert ax.images[0].colorbar.extend == "max"
-
-
-def test_heads_of_a_scan_stand_by_layer_and_head(ax):
-    place = {"layer": [1, 0, 1, 0], "head": [0, 0, 1, 1], "value": [3.0, 1.0, 4.0, 2.0]}
-    table = pd.DataFrame({"probe": "uniformity", "quantity": "tv", **place, "untrained": [0.0, np.nan, 0.0, 0.0]})
-    heads(table, "tv", ax)
-    assert ax.images[0].get_array().tolist() == [[1.0, 2.0], [3.0, 4.0]]
-    assert [label.get_text() for label in (*ax.get_yticklabels(), *ax.get_xticklabels())] == ["L0", "L1", "0", "1"]
-    assert len(ax.patches) == 3
-    with pytest.raises(ArgumentError, match="heads got quantity='vt'; known: tv"):
-        heads(table, "vt")
 
 
 def test_learning_curves_have_a_mean_over_seeds(ax):

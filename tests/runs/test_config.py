@@ -3,20 +3,19 @@
 from dataclasses import replace
 
 import pytest
-from own_studies import TRAIN, Half, One, Two
+from own_studies import TRAIN, One, Two
 
 from rb_interp.errors import ConfigError, RbInterpError
 from rb_interp.runs.config import check_lr, fingerprint, from_mapping, scale_of
 from rb_interp.runs.protocol import names, study
 from rb_interp.runs.run import Run
-from rb_interp.settings import comparable, differences, read_toml, to_toml
+from rb_interp.settings import differences, read_toml, to_toml
 from rb_interp.studies.addition_and_scan.config import AdditionAndScanConfig
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.studies.composite.config import CompositeConfig
 from rb_interp.studies.emb_mlp.config import EmbMLPConfig
 from rb_interp.studies.labels.config import LabelsConfig
 from rb_interp.studies.language.config import LanguageConfig
-from rb_interp.tasks import AnchorTask
 
 KINDS = (AnchorConfig, EmbMLPConfig, LabelsConfig, LanguageConfig, CompositeConfig, AdditionAndScanConfig)
 
@@ -31,7 +30,7 @@ def test_presets_have_seeds_that_decide_every_claim():
         assert all(claim.first_seed in (0, 10) for claim in found.load("claims"))
 
 
-@pytest.mark.parametrize("preset", ["smoke", "quick", "paper"])
+@pytest.mark.parametrize("preset", ["smoke", "paper"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_toml_gives_the_same_configuration(kind, preset, tmp_path):
     config = kind.from_preset(preset, seeds=(7, 3))
@@ -44,15 +43,12 @@ def test_toml_gives_the_same_configuration(kind, preset, tmp_path):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"sed": 1}, "unknown key 'sed'; did you mean 'seeds'"),
         ({"train": {"stps": 3}}, "unknown key 'train.stps'; did you mean 'steps'"),
         ({"train": {"stps": 3, "lrr": 1}}, "did you mean 'steps'.\nthe configuration: unknown key 'train.lrr'"),
-        ({"train": {"steps": "many"}}, r"^the configuration, \[train\]: steps='many': input should be a valid"),
         ({"train": {"steps": 0, "lr": -1}}, r"\[train\]: steps=0: .*\nthe configuration, \[train\]: lr=-1: "),
         ({"train": 3}, "^the configuration: train=3: input should be an instance of TrainConfig$"),
         ({"model": {"gammas": {"qk": -1}}}, r"^the configuration, \[model.gammas\]: qk=-1: input should be greater"),
         ({"preset": "quik"}, "did you mean 'quick'"),
-        ({"preset": 3}, "has no preset '3'"),
         ({"model": {"scheme": "torch_default"}}, "^the configuration: scheme 'torch_default' has no gamma"),
     ],
 )
@@ -79,17 +75,6 @@ def test_the_fingerprint_ignores_where_but_not_what():
     assert fingerprint(elsewhere) == fingerprint(base) != fingerprint(longer)
     assert (scale_of(base), scale_of(elsewhere), scale_of(longer)) == ("smoke", "smoke", "custom")
     assert scale_of(replace(base, gammas=(0.8,), seeds=(9,), n_null=1)) == "smoke"
-
-
-class Other(AnchorTask):
-    """The settings of an anchor task, and another class."""
-
-
-def test_a_task_of_another_class_has_another_fingerprint():
-    task = Half().task
-    other = Other(**vars(task))
-    assert fingerprint(Half(task=other)) != fingerprint(Half())
-    assert comparable(other)["type"].endswith("test_config:Other")
 
 
 def test_a_seed_of_the_data_is_part_of_what_a_run_is(tmp_path):

@@ -12,7 +12,6 @@ from own_studies import ONE, One
 from rb_interp.errors import ArgumentError, RunError
 from rb_interp.runs import Run
 from rb_interp.runs.run import seeds_to_add
-from rb_interp.tasks import AnchorTask
 from rb_interp.training.members import evaluate_model
 
 SMALL = One(seeds=(0,))
@@ -49,14 +48,6 @@ def test_added_seeds_give_the_run_that_had_them_from_the_beginning(tmp_path):
             torch.testing.assert_close(one.tensors[name], value, rtol=0, atol=1e-6)
     again = start(grown.folder, replace(SMALL, seeds=(0, 1)))
     assert again.config == whole.config
-
-
-def test_added_seeds_follow_the_largest_and_their_rows_are_prepared(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(AnchorTask, "prepare", lambda task, seeds: asked.append(seeds), raising=False)
-    run = Run.start(tmp_path / "run", ONE, One(seeds=(5, 3)))
-    run.add_seeds(2)
-    assert (run.config.seeds, asked) == ((5, 3, 6, 7), [(5, 3), (6, 7)])
 
 
 def test_members_of_one_data_seed_are_probed_on_its_rows(tmp_path):

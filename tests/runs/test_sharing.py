@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-import yaml
 from huggingface_hub.utils import filter_repo_objects
 from own_studies import MODEL, ONE, TASK
 
@@ -67,20 +66,6 @@ def test_a_study_names_the_circuits_of_its_members(one, tmp_path):
     assert run.export(**WHO, path=tmp_path / "start", stage="init").circuit is None
 
 
-def test_the_card_has_the_hubs_front_matter(tmp_path):
-    circuit = Circuit("a: 'b'\n- c", "cause", "at least .80", {"key|x": 0.9})
-    given = {"model": MODEL, "weights": drawn(1), "task": TASK, "gamma": 0.8, "seed": 0}
-    saved = save_member(tmp_path / "one", **given, description="Small.", circuit=circuit)
-    _, front, page = saved.card.split("---\n", 2)
-    front = yaml.safe_load(front)
-    assert (front["library_name"], front["license"], front["circuit"]) == ("rb-interp", "mit", circuit.name)
-    results = front["model-index"][0]["results"]
-    assert {row["dataset"]["split"]: row["metrics"][0]["value"] for row in results} == saved.accuracy
-    assert "Small." in page
-    assert "| key\\|x | 0.9 |" in page
-    assert saved.circuit == circuit
-
-
 def test_weights_of_either_type_come_back_and_untrained_ones_are_drawn_by_their_seed(tmp_path):
     given = {"model": MODEL, "weights": drawn(6, torch.float64), "task": TASK}
     member = save_member(tmp_path / "a", **given, gamma=0.8, seed=5)
@@ -104,20 +89,6 @@ def test_a_task_comes_back_by_its_study_or_is_asked_for_in_one_sentence(exported
         change_config(place, task={**task_spec(task, "composite"), "kind": kind})
         with pytest.raises(RunError, match=f"{kind} is no task of this package, and the study 'composite' trains none"):
             _ = from_pretrained(place).task
-
-
-def test_names_of_files_are_left_out_of_a_shared_task():
-    told = task_spec(TextTask(stories="/home/me/stories.jsonl"), "language")
-    assert (told["sources"], told["settings"]["stories"]) == (["stories"], TextTask().stories)
-    assert told["fingerprint"] == TextTask(stories="/home/me/stories.jsonl").fingerprint()
-
-
-def test_a_folder_that_holds_something_is_refused(one, copy):
-    before = {path.name: path.read_bytes() for path in copy.iterdir()}
-    for path in (copy, copy / FILE):
-        with pytest.raises(RunError, match="holds something; nothing was changed. Give the path of a new"):
-            one.export(**WHO, path=path)
-    assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
 
 
 @pytest.mark.parametrize(
@@ -173,65 +144,40 @@ def test_weights_that_are_none_are_not_written(tmp_path):
     assert not (tmp_path / "one").exists()
 
 
-class Hub:
-    """A stand-in for the Hub: repositories are folders."""
-
-    def __init__(self, root):
-        self.root, self.asked = root, []
-
-    def files(self, repo_id):
-        return {str(path.relative_to(self.root / repo_id)) for path in (self.root / repo_id).rglob("*.*")}
-
-    def snapshot_download(self, repo_id, *, revision=None, allow_patterns=None):
-        self.asked.append((repo_id, revision))
-        if not (self.root / repo_id).exists():
-            raise FileNotFoundError("404 Client Error\nmore")
-        cache = self.root / f"cache-{len(self.asked)}"
-        self.copy(self.root / repo_id, cache, allow_patterns)
-        return str(cache)
-
-    def create_repo(self, repo_id, *, private=None, exist_ok=False):
-        (self.root / repo_id).mkdir(parents=True, exist_ok=exist_ok)
-
-    def upload_folder(self, *, repo_id, folder_path, allow_patterns):
-        self.copy(folder_path, self.root / repo_id, allow_patterns)
-        return SimpleNamespace(commit_url=f"https://hub/{repo_id}")
-
-    @staticmethod
-    def copy(old, new, patterns):
-        names = [str(path.relative_to(old)) for path in Path(old).rglob("*") if path.is_file()]
-        for name in filter_repo_objects(names, allow_patterns=patterns):
-            (new / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(old / name, new / name)
+def test_names_of_files_are_left_out_of_a_shared_task():
+    told = task_spec(TextTask(stories="/home/me/stories.jsonl"), "language")
+    assert (told["sources"], told["settings"]["stories"]) == (["stories"], TextTask().stories)
+    assert told["fingerprint"] == TextTask(stories="/home/me/stories.jsonl").fingerprint()
 
 
-@pytest.fixture
-def stand_in(tmp_path, monkeypatch):
-    hub = Hub(tmp_path / "hub")
-    for name in ("snapshot_download", "create_repo", "upload_folder"):
-        monkeypatch.setattr(f"huggingface_hub.{name}", getattr(hub, name))
-    monkeypatch.chdir(tmp_path)
-    return hub
+def test_a_folder_that_holds_something_is_refused(one, copy):
+    before = {path.name: path.read_bytes() for path in copy.iterdir()}
+    for path in (copy, copy / FILE):
+        with pytest.raises(RunError, match="holds something; nothing was changed. Give the path of a new"):
+            one.export(**WHO, path=path)
+    assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
 
 
-def test_of_several_on_the_hub_one_is_fetched_by_name_at_a_revision(stand_in, copy, tmp_path):
+def test_the_hub_gets_members_and_nothing_else_and_gives_one_by_name_at_a_revision(copy, tmp_path, monkeypatch):
+    held, asked = tmp_path / "all", []
     for name in ("a", "b"):
-        shutil.copytree(copy, tmp_path / "all" / name)
-    (tmp_path / "all" / "README.md").write_text("all")
-    (tmp_path / "all" / "private.txt").write_text("mine")
-    rb.push_to_hub(tmp_path / "all", "me/all")
-    held = {f"{name}/{file}" for name in ("a", "b") for file in (FILE, WEIGHTS, "README.md")}
-    assert stand_in.files("me/all") == {"README.md", *held}
-    with pytest.raises(RunError, match="holds 2 members; name one with member=: a, b"):
-        rb.from_pretrained("me/all")
-    member = rb.from_pretrained("me/all", member="b", revision="v1")
-    assert (member.name, stand_in.asked[-1]) == ("one", ("me/all", "v1"))
-    assert not (member.folder.parent / "a" / WEIGHTS).exists()  # it was not downloaded
+        shutil.copytree(copy, held / name)
+    (held / "private.txt").write_text("mine")
 
+    def upload(*, repo_id, folder_path, allow_patterns):
+        names = [str(path.relative_to(folder_path)) for path in Path(folder_path).rglob("*") if path.is_file()]
+        asked.append({*filter_repo_objects(names, allow_patterns=allow_patterns)})
+        return SimpleNamespace(commit_url="")
 
-def test_what_is_not_there_is_one_sentence(stand_in, tmp_path):
-    with pytest.raises(RunError, match=r"no folder no/body here, .* \(FileNotFoundError: 404 Client Error\)"):
-        rb.from_pretrained("no/body")
-    with pytest.raises(RunError, match="does not say what a member is"):
-        rb.push_to_hub(tmp_path / "empty", "me/one")
-    assert not (tmp_path / "hub").exists()
+    def download(repo_id, *, revision=None, allow_patterns=None):
+        asked.append((repo_id, revision))
+        return str(held)
+
+    hub = {"create_repo": lambda *_, **__: None, "upload_folder": upload, "snapshot_download": download}
+    for name, stand_in in hub.items():
+        monkeypatch.setattr(f"huggingface_hub.{name}", stand_in)
+    monkeypatch.chdir(tmp_path)
+    rb.push_to_hub(held, "me/all")
+    assert asked.pop() == {f"{name}/{file}" for name in ("a", "b") for file in (FILE, WEIGHTS, "README.md")}
+    assert rb.from_pretrained("me/all", member="b", revision="v1").folder.name == "b"
+    assert asked[-1] == ("me/all", "v1")

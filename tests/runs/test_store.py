@@ -1,6 +1,5 @@
 """Files of a run: whole or absent, written by one process, refused when outdated, damaged or of another format."""
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -8,7 +7,7 @@ from threading import Thread
 
 import pandas as pd
 import pytest
-from own_studies import ONE, TWO, start
+from own_studies import ONE, start
 from table_columns import check_run
 
 from rb_interp.claims import judge
@@ -112,13 +111,6 @@ def test_a_damaged_checkpoint_is_refused_and_a_lost_one_is_made_again(copy):
     assert copy.store.is_current(PROBE)  # the same bits, so the tables are of them
 
 
-def test_a_row_twice_is_refused(tmp_path):
-    table = pd.DataFrame({"gamma": [0.5, 0.5], "seed": [1, 1], "value": [1.0, 2.0]})
-    with pytest.raises(StudyError, match=r"the table 'a' has two rows with gamma = 0\.5, seed = 1; measure each once"):
-        Store(tmp_path).write_table("a", table, ["gamma", "seed"])
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [("run.json", '{"format": "rb_interp run 4"}', "is not of the format 'rb_interp run 5', which this version reads"),
@@ -163,24 +155,6 @@ def test_a_probe_that_is_killed_is_made_again_with_the_same_bits(one, copy, monk
         assert (copy.folder / name).read_bytes() == (one.folder / name).read_bytes(), name
 
 
-def test_a_copy_without_checkpoints_opens_and_reports(one, two, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for run, study in ((one, ONE), (two, TWO)):
-        folder = tmp_path / "results" / study.name
-        shutil.copytree(run.folder, folder, ignore=shutil.ignore_patterns("checkpoints", "figures", "report.*"))
-        found, before = Run.open(folder, study=study), contents(folder)
-        page = found.write_report()
-        assert (found.finished, found.is_copy, run.is_copy) == (True, True, False)
-        assert found.verdicts.to_json() == run.verdicts.to_json()
-        assert found.curves.equals(run.curves)
-        assert (page, contents(folder)) == (Path("runs") / f"{study.name}-report" / "report.html", before)
-        told = [json.loads(path.read_text()) for path in (page.with_suffix(".json"), run.folder / "report.json")]
-        assert {**told[0], "run": None} == {**told[1], "run": None}
-        for work in (found.train, found.probe, found.check_checkpoints):
-            with pytest.raises(RunError, match="holds tables alone, without checkpoints.* rb-interp reproduce"):
-                work()
-
-
 @pytest.mark.parametrize("folder", RESULTS, ids=lambda folder: folder.name)
 def test_verdicts_of_the_results_of_this_repository_are_those_of_their_readings(folder):
     run = Run.open(folder)
@@ -193,3 +167,10 @@ def test_verdicts_of_the_results_of_this_repository_are_those_of_their_readings(
     for verdict in run.verdicts:
         found = again[verdict.id]
         assert (verdict.outcome, verdict.n_meeting, verdict.n_seeds) == (found.outcome, found.n_meeting, found.n_seeds)
+
+
+def test_a_row_twice_is_refused(tmp_path):
+    table = pd.DataFrame({"gamma": [0.5, 0.5], "seed": [1, 1], "value": [1.0, 2.0]})
+    with pytest.raises(StudyError, match=r"the table 'a' has two rows with gamma = 0\.5, seed = 1; measure each once"):
+        Store(tmp_path).write_table("a", table, ["gamma", "seed"])
+    assert not list(tmp_path.iterdir())

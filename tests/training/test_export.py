@@ -19,9 +19,8 @@ TRAIN = TrainConfig(steps=30, dtype="float64", batch_size=16, eval_every=10, eva
 
 @pytest.mark.wide
 @pytest.mark.parametrize("norm", ["none", "pre", "post"])
-@pytest.mark.parametrize("heads", [1, 3])
-def test_an_exported_member_equals_the_trainer(norm, heads):
-    config = ModelConfig(n_heads=heads, d_model=12, d_head=6, d_mlp=20, norm=norm, train_biases=heads == 3)
+def test_an_exported_member_equals_the_trainer(norm):
+    config = ModelConfig(n_heads=3, d_model=12, d_head=6, d_mlp=20, norm=norm, train_biases=True)
     group = LastGroup([Member(0.3, 0), Member(0.8, 1)], config, TASK, TRAIN)
     group.advance(30)
     tokens = torch.from_numpy(TASK.dataset(1).tokens[:64])

@@ -2,17 +2,14 @@
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 
-from rb_interp.errors import ArgumentError, RunError
+from rb_interp.errors import ArgumentError
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw
-from rb_interp.runs import store as run_store
 from rb_interp.tasks import AnchorTask, Stage
 from rb_interp.training.config import TrainConfig, checkpoint_steps, learning_rate
 from rb_interp.training.loop import stage_name, step_name
@@ -64,16 +61,6 @@ def test_workers_do_not_change_the_result():
     two = train_members(TASK, MODEL, short(workers=2, dtype="float64"), [0.3, 0.8], [0, 1, 2], progress=False)
     for key, value in one.final.tensors.items():
         torch.testing.assert_close(value, two.final.tensors[key], rtol=0, atol=1e-12)
-
-
-def test_a_member_with_a_learning_rate_of_its_own_is_as_it_is_alone():
-    train, rates = short(dtype="float64", workers=1, weight_decay=0.3), {0.3: 4e-3}
-    together = train_members(TASK, MODEL, train, [0.3, 0.8], [0, 1], rates=rates, progress=False).final
-    for gamma in (0.3, 0.8):
-        own = replace(train, lr=rates.get(gamma, train.lr))
-        alone = train_members(TASK, MODEL, own, [gamma], [0], progress=False).final
-        for name, weight in alone.member(gamma, 0).items():
-            torch.testing.assert_close(weight, together.member(gamma, 0)[name], rtol=0, atol=1e-11)
 
 
 @pytest.mark.wide
@@ -155,31 +142,6 @@ def test_a_schedule_may_be_longer_or_shorter_than_training():
     assert learning_rate(5, replace(ended, warmup=300)) == pytest.approx(6 / 300)  # warm-up alone
 
 
-def test_bad_checkpoints_are_named(tmp_path):
-    store = Store(tmp_path, "mine")
-    store.write("step_00000000", 0, [(0.8, 0)], {"embed.W_E": torch.zeros(1, 2)})
-    path = store.path("step_00000000")
-    with pytest.raises(RunError, match="or was made with another configuration"):
-        Store(tmp_path, "other").read("step_00000000")
-    with pytest.raises(RunError, match="holds gamma 0.8 seed 0"):
-        store.read("step_00000000").member(0.3, 0)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(RunError, match="is damaged .*; remove it and train again"):
-        store.read("step_00000000")
-    save_file({"a": torch.zeros(1)}, path)
-    with pytest.raises(RunError, match="no checkpoint of rb_interp"):
-        store.read("step_00000000")
-    with pytest.raises(RunError, match="does not exist; this run holds: step_00000000"):
-        store.read("step_00000001")
-
-
-def test_members_whose_store_somebody_writes_are_not_trained(tmp_path):
-    with run_store.Store(tmp_path).writing(), pytest.raises(RunError, match="is being written by another process"):
-        train_members(TASK, MODEL, short(), [0.8], [0], store=Store(tmp_path, "same"), progress=False)
-    assert Store(tmp_path, "x").names() == []
-
-
 class Noting(Store):
     """Notes what is written: names and steps."""
 
@@ -190,22 +152,6 @@ class Noting(Store):
     def write(self, name, step, *rest):
         self.written.append((name, step))
         return super().write(name, step, *rest)
-
-
-@pytest.mark.parametrize(("save_every", "steps"), [(45.0, [10, 20]), (100.0, [20])])
-def test_the_state_is_saved_after_as_many_seconds_as_are_given_and_once_at_the_end(
-    save_every, steps, tmp_path, monkeypatch
-):
-    store, clock, evaluate = Noting(tmp_path), [0.0], LastGroup.evaluate
-
-    def slow(group):
-        clock[0] += 30.0
-        return evaluate(group)
-
-    monkeypatch.setattr(LastGroup, "evaluate", slow)
-    monkeypatch.setattr("rb_interp.training.loop.time", SimpleNamespace(monotonic=lambda: clock[0]))
-    train_members(TASK, MODEL, short(save_every=save_every, workers=1), [0.8], [0], store=store, progress=False)
-    assert [step for name, step in store.written if name == "state"] == steps
 
 
 def test_a_stage_reached_at_once_is_not_kept_again_after_a_stop(tmp_path, monkeypatch):

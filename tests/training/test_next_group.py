@@ -61,7 +61,7 @@ def weights_of(group, member=0):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"tied": False}, {"scheme": "fan_in_fixed_embedding"}, {"norm": "none", "n_heads": 1, "d_head": 16}]
+    "changes", [{}, {"tied": False, "scheme": "fan_in_fixed_embedding"}, {"norm": "none", "n_heads": 1, "d_head": 16}]
 )
 def test_an_exported_language_model_equals_the_trainer(texts, changes):
     model = replace(GPT2, **changes)

@@ -86,7 +86,7 @@ def predicted_rates(model, weights, R):
 
 
 def run(folder, steps, model=ONE_LAYER, **changes):
-    train = replace(DESCENT, **{"steps": 60, "stages": ("half", "leaving", "before_memory"), "lr": 1.0, **changes})
+    train = replace(DESCENT, **{"steps": 32, "stages": ("half", "leaving", "before_memory"), "lr": 1.0, **changes})
     store = Store(folder, "same")
     if steps is not None:
 
@@ -110,8 +110,8 @@ def run(folder, steps, model=ONE_LAYER, **changes):
 @pytest.mark.wide
 def test_stopped_descent_goes_on_to_the_same_bits_with_its_sums_and_stages(tmp_path):
     whole = run(tmp_path / "whole", None)
-    run(tmp_path / "stopped", 24, save_every=0.0)
-    assert Store(tmp_path / "stopped", "same").read("state").step == 24
+    run(tmp_path / "stopped", 16, save_every=0.0)
+    assert Store(tmp_path / "stopped", "same").read("state").step == 16
     stopped = run(tmp_path / "stopped", None)
     assert stopped.names() == whole.names()
     assert any(key.startswith("drift/") for key in whole.read("state").tensors)
