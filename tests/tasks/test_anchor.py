@@ -32,7 +32,7 @@ def settings_of_a_task(draw):
     }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(chosen=settings_of_a_task(), seed=st.integers(0, 2**31))
 def test_every_row_obeys_the_definition(chosen, seed):
     task = AnchorTask(**chosen)

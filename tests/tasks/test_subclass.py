@@ -98,18 +98,3 @@ def test_a_dataset_that_contradicts_itself_says_where(changes, message):
     good = {"labels": np.zeros(3, int), "set": np.array([0, 0, 1]), "train_sets": ("seen",)}
     with pytest.raises(TaskError, match=message):
         Dataset(0, np.zeros((3, 2), int), sets=("seen", "new"), name="toy", **{**good, **changes})
-
-
-class Longer(AnchorTask):
-    """A task with a setting more, and another default."""
-
-    length: int = 7
-    more: int = 3
-
-
-def test_a_preset_of_a_subclass_is_one_of_its_own():
-    smoke, quick = Longer.preset("smoke"), Longer.preset("quick")
-    assert (type(smoke), smoke.length, smoke.more) == (Longer, AnchorTask.preset("smoke").length, 3)
-    assert (type(quick), quick.length) == (Longer, 7)
-    with pytest.raises(TaskError, match="^Longer has no preset 'quik'; did you mean 'quick'"):
-        Longer.preset("quik")

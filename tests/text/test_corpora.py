@@ -39,12 +39,8 @@ FORMATS = {
     "lines": ((FLAT, LOGIC_LLM), 2),
     "options turned": ([{**TURNED, "options": ["A) False", "B) True"]}], 1),
     "options as a mapping": ([{**TURNED, "options": {"A": "False", "B": "True"}}], 1),
-    "options as one text": ([{**TURNED, "options": "A) False\nB) True"}], 1),
-    "context beside the question": ([{**FLAT, "context": "some notes"}], 1),
-    "question on a line of its own": ([{**LOGIC_LLM, "question": f"{ASKED}\nMax is hot."}], 1),
     "chain as one text, answer as a truth value": ([{**FLAT, "chain_of_thought": " ".join(CHAIN), "answer": True}], 1),
     "chain under the original's name": ([{**LOGIC_LLM, "explanation": None, "chain_of_thought": CHAIN}], 1),
-    "no contradicting rule": ([{**FLAT, "question": EXAMPLE.question}], 1),
 }
 BROKEN = {
     "no answer": ({**FLAT, "answer": None}, "example 2: its keys are question, query, chain_of_thought; expected que"),
@@ -54,10 +50,8 @@ BROKEN = {
     ),
     "a sentence that is null": ({**FLAT, "chain_of_thought": [CHAIN[0], None, *CHAIN[1:]]}, "all of them texts."),
     "letter without options": ({**LOGIC_LLM, "options": None}, "the answer is 'A', and the query is True"),
-    "two chains": ({**FLAT, "explanation": CHAIN[:1]}, "it has a chain_of_thought and another explanation; leave one"),
     "wrong label": ({**FLAT, "answer": "False"}, "the answer is 'False', and the query is True"),
     "broken chain": ({**FLAT, "chain_of_thought": CHAIN[:2]}, "0 hops and 2 sentences in the chain"),
-    "another query": ({**FLAT, "query": "Prove: Max is hot."}, "the query is 'True or false: Prove: Max is hot.'"),
 }
 THREE = ["Tom ran.\n\nHe fell.", "Sue’s cat slept\u2028well.", "“Hi!” said Ann."]
 
@@ -98,11 +92,6 @@ def test_what_does_not_hold_is_refused(tmp_path, name):
     assert message in str(caught.value)
 
 
-def test_a_file_without_an_example_is_refused(tmp_path):
-    with pytest.raises(TextError, match="holds no example"):
-        read_prontoqa(write(tmp_path / "a.json", {"e": {}}))
-
-
 def test_each_format_gives_the_same_stories(tmp_path):
     ends = [f"{text}\n<|endoftext|>" for text in THREE]
     write(tmp_path / "a.txt", "\n".join(ends))
@@ -132,10 +121,7 @@ def test_blank_lines_part_stories_only_where_no_token_does(tmp_path):
         ("a.jsonl", ({"text": "x", "story": "y"},), ", record 1: {'text': 'x', 'story': 'y'}; expected a string under"),
         ("a.txt", '"Tom ran.\n\nHe said ""Hi!"""\n"Sue slept."', " has stories in quotes, with quotes doubled as in a"),
         ("a.txt", " \n<|endoftext|>", " holds no story: expected at least one text that is not empty."),
-        ("a.txt", b"x\ny \xff", " could not be read (UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in posi"),
         ("a.jsonl", '{"text": "x"}\n{"te', " could not be read (ArrowInvalid: JSON parse error: Missing a closing"),
-        ("a.jsonl", '{"text": "Tom \\ud83d ran."}\n', " could not be read (ArrowInvalid: JSON parse error: The surrog"),
-        ("a.md", "x", " is no file and no folder of files that end in .jsonl, .json, .parquet, .txt."),
     ],
 )
 def test_what_is_no_story_is_told_with_its_place(tmp_path, name, content, message):

