@@ -11,7 +11,7 @@ from rb_interp.interventions.sites import last_logits
 from rb_interp.models import ModelConfig
 from rb_interp.models.build import lens_model
 from rb_interp.models.generations import write_weights
-from rb_interp.models.reference import REFERENCES, reference
+from rb_interp.models.reference import reference
 from rb_interp.models.schemes import parameters
 
 CONFIGS = {
@@ -71,7 +71,7 @@ def test_orders_and_scales_change_no_logit_and_no_ratio_of_singular_values(chang
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("name", ["averager", "carrier", "memoriser"])
 def test_a_perturbed_copy_answers_as_before_in_other_weights(name):
     found = reference(name)
     copy, data = perturbed(found, seed=1), found.task.dataset(0)

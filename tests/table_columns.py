@@ -1,4 +1,4 @@
-"""Columns of the tables that studies measure, by study: what made-up evidence is made of, and real runs are held to.
+"""Columns of the tables that studies measure, by study, to which runs are held.
 
 Columns before the bar tell the rows of a table apart. Types as in ``rb_interp.runs.measured.frame``.
 """
@@ -9,7 +9,6 @@ import pandas as pd
 
 from rb_interp.runs import Run
 from rb_interp.runs.measured import frame
-from rb_interp.runs.protocol import Study
 
 OVER_SEEDS = "mean low high n median lowest highest"
 EVERY_STUDY = {
@@ -107,11 +106,6 @@ COLUMNS = {
 }
 
 
-def columns_of(study: Study | None) -> dict[str, str]:
-    """Table -> columns, of a study or of every study; those of a study as it declares the keys."""
-    return EVERY_STUDY if study is None else {**EVERY_STUDY, **COLUMNS[study.name]}
-
-
 def table_of(columns: str, rows: Sequence = ()) -> pd.DataFrame:
     """A table of these columns."""
     return frame(list(rows), columns.replace(" |", ""))
@@ -122,15 +116,16 @@ def keys(columns: str) -> list[str]:
     return list(table_of(columns.partition(" |")[0]))
 
 
-def check_tables(study: Study, tables: dict[str, pd.DataFrame], since: Collection[str] = ()) -> None:
-    """Assert that tables are those of a study, with its columns and types, and no row twice.
+def check_run(run: Run, since: Collection[str] = ()) -> None:
+    """Assert that the tables of a measured run are those of its study, with its columns and types, and no row twice.
 
     Columns ``since`` a run was kept may be missing.
     """
-    known = columns_of(study)
-    for name, text in study.tables.items():
+    known = {**EVERY_STUDY, **COLUMNS[run.study.name]}
+    for name, text in run.study.tables.items():
         assert keys(known[name]) == text.split(), name
-    for name, table in tables.items():
+    for name in run.table_keys:
+        table = run.table(name)
         wanted = table_of(known[name])
         wanted = wanted.drop(columns=[one for one in since if one in wanted and one not in table])
         assert set(table) == set(wanted), (name, set(table) ^ set(wanted))
@@ -140,8 +135,3 @@ def check_tables(study: Study, tables: dict[str, pd.DataFrame], since: Collectio
                 kind = "O" if pd.api.types.is_string_dtype(found.dropna()) else found.dtype.kind
                 assert wanted[column].dtype.kind == kind, (name, column, found.dtype)
         assert not table.duplicated(keys(known[name])).any(), name
-
-
-def check_run(run: Run, since: Collection[str] = ()) -> None:
-    """Assert that the tables of a measured run are those of its study."""
-    check_tables(run.study, {name: run.table(name) for name in run.table_keys}, since)

@@ -51,7 +51,10 @@ def assert_as_shipped(subjects) -> pd.DataFrame:
     return found
 
 
-@pytest.mark.parametrize("name", ["averager", "carrier", pytest.param("memoriser", marks=pytest.mark.slow)])
+@pytest.mark.wide
+@pytest.mark.parametrize(
+    "name", ["averager", *(pytest.param(one, marks=pytest.mark.slow) for one in ("carrier", "memoriser"))]
+)
 def test_a_copy_is_as_shipped_and_every_detector_is_right_about_it(name):
     found = assert_as_shipped(known_models.reference_copies(name, 1))
     assert set(found["detector"]) == {*DETECTORS}
@@ -67,6 +70,7 @@ def test_more_models_are_as_shipped(name):
     assert_as_shipped(known_models.fresh(3) if name == "untrained" else more)
 
 
+@pytest.mark.wide
 def test_the_shipped_rates_follow_from_the_answers():
     exact = {"check_exact": True, "check_dtype": False}
     pd.testing.assert_frame_equal(rates.rates(answers()), shipped_rates(), **exact)

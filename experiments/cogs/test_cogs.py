@@ -17,7 +17,7 @@ from rb_interp.runs import readings_table
 from rb_interp.studies.addition_and_scan.measure import right
 from rb_interp.tasks import Task
 
-TASK = CogsTask(n_sequences=4000, n_test=1000, n_rule=300)
+TASK = CogsTask(n_sequences=2000, n_test=500, n_rule=200)
 data = cache(lambda: TASK.dataset(seed=3))
 rows = cache(lambda: {name: [TASK.command(data().tokens[row]) for row in data().rows(name)] for name in TASK.sets})
 BY_HAND = {
@@ -117,7 +117,7 @@ def test_every_row_breaks_the_rule_of_its_set_and_no_other():
         told = [set() if sentence == "zoe" else broken(sentence) for sentence in sentences]
         assert [rules for rules in told if rules != {name} & {*RULES}] == []
     train = rows()["train"]
-    assert train.count("zoe") == TASK.n_alone == 200
+    assert train.count("zoe") == TASK.n_alone == 100
     for word in ("hedgehog", "painted", "that", "was", "to"):  # the words of the rules are trained otherwise
         assert sum(word in sentence.split() for sentence in train) > 50
     assert "zoe" not in {sentence for name in TASK.sets[1:] for sentence in rows()[name]}
@@ -126,14 +126,14 @@ def test_every_row_breaks_the_rule_of_its_set_and_no_other():
 def test_rows_are_as_many_as_asked_for_and_no_sentence_is_in_two_sets():
     sentences = [sentence for name in TASK.sets for sentence in rows()[name] if sentence != "zoe"]
     assert len(sentences) == len(set(sentences))
-    assert [len(rows()[name]) for name in TASK.sets] == [4000, 1000, 300, 300, 300, 300]
+    assert [len(rows()[name]) for name in TASK.sets] == [2000, 500, 200, 200, 200, 200]
     np.testing.assert_array_equal(TASK.dataset(seed=3).tokens, data().tokens)
     assert not np.array_equal(TASK.dataset(seed=4).tokens, data().tokens)
 
 
 def test_train_and_seen_test_are_one_draw_and_held_out_rows_are_no_longer_than_trained_ones():
     short = {name: sum(len(text.split()) == 2 for text in rows()[name]) for name in TASK.sets[:2]}
-    expected = sum(short.values()) * 1000 / 4800  # few are left where the first sentences drawn are those trained on
+    expected = sum(short.values()) * 500 / 2400  # few are left where the first sentences drawn are those trained on
     assert abs(short["seen_test"] - expected) < 3 * np.sqrt(expected)
     ends = {name: (data().labels[data().rows(name)] >= 0)[:, ::-1].argmax(1).min() for name in TASK.sets}
     assert all(ends["train"] <= ends[rule] for rule in RULES)

@@ -143,5 +143,4 @@ def test_verdicts_within_groups_stand_beside_those_of_all_seeds(evidence):
     for row, verdict in zip(rows, average.verdicts, strict=True):
         for cell, found in zip(row[1:], (evidence.verdicts, average.verdicts, carried.verdicts), strict=True):
             assert f"{found[verdict.id].outcome} {found[verdict.id].met_by}" in re.sub(r" +", " ", visible(cell))
-    assert "Within groups" not in page_of(replace(evidence, within=None))
     assert "Within groups" not in page_of(replace(evidence, within=Within("circuit", ())))

@@ -7,9 +7,7 @@ import pytest
 import torch
 from probes.lens_models import lens_model
 
-from rb_interp.errors import TaskError
 from rb_interp.models import ModelConfig
-from rb_interp.models.schemes import draw
 from rb_interp.probes import uniformity
 from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.inputs import Inputs
@@ -48,13 +46,6 @@ def test_the_shift_of_the_centre_is_unseen_by_inner_products_but_for_the_edge() 
     assert (edge.sum() + 1) == pytest.approx(0.70, abs=0.01)
 
 
-def test_noise_has_the_size_of_the_initial_embedding() -> None:
-    rng = np.random.default_rng(0)
-    noise = gaussian_profile(PAPER, VALUES, 200, gamma=0.8, rng=rng) - gaussian_profile(PAPER, VALUES, 200)
-    assert noise.std() == pytest.approx(200**-0.8, rel=0.1)  # 2,000 entries: 1.6 percent
-    assert abs(np.corrcoef(noise[0], noise[1])[0, 1]) < 0.3
-
-
 TASK = AnchorTask(length=3, unordered=True, balanced_keys=True, masked=(), n_sequences=2000, d_vocab=100)
 ANCHORS = TASK.tokens("reasoning_anchor")
 WIDTHS = (100, 200, 400)
@@ -80,20 +71,7 @@ def test_error_in_that_limit_is_that_of_the_normal_curve() -> None:
         assert found.size == pytest.approx(np.abs(real @ real.T).mean(), abs=1e-5)
 
 
-def test_a_task_without_reasoning_has_no_error() -> None:
-    with pytest.raises(TaskError, match=r"memory_share=1.0 leaves no reasoning row to learn from; lower memory_share"):
-        inner_product_error(AnchorTask(memory_share=1.0), 0.8, 100)
-
-
 SMOKE = AnchorTask.preset("smoke")
-
-
-def test_weights_are_those_of_the_scheme():
-    config = ModelConfig(n_heads=2, norm="pre")
-    full, needed = draw(config, SMOKE.d_vocab, SMOKE.length, 0.5, 7), next(fresh_weights(config, SMOKE, [0.5], 7))
-    assert len(needed) == 4
-    for name, weight in needed.items():
-        np.testing.assert_array_equal(weight.numpy(), full[name])
 
 
 @pytest.mark.lens

@@ -51,19 +51,6 @@ def test_every_intervention_and_condition_has_its_panel():
         assert stage_of(check.intervention, 0.3, [0.3, 0.8]) == ("matched" if early else "final")
 
 
-def test_panels_of_causes_show_every_seed_of_effect_and_control_and_their_means(evidence, causes):
-    for intervention, place in (("forced_average", 0), ("key_blocked", 5), ("swap_sum", 9)):
-        inputs = "mem" if place == 5 else "rsn_train"
-        for gamma in evidence.gammas:
-            stage = "final" if place else "half" if gamma == 0.8 else "matched"
-            where = {"intervention": intervention, "set": inputs, "gamma": gamma, "stage": stage}
-            here = pick(evidence.tables["effects"], **where).sort_values("seed")
-            assert len(here) == 2
-            for column in ("effect", "control"):
-                assert drawn(causes.axes[place], here[column].to_numpy()), (intervention, gamma, column)
-                assert drawn(causes.axes[place], [here[column].mean()] * 2), (intervention, gamma, column)
-
-
 def test_thresholds_lie_where_the_mean_over_seeds_would_meet_them(evidence, causes):
     """A condition is met on average exactly where the mean of its marks is on its side of the line."""
     judged = {}

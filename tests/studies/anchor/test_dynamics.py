@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from tiny_anchor import TINY
 
-from rb_interp.errors import RunError
 from rb_interp.models.config import ModelConfig
 from rb_interp.probes import (
     attention_by_role,
@@ -110,14 +109,6 @@ def test_order_of_planted_events():
     assert [row.low, row.high] == pytest.approx([-1.25 - half, -1.25 + half], rel=1e-6)
     assert other[["n", "n_both", "n_first", "n_never", "n_loss_never"]].tolist() == [1, 0, 0, 1, 0]
     assert np.isnan(other.log2_ratio)
-
-
-def test_a_member_that_is_there_twice_and_steps_that_do_not_ascend_are_refused():
-    events = planted_events([75], [375])
-    with pytest.raises(RunError, match=r"gamma=0\.8, seed=0 is there twice"):
-        order_table(pd.concat([events, events]), NO_CIRCUITS)
-    with pytest.raises(RunError, match="the steps do not ascend"):
-        event_step(STEPS[::-1], np.zeros(5), 0.5, ">=")
 
 
 def test_order_by_circuit_keeps_members_apart():

@@ -27,7 +27,6 @@ pytestmark = pytest.mark.wide
     ("change", "message"),
     [
         ({"model": ModelConfig(n_layers=1)}, "n_layers=1; a study asks what L1 does"),
-        ({"model": ModelConfig(architecture="emb_mlp", n_layers=1)}, "architecture='emb_mlp'; .*study 'emb-mlp'"),
         ({"train": TrainConfig()}, r"train.stages=\(\) lacks 'half', which study 'anchor' measures; add it"),
     ],
 )

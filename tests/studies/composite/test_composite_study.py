@@ -160,9 +160,6 @@ def test_the_page_shows_every_figure_and_every_verdict(smoke_run):
     [
         ({"task": {"length": 5}}, "length=5; flows are read where noise stands between the anchors and the last"),
         ({"task": {"exceptions": []}}, "the held-out pair (4, 3) gets the same answer by inference and by its mirror"),
-        ({"model": {"n_layers": 1}}, "n_layers=1; the study asks what one layer passes on to the next"),
-        ({"train": {"compile": True}}, "micro_batch and compile are for language models"),
-        ({"train": {"stages": ["half"]}}, "the task has no stage 'half'"),
     ],
 )
 def test_what_does_not_fit_is_named_in_one_sentence(data, message):

@@ -57,9 +57,7 @@ def test_claims_conditions_are_among_the_sweeps_and_settings_share_a_stack():
     assert found == pytest.approx([5e-5, 1e-4, 2e-4, 4e-4, 6e-4])
     for change, said in (
         ({"depths": (3,)}, r"depths=\(3,\); axes share the point 2"),
-        ({"factors": (2.0,)}, r"factors=\(2.0,\); axes share the point 1"),
         ({"coarse_gammas": (0.35,)}, r"coarse_gammas=\[0.35\] are not all among gammas=\[0.3"),
-        ({"heads": 3}, "heads=3 do not divide d_head=64"),
     ):
         with pytest.raises(ConfigError, match=said):
             replace(MAP, **change)

@@ -22,6 +22,8 @@ from rb_interp.studies.composite.representation import (
 )
 from rb_interp.studies.composite.task import CompositeTask
 
+pytestmark = pytest.mark.wide
+
 TASK = CompositeTask(n_sequences=1600)
 DATA = TASK.dataset(seed=0)
 SIZES = ModelConfig(d_model=16, d_head=8, d_mlp=16, norm="post")

@@ -53,7 +53,7 @@ def blocks(data):
     return first - 1, data.tokens[at, first - 1], pairs
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(chosen=settings_of_a_task(), seed=st.integers(0, 2**31))
 def test_every_row_obeys_the_definition(chosen, seed):
     task = CompositeTask(**chosen)

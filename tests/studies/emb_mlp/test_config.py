@@ -20,10 +20,7 @@ def test_full_batch_sweeps_see_every_row():
     ("data", "message"),
     [
         ({"scaling": {"d_models": [80, 90]}}, "scaling.d_models begins at 80; the labels of sweep 'one_layer' go up"),
-        ({"one_layer": {"model": {"d_model": 7}}}, "d_model=7 and d_vocab=100 with architecture='one_layer'"),
         ({"descent": {"train": {"optimiser": "adamw"}}}, "descent.train.optimiser='adamw'; sweep 'descent' of this"),
-        ({"adamw": {"train": {"keep_at": [0.05]}}}, "adamw.train.keep_at=(0.05,) lacks 0.9, which this study"),
-        ({"descent": {"train": {"stages": ["half"]}}}, "descent.train.stages=('half',) lacks 'leaving', which"),
         ({"descent": {"train": {"batch_size": 64}}}, "descent.train.batch_size=64; sweep 'descent' is full-batch, so"),
     ],
 )

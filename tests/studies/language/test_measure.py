@@ -11,7 +11,7 @@ from report.pages import check_page, visible
 from table_columns import check_run
 from torch.nn.functional import cross_entropy
 
-from rb_interp.errors import RunError, TextError
+from rb_interp.errors import RunError
 from rb_interp.figures.style import CORPUS_COLOURS, draw
 from rb_interp.probes import chain_accuracy, chain_inputs, token_similarity, typical_tokens, uniformity
 from rb_interp.probes.vectors import participation
@@ -153,16 +153,6 @@ def test_a_run_is_not_continued_on_another_text(tmp_path):
     (tmp_path / "run" / "data.json").write_text("[")
     with pytest.raises(RunError, match=r"data\.json is damaged.*Put a sound copy of it back"):
         Run.open(tmp_path / "run", study=LANGUAGE).sweep().dataset(0)
-
-
-def test_bad_text_leaves_no_folder_and_a_short_context_is_refused_before_training(tmp_path):
-    lost = replace(TINY, task=replace(TINY.task, stories=str(tmp_path / "lost.jsonl")))
-    with pytest.raises(TextError, match=r"lost\.jsonl"):
-        LANGUAGE.run(config=lost, out=tmp_path / "run")
-    short = replace(TINY, task=replace(TINY.task, n_ctx=20))
-    with pytest.raises(TextError, match=r"none of 4 held-out PrOntoQA examples fits into n_ctx=20 \(the shortest has"):
-        LANGUAGE.run(config=short, out=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 def panels_of(evidence, id: str) -> list:
