@@ -48,7 +48,7 @@ for name in names():
     check()
 
 sys.modules["transformer_lens"] = None  # whoever imports it fails
-run("train", "--preset", "smoke", "--steps", "2", "--seeds", "0", "--out", sys.argv[1], status=0)
+run("train", "--preset", "smoke", "--steps", "2", "--seeds", "0", "--gammas", "0.8", "--out", sys.argv[1], status=0)
 assert rb_interp.runs.Run.open(sys.argv[1]).finished
 """
 

@@ -117,6 +117,7 @@ def test_trained_models_count_where_training_reached_its_aim():
     assert len(direct) == reached["counts", "max"].sum()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("name", "circuit"),
     [("averager", "average-then-key"), ("carrier", "key-to-anchors"), ("memoriser", "gather-at-last-anchor")],

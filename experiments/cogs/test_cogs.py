@@ -17,6 +17,8 @@ from rb_interp.runs import readings_table
 from rb_interp.studies.addition_and_scan.measure import right
 from rb_interp.tasks import Task
 
+pytestmark = pytest.mark.wide
+
 TASK = CogsTask(n_sequences=2000, n_test=500, n_rule=200)
 data = cache(lambda: TASK.dataset(seed=3))
 rows = cache(lambda: {name: [TASK.command(data().tokens[row]) for row in data().rows(name)] for name in TASK.sets})
@@ -174,7 +176,6 @@ def test_p4_holds_from_its_thresholds_on():
         assert world(0.2, 0.949, cell) == outcome
 
 
-@pytest.mark.wide
 def test_a_run_reads_the_members_that_it_trained(tmp_path):
     smoke = CogsConfig.from_preset("smoke")
     tiny = {"task": CogsTask(60, 20, 10), "model": ModelConfig(d_model=16, d_head=8, d_mlp=16, norm="post")}

@@ -286,7 +286,7 @@ def test_noising_is_denoising_with_the_rows_exchanged():
     """Corrupted cells in clean rows: the same runs, of which the share lost is what the exchange recovers."""
     model, order = lens_model("gpt2", n_layers=2), [1, 2, 0]
     control = Inputs(FEW.tokens[order], FEW.labels[order], PLACES.take(np.array(order)))
-    given = {"control": control, "components": ("resid_pre", "z", "pattern")}
+    given = {"control": control, "components": ("resid_pre", "v", "z")}
     noise = patching_matrix(model, FEW, OTHER, direction="noise", **given)
     exchanged = patching_matrix(model, OTHER, FEW, **given)
     np.testing.assert_allclose(noise.values, exchanged.values, atol=1e-5)

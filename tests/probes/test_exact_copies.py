@@ -51,7 +51,7 @@ NEVER = ("token_similarity: *_centred", "variance_explained: resid_pre.0*")
 
 def readings(model, data) -> dict[str, np.ndarray]:
     """Readings of many probes, and of each kind of intervention; right answers are the model's own."""
-    given = data.inputs(data.sample("rsn_train", 16))
+    given = data.inputs(data.sample("rsn_train", 24))
     changed = np.roll(given.tokens, 1, 0)
     changed[:, -1] = given.tokens[:, -1]
     given, other = (Inputs(rows, most_likely(model, rows), given.roles) for rows in (given.tokens, changed))
@@ -63,7 +63,7 @@ def readings(model, data) -> dict[str, np.ndarray]:
         (probes.variance_explained, given, {}),
         (probes.geometry, given, {}),
         (probes.token_similarity, None, {"counts": COUNTS, "n_draws": 0}),
-        (probes.cosines_by_target, given, {"hook": "blocks.1.attn.hook_v", "targets": np.arange(16) % 2}),
+        (probes.cosines_by_target, given, {"hook": "blocks.1.attn.hook_v", "targets": np.arange(24) % 2}),
     ]
     found = {}
     for probe, inputs, options in asked:

@@ -72,6 +72,7 @@ def shares(tables: list[pd.DataFrame]) -> pd.DataFrame:
     return table.agg(["mean", "size"])
 
 
+@pytest.mark.wide
 @pytest.mark.lens
 def test_roles_that_mean_nothing_are_called_significant_in_five_of_a_hundred_heads():
     """64 heads; p <= .05 in more than ten of them has a chance of 1 in 2,000. At gamma .3 drawn attention had .22."""

@@ -155,6 +155,7 @@ def test_a_probe_that_is_killed_is_made_again_with_the_same_bits(one, copy, monk
         assert (copy.folder / name).read_bytes() == (one.folder / name).read_bytes(), name
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("folder", RESULTS, ids=lambda folder: folder.name)
 def test_verdicts_of_the_results_of_this_repository_are_those_of_their_readings(folder):
     run = Run.open(folder)

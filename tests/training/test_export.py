@@ -11,13 +11,12 @@ from rb_interp.training.config import TrainConfig
 from rb_interp.training.member_group import LastGroup, Member
 from rb_interp.training.members import train_model
 
-pytestmark = [pytest.mark.lens, pytest.mark.trains]
+pytestmark = [pytest.mark.lens, pytest.mark.wide]
 
 TASK = AnchorTask.preset("smoke")
 TRAIN = TrainConfig(steps=30, dtype="float64", batch_size=16, eval_every=10, eval_rows=50, lr=1e-2)
 
 
-@pytest.mark.wide
 @pytest.mark.parametrize("norm", ["none", "pre", "post"])
 def test_an_exported_member_equals_the_trainer(norm):
     config = ModelConfig(n_heads=3, d_model=12, d_head=6, d_mlp=20, norm=norm, train_biases=True)

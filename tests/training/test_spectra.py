@@ -14,7 +14,7 @@ from rb_interp.training.members import train_members
 from rb_interp.training.store import Store, saved_curves
 from rb_interp.training.tracking import MOST, leading_eigenvalues
 
-pytestmark = pytest.mark.trains
+pytestmark = pytest.mark.wide
 
 TASK, MODEL = AnchorTask.preset("smoke"), ModelConfig(d_model=12, d_head=6, d_mlp=20)
 TRAIN = TrainConfig(steps=20, batch_size=16, eval_every=5, eval_rows=10, schedule="constant", workers=2)

@@ -11,7 +11,7 @@ from rb_interp.training.config import TrainConfig
 from rb_interp.training.member_group import LastGroup, Member
 from rb_interp.training.members import train_model
 
-pytestmark = pytest.mark.trains
+pytestmark = pytest.mark.wide
 
 TASK = AnchorTask.preset("smoke")
 TRAIN = TrainConfig(steps=20, dtype="float64", batch_size=16, eval_every=20, eval_rows=20, lr=1e-2)

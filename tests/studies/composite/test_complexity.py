@@ -25,6 +25,8 @@ from rb_interp.studies.composite.representation import (
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.training.member_group import Member
 
+pytestmark = pytest.mark.wide
+
 BY_ID = {claim.id: claim for claim in CLAIMS}
 NAMES = ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
 

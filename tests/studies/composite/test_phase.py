@@ -19,6 +19,8 @@ from rb_interp.studies.composite.flow import (
 from rb_interp.studies.composite.phase import early, phase_of, read_phase
 from rb_interp.studies.composite.task import CompositeTask
 
+pytestmark = pytest.mark.wide
+
 TASK = CompositeTask(n_sequences=1600)
 DATA = TASK.dataset(seed=0)
 SIZES = ModelConfig(d_model=16, d_head=8, d_mlp=16, norm="post")
@@ -113,7 +115,6 @@ def built(request):
     return flow, reference_model(DATA, flow, phase)
 
 
-@pytest.mark.wide
 def test_reference_models_are_named_as_they_were_built_and_their_shares_are_0_or_1(built):
     flow, model = built
     untrained = build_model(TASK, gamma=0.8, config=SIZES)
