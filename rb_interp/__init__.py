@@ -26,7 +26,8 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
     """
     module = sys.modules[package]
     block = next(node for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.If))
-    where = {node.names[0].name: node.module for node in block.body if isinstance(node, ast.ImportFrom)}
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    where = {alias.name: node.module for node in imports for alias in node.names}
 
     def find(name: str) -> Any:
         if name not in where:
@@ -39,39 +40,25 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
 
 
 if TYPE_CHECKING:
-    from rb_interp import claims as claims
-    from rb_interp import interventions as interventions
-    from rb_interp import models as models
-    from rb_interp import plots as plots
-    from rb_interp import probes as probes
-    from rb_interp import runs as runs
-    from rb_interp import statistics as statistics
-    from rb_interp import studies as studies
-    from rb_interp import tasks as tasks
-    from rb_interp import text as text
-    from rb_interp import theory as theory
-    from rb_interp import training as training
-    from rb_interp.claims import judge as judge
-    from rb_interp.errors import RbInterpError as RbInterpError
-    from rb_interp.models import ModelConfig as ModelConfig
-    from rb_interp.models import build_model as build_model
-    from rb_interp.models import initialisation_table as initialisation_table
-    from rb_interp.models import scale_init as scale_init
-    from rb_interp.probes import Reading as Reading
-    from rb_interp.probes import from_arrays as from_arrays
-    from rb_interp.probes import scan as scan
-    from rb_interp.runs import Run as Run
-    from rb_interp.runs import Study as Study
-    from rb_interp.runs import study as study
-    from rb_interp.runs.shared_member import from_pretrained as from_pretrained
-    from rb_interp.runs.shared_member import push_to_hub as push_to_hub
-    from rb_interp.runs.shared_member import zoo as zoo
-    from rb_interp.tasks import AnchorTask as AnchorTask
-    from rb_interp.tasks import Inputs as Inputs
-    from rb_interp.tasks import Roles as Roles
-    from rb_interp.torch_threads import threads as threads
-    from rb_interp.training import TrainConfig as TrainConfig
-    from rb_interp.training import train_members as train_members
-    from rb_interp.training import train_model as train_model
+    from rb_interp import claims, interventions, models, plots, probes, runs, statistics, studies, tasks, text
+
+    # isort: split
+    from rb_interp import theory, training
+    from rb_interp.claims import judge
+    from rb_interp.errors import RbInterpError
+    from rb_interp.models import ModelConfig, build_model, initialisation_table, scale_init
+    from rb_interp.probes import Reading, from_arrays, scan
+    from rb_interp.runs import Run, Study, study
+    from rb_interp.runs.shared_member import from_pretrained, push_to_hub, zoo
+    from rb_interp.tasks import AnchorTask, Inputs, Roles
+    from rb_interp.torch_threads import threads
+    from rb_interp.training import TrainConfig, train_members, train_model
+
+    __all__ = [
+        "AnchorTask", "Inputs", "ModelConfig", "RbInterpError", "Reading", "Roles", "Run", "Study", "TrainConfig",
+        "build_model", "claims", "from_arrays", "from_pretrained", "initialisation_table", "interventions", "judge",
+        "models", "plots", "probes", "push_to_hub", "runs", "scale_init", "scan", "statistics", "studies", "study",
+        "tasks", "text", "theory", "threads", "train_members", "train_model", "training", "zoo",
+    ]  # fmt: skip
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__)

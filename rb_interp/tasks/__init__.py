@@ -8,16 +8,6 @@ from rb_interp.tasks.induction import InductionTask
 from rb_interp.tasks.inputs import Inputs, Roles
 
 __all__ = [
-    "SETS",
-    "AnchorDataset",
-    "AnchorTask",
-    "Battery",
-    "Dataset",
-    "InductionTask",
-    "Inputs",
-    "Roles",
-    "Stage",
-    "Task",
-    "batteries",
-    "fingerprint",
-]
+    "SETS", "AnchorDataset", "AnchorTask", "Battery", "Dataset", "InductionTask", "Inputs", "Roles", "Stage",
+    "Task", "batteries", "fingerprint",
+]  # fmt: skip

@@ -28,24 +28,8 @@ from rb_interp.theory.theorem_1 import (
 )
 
 __all__ = [
-    "InnerProducts",
-    "agreement",
-    "emb_mlp_map",
-    "empirical",
-    "excess",
-    "exponent",
-    "gaussian_profile",
-    "inner_product_error",
-    "leading_direction",
-    "lemma_1",
-    "one_layer_drift",
-    "one_layer_maps",
-    "permuted_r2",
-    "population",
-    "population_pull",
-    "pull",
-    "reasoning_moments",
-    "theorem_1_embeddings",
-    "value_direction",
+    "InnerProducts", "agreement", "emb_mlp_map", "empirical", "excess", "exponent", "gaussian_profile",
+    "inner_product_error", "leading_direction", "lemma_1", "one_layer_drift", "one_layer_maps", "permuted_r2",
+    "population", "population_pull", "pull", "reasoning_moments", "theorem_1_embeddings", "value_direction",
     "value_flow",
-]
+]  # fmt: skip
