@@ -1,7 +1,5 @@
 """Command line: ``rb-interp reproduce | train | probe | report | patch | ablate | studies | info``."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

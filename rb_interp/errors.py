@@ -1,7 +1,5 @@
 """The one exception family: each message says what was given, what was expected, and what to do next."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches

@@ -11,8 +11,6 @@ stores it in its plain kind: lists as tuples, whole numbers at a decimal field a
 "3", True and 2.0 are no whole numbers.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -4,8 +4,6 @@ A small model gains nothing from a second thread. Two threads that wait for each
 numpy's products and decompositions of a 200 x 64 matrix take 10 to 300 times longer there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """Arguments of public calls are checked against their annotations, by jaxtyping and beartype."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

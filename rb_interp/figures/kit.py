@@ -4,8 +4,6 @@ Each takes axes and what is drawn; a figure then gets one legend of everything t
 ``with missing(axes):`` becomes a sentence where the run lacks what it would show.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Numbers as readers see them, the same in figures, report and terminal. Needs no library."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

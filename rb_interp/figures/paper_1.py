@@ -1,7 +1,5 @@
 """Figures of paper 1 that several studies show: learning curves and bias index, embeddings, and Theorem 1."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any

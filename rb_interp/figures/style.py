@@ -1,7 +1,5 @@
 """One look for every figure: colours, type, and files that are the same for the same evidence, never half written."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Mapping
 from functools import wraps

@@ -9,8 +9,6 @@ drawn again by their checksum, its task by class and fingerprint. Nothing in the
 imported by its name in a file, except a task of this package.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -22,8 +22,6 @@ of strata with K = min_g k_g / w_g. The interval has every t with
 It covers the expected AUC with at least the given confidence, for any distribution and any number of members.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast

@@ -39,8 +39,6 @@ a rise with gamma may be one of speed. On training text memorised stories push D
 delta_loss_test.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 

@@ -25,8 +25,6 @@ although another group never fails: look at the means of each group and at accur
 mechanism in common is compared all the same.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import cache

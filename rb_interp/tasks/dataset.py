@@ -3,8 +3,6 @@
 A task is a few settings and a way to draw rows; it inherits from no class. Its rows are a `Dataset`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable

@@ -11,8 +11,6 @@ Nothing but the row itself tells which token follows which, so a model must look
 what stands there.
 """
 
-from __future__ import annotations
-
 from types import MappingProxyType
 from typing import Annotated
 

@@ -54,8 +54,6 @@ excess over the null says more. Memory anchors share one population P^s, so a pr
 within them.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from jaxtyping import Float, Int, Shaped

@@ -50,8 +50,6 @@ order rms(X)^2 d_model^(1 - 2 gamma), so without LayerNorm even moderate gammas 
 longer rows or more heads is larger.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """How members are trained, the learning rate of a step, and the steps at which something is kept; no torch."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Literal

@@ -3,8 +3,6 @@
 It knows groups of members (``training.member_group``), not what they are trained on.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence

@@ -7,8 +7,6 @@
 A label of -1 is no target: what fills up a short row plays no part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 `train_model` trains one model of any shape the plain way: the peer that the stacked trainer is measured against.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Mapping, Sequence

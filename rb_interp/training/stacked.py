@@ -17,8 +17,6 @@ Paper 1's simplified models are Emb-MLP (Definition 1) and one layer (Definition
     one layer    m = x_L + (sum_j A_Lj x_j) W_V W_O,    f(X) = m + act(m W_in) W_out
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

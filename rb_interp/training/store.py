@@ -4,8 +4,6 @@ Every file names its format, the fingerprint of the configuration that made it, 
 file is recognised before a number is read from it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

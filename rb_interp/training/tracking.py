@@ -22,8 +22,6 @@ embeddings, n of them, less their mean, the leading eigenvalues of X^T X / n are
 sorted at each evaluation, so one place in the order need not be one direction throughout.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from inspect import unwrap
 

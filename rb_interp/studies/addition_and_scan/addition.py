@@ -10,8 +10,6 @@ integer itself; ``+`` and ``=`` are the two tokens above the largest answer. Eve
 The pair (b, a) of a row (a, b) of seen_test may be trained. Of a row of the block it never is.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 import numpy as np

@@ -10,8 +10,6 @@ Each has the gammas .3 and .8, so that the two sweeps of a task are a 2 x 2 of i
 runs. Beside each stands what either of the two does alone. P3 is about text and not here, P4 is in experiments/cogs.
 """
 
-from __future__ import annotations
-
 from dataclasses import field, replace
 from itertools import product
 from typing import Any, ClassVar

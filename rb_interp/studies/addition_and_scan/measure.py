@@ -20,8 +20,6 @@ to both together.
 Figures are by cell of gamma and weight decay, after Figs. 6a and 17a of paper 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import product

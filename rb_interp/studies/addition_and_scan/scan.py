@@ -15,8 +15,6 @@ model sees the row without its last token.
 The rows of a smaller ``n_sequences`` are among those of a larger one with the same seed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product

@@ -15,8 +15,6 @@ M7 has a second check, in accuracy (.50 beyond the control), added after the fir
 without LayerNorm logits have no bound, single seeds lose a thousand nats, and their mean says nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -24,8 +24,6 @@ rule can still be named, so read acc_rsn_test beside it. Attention may be unifor
 so the stages belong to the name. Where the last token is an anchor, looking at oneself is looking at an anchor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

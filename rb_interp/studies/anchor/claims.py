@@ -4,8 +4,6 @@ Criteria were written down before the runs. They are never tuned to turn a verdi
 ill-defined keeps its verdict, and a second one is added.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from functools import partial

@@ -23,8 +23,6 @@ each other, and signs of both are in this list: split the order table by circuit
 tests causes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 from typing import Any, Literal, NamedTuple, cast

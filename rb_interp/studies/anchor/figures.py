@@ -1,7 +1,5 @@
 """The figures of the anchor study: tasks, circuits, equivalence, L0, where L1 looks, and what outputs carry."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

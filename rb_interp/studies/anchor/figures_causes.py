@@ -1,7 +1,5 @@
 """Interventions of the anchor study beside their controls, patching matrices, and the order of events."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -19,8 +19,6 @@ the other circuit answers rightly: look at the means of each circuit. ``mixed`` 
 members need share nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import combinations
 from typing import Any

@@ -1,7 +1,5 @@
 """Every reading of the anchor study: which probe reads which member, at which stage, on which inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any

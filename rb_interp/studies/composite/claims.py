@@ -9,8 +9,6 @@ Criteria were written down before the runs, and gammas are those that the paper 
 and from 1 in the paper: its first layer is L0.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -6,8 +6,6 @@ The paper trains 210 epochs of 370 batches on a warm-up of 10 epochs and a cosin
 that schedule at 12,000 steps; ``--steps 77700`` trains all of it.
 """
 
-from __future__ import annotations
-
 from dataclasses import field, replace
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Figures of the composite study, learning, phases, flows, cosines and complexity, and of its map (after paper 2)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from itertools import product

@@ -18,8 +18,6 @@ Sweeps that differ in learning rate and weight decay alone train in one stack.
 gammas, two depths and two seeds, which decide no claim.
 """
 
-from __future__ import annotations
-
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, NamedTuple

@@ -31,8 +31,6 @@ How it can mislead: where hardly anything is learned, I - S is near 0 and crosse
 in the cells show that. A boundary at the grid's end may mean that there is none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, pairwise

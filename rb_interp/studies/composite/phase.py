@@ -18,8 +18,6 @@ shares by position and the histogram of answers tell the two apart. O is not noi
 third rule.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

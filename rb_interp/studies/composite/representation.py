@@ -40,8 +40,6 @@ How they can mislead. The numbers of single factors depend on the basis of their
 are sorted at each evaluation, so two that cross are told apart by size alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, cast

@@ -13,8 +13,6 @@ T1, T2 and T4 are read at the stage ``leaving``, where a member leaves the plate
 written down before the runs.
 """
 
-from __future__ import annotations
-
 from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar
 

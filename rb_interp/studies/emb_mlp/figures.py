@@ -1,7 +1,5 @@
 """The figures of the Emb-MLP study: learning, embeddings, labels of a token, theory beside training, and scaling."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from matplotlib.axes import Axes

@@ -9,8 +9,6 @@ R2 reads the sweep ``ranges``, where each group of memory anchors has a label ra
 down before the runs.
 """
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Any, ClassVar
 

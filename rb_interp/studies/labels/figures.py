@@ -4,8 +4,6 @@ label_speed   left: memory is learned sooner where its labels lie near the sum t
 label_range   right: before a memory mapping is learned, outputs already lie in its group's label range
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import numpy as np

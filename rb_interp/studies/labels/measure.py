@@ -9,8 +9,6 @@ knows no single pair. R1 says which loss is lower over training, as the paper sh
 memorised in fewer steps; see the accuracies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial

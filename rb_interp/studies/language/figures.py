@@ -1,7 +1,5 @@
 """The figures of the language study: losses, cosines of token embeddings, ranks, next tokens, and skills."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, cast
 
