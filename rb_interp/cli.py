@@ -170,7 +170,6 @@ class Patch(OnMembers):
 
     def __call__(self, line: str) -> None:
         from rb_interp.interventions.patching import patching_matrix
-        from rb_interp.report.terminal import print_matrix
         from rb_interp.training.member_group import Member
 
         run, sweep = self.open_sweep()
@@ -187,7 +186,15 @@ class Patch(OnMembers):
         place = {"gamma": self.gamma, "seed": seed, "stage": self.stage, "counterfactual": self.corrupt}
         reached = sweep.reached(_stage(self.stage))
         table = matrix.to_frame().assign(**place, reached=reached[Member(self.gamma, seed)])
-        print_matrix(table, self.metric)
+        print(
+            f"share of the {self.metric} recovered: 1 where a cell carries all of the difference, 0 where none of it"
+        )
+        print(", ".join(f"{name} {value}" for name, value in place.items()) + f", n {table['n'].iloc[0]}")
+        if not table["reached"].iloc[0]:
+            print("the member never came to this stage; these are its weights at the last step")
+        shares = table.pivot_table("recovered", ["component", "layer"], "role", sort=False, dropna=False)
+        print(shares.to_string(float_format="{:.2f}".format, na_rep="-"))
+        print(f"largest cell of the control: {table['control'].abs().max():.2f}")
         _save(table, self.out)
 
 
@@ -208,7 +215,6 @@ class Ablate(OnMembers):
         import pandas as pd
 
         from rb_interp.interventions.ablating import ablations
-        from rb_interp.report.terminal import print_ablations
         from rb_interp.runs.measured import ablation_means
         from rb_interp.runs.members import each_member
 
@@ -234,7 +240,15 @@ class Ablate(OnMembers):
 
         members = [member for member in sweep.members if member.gamma in (self.gammas or known)]
         table = pd.concat(each_member(sweep, members, read, desc="ablating"), ignore_index=True)
-        print_ablations(ablation_means(table), sum(not reached[member] for member in members))
+        means = ablation_means(table).query("quantity != 'accuracy'")
+        means = means.assign(
+            text=["{:.2f} [{:.2f}, {:.2f}]".format(*ends) for ends in means[["mean", "low", "high"]].to_numpy()]
+        )
+        print(f"accuracy lost without a component, stage {self.stage}; mean over seeds [95 %]")
+        rows = ["gamma", "component", "method", "quantity"]
+        print(means.pivot_table("text", rows, "set", aggfunc="first", sort=False).to_string())
+        if late := sum(not reached[member] for member in members):
+            print(f"{late} members never came to this stage and stand at their last step")
         _save(table, self.out)
 
 
@@ -350,13 +364,10 @@ def _save(table: Any, out: Path | None) -> None:
 
 
 def _show_verdicts(run: Any) -> None:
-    from rb_interp.report.terminal import print_verdicts, print_within
+    from rb_interp.report.terminal import print_verdicts
 
     print_verdicts(run.verdicts)
     if late := run.evidence.unreached():
         print(late)
-    within = run.evidence.within
-    if within is not None and within.groups:
-        print_within(within)
     for sentence in _notes(run):
         print(sentence)

@@ -1,33 +1,28 @@
-"""Verdicts, runs, studies and interventions as tables for the terminal."""
+"""Verdicts, runs and studies as tables for the terminal."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from rb_interp.claims.rule import OUTCOMES
 from rb_interp.errors import RunError, StudyError, printable
-from rb_interp.figures.numbers import interval_text, number, share_text
+from rb_interp.figures.numbers import interval_text, number
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from rb_interp.claims import Verdicts, Within
+    from rb_interp.claims import Verdicts
     from rb_interp.runs.protocol import Study
     from rb_interp.runs.run import Run
     from rb_interp.runs.sweep import Sweep
 
 COLOURS = {"HOLDS": "green", "FAILS": "red", "OPEN": "yellow", "NOT JUDGED": "dim"}
 WIDTH = 100
-DESCRIBES = "The grouping is by an outcome, so it describes and does not test."
-UNITS = {"logit_diff": "logit difference", "probability": "probability of the clean answer"}
 
 
 def notes(verdicts: Verdicts) -> Iterator[str]:
@@ -114,20 +109,6 @@ def counts_text(verdicts: Verdicts) -> str:
     return ", ".join(f"{counts[name]} {name}" for name in OUTCOMES)
 
 
-def print_within(within: Within, console: Console | None = None) -> None:
-    """Print the verdicts within groups of seeds: claims down, groups across, their shares in front."""
-    screen = Screen(console)
-    rows: list[list[str | Text]] = [
-        ["seeds", *(f"{len(g.seeds)}/{g.total}, {share_text(*g.share)}" for g in within.groups)]
-    ]
-    for line in zip(*(group.verdicts for group in within.groups), strict=True):
-        cells = ((v, screen.text(f" {v.met_by}, {number(v.effect)}")) for v in line)
-        rows.append([line[0].id, *(Text.assemble((v.outcome, COLOURS[v.outcome]), told) for v, told in cells)])
-    screen.say(f"within groups of seeds, by {within.by}: met by, median")
-    screen.table(["claim", *(group.name for group in within.groups)], rows, wide=True)
-    screen.say(DESCRIBES, width=min(screen.console.width, WIDTH))
-
-
 def print_run(run: Run, console: Console | None = None) -> None:
     """Print what a run folder holds: settings, how far it is, verdicts, versions."""
     info = run.study.load("info")
@@ -172,54 +153,3 @@ def print_studies(studies: Mapping[str, Study | StudyError], console: Console | 
             screen.say(f"  {study}", "red")
         else:
             screen.say(f"  {study.question}\n  Cost of {'; '.join(map(': '.join, study.cost.items()))}.")
-
-
-def print_matrix(table: pd.DataFrame, metric: str = "logit_diff", console: Console | None = None) -> None:
-    """Print a patching matrix: components in forward order down, roles across, recovered shares in the cells."""
-    screen, member = Screen(console), table.iloc[0]
-    differ = {"both": "key and anchors"}.get(member["counterfactual"], member["counterfactual"])
-    screen.say(f"recovered {UNITS[metric]}; clean and corrupted inputs differ in {differ}")
-    screen.say("1: the cell carries all of the difference, 0: none of it")
-    screen.say(f"gamma {member['gamma']:g}, seed {member['seed']}, stage {member['stage']}, n {member['n']}")
-    if not member.get("reached", True):
-        screen.say("the member never came to this stage; these are its weights at the last step")
-    roles, rows = list(dict.fromkeys(table["role"])), []
-    for place, cells in table.groupby(["component", "layer"], sort=False):
-        component, layer = cast(tuple[str, int], place)
-        by_role: dict[str, float] = dict(zip(cells["role"], cells["recovered"].tolist(), strict=True))
-        values = [by_role.get(role, math.nan) for role in roles]
-        shown = (Text(f"{x:5.2f}" if math.isfinite(x) else "-", "bold" if abs(x) >= 0.5 else "") for x in values)
-        rows.append([f"{component}.{int(layer)}", *shown])
-    screen.table(["site", *roles], rows)
-    widths, controls = (table["high"] - table["low"]).tolist(), table["control"].abs().tolist()
-    wide, control = float(np.nanmax(widths)), float(np.nanmax(controls))
-    notes = [f"95 % intervals are at most {wide:.2f} wide"] if math.isfinite(wide) else []
-    notes += [f"the control's largest cell is {control:.2f}"] if math.isfinite(control) else []
-    screen.say("; ".join(notes))
-    if not (math.isfinite(wide) and control < 0.5):
-        screen.say("The control does as much as cells do: this member hardly tells these inputs apart.")
-    if {"noise", "last"} <= set(roles):
-        screen.say("noise includes the last position where a noise token stands there")
-
-
-def print_ablations(means: pd.DataFrame, late: int = 0, console: Console | None = None) -> None:
-    """Print the accuracy lost without each component, by gamma, method and set, from `ablation_means`.
-
-    ``late`` counts members that never came to the stage.
-    """
-    screen, rows = Screen(console), []
-    sets, methods = (list(dict.fromkeys(means[name])) for name in ("set", "method"))
-    screen.say(f"accuracy lost without a component, stage {means['stage'].iloc[0]}; mean over seeds [95 %]")
-    lines = [(method, method, "accuracy_drop") for method in methods]
-    lines += [("(had)", methods[0], "before"), ("(control)", methods[0], "control_accuracy_drop")]
-    for place, found in means.groupby(["gamma", "component"], sort=False):
-        gamma, component = cast(tuple[float, str], place)
-        by_set = found.set_index(["method", "quantity", "set"]).sort_index()[["mean", "low", "high"]]
-        for name, method, quantity in lines:
-            cells = by_set.loc[method, quantity].reindex(sets).to_numpy()
-            rows.append([f"{gamma:g}", component, name, *(share_text(*cell) for cell in cells)])
-    screen.table(["gamma", "component", "method", *sets], rows)
-    if late:
-        screen.say(f"{late} members never came to this stage and stand at their last step")
-    screen.say("had: accuracy with the component, the most there is to lose")
-    screen.say("control: the same component as it is on the same input with other noise")
