@@ -2,7 +2,7 @@
 
     config.json             what the member is, with the SHA-256 of the file of weights
     model.safetensors       its weights, by TransformerLens name
-    README.md               its card, written from ``member_card.md.jinja``
+    README.md               its card
 
 A member is refused if it is not what its ``config.json`` says: its weights by their SHA-256, untrained weights that are
 drawn again by their checksum, its task by class and fingerprint. Nothing in the folder is executed. No class is
@@ -361,20 +361,42 @@ def _task_name(told: Mapping[str, Any]) -> str:
 
 def model_card(told: Mapping[str, Any]) -> str:
     """The text of ``README.md``, from what ``config.json`` says."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    model, circuit, seed = told["model"], told["circuit"], told["seed"]
+    tags = ["transformer-lens", "mechanistic-interpretability", "initialisation", "rb-interp"]
+    front = {"library_name": "rb-interp", "license": told["licence"], "tags": tags}
+    drawn = "" if seed is None else f", scheme {model['scheme']}, gamma {told['gamma']:g}, seed {seed}"
+    named = "Nobody has named it."
+    if circuit:
+        front["circuit"] = circuit["name"]
+        named = (
+            f"**{circuit['name']}**, named by {circuit['named_by']}{': ' * bool(circuit['rule'])}{circuit['rule']}."
+        )
+    return "\n\n".join(
+        [
+            "\n".join(["---", *(f"{name}: {json.dumps(value)}" for name, value in front.items()), "---"]),
+            f"# {told['name']}",
+            told["description"],
+            f"A {model['architecture']} of {model['n_layers']} layers (d_model {model['d_model']}, norm {model['norm']}"
+            f"{drawn}) on the task `{_task_name(told)}`, at stage {told['stage']}, step {told['step']:,}.",
+            '```python\nimport rb_interp as rb\n\nmember = rb.from_pretrained("PATH OR HUB ID")\n'
+            "member.model, member.task, member.untrained, member.circuit, member.readings\n```",
+            f"## Circuit\n\n{named} Shares are of the change of the answer that a changed input makes, by exchange of "
+            "activations, or of the accuracy lost by ablation, on rows that the member answers rightly. The documentation "
+            "of rb_interp says how they can mislead, under *probes* and *interventions*.",
+            _table("share", circuit["shares"] if circuit else {}),
+            "## Rows answered rightly",
+            _table("set", told["accuracy"]),
+            "## Training" if told["training"] else "Weights were written by hand.",
+            _table("setting", told["training"]),
+            "Versions: " + ", ".join(f"{name} {version}" for name, version in told["versions"].items()) + ".\n",
+        ]
+    )
 
-    page = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )  # fmt: skip
-    page.filters["cell"] = _cell
-    return page.get_template("member_card.md.jinja").render(member=told, task=_task_name(told))
 
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}" if math.isfinite(value) else ""
-    return "" if value is None else str(value).replace("|", "\\|")
+def _table(name: str, rows: Mapping[str, Any]) -> str:
+    cells = [(key, f"{value:.4g}" if isinstance(value, float) else value) for key, value in rows.items()]
+    lines = [f"| {str(key).replace('|', chr(92) + '|')} | {value} |" for key, value in cells]
+    return "\n".join([f"| {name} | value |", "| --- | --- |", *lines] if rows else [])
 
 
 @typed
