@@ -270,18 +270,13 @@ class Evidence:
         """The array of the lowest seed that has it, the one that figures of a single member show."""
         return next(iter(self.array(probe, name, gamma, stage=stage, set=set).items()))
 
-    def mean_array(
-        self, probe: str, name: str, gamma: float, *, stage: str, set: str = "", end: str = "mean"
-    ) -> np.ndarray:
-        """Mean over seeds of an array (``end``: ``mean``), or an end of its 95 % interval (``low``, ``high``).
-
-        Raises MissingEvidenceError where the run was not measured for it.
-        """
+    def mean_array(self, probe: str, name: str, gamma: float, *, stage: str, set: str = "") -> np.ndarray:
+        """Mean over seeds of an array; MissingEvidenceError where the run was not measured for it."""
         self.require(gamma)
         self.asked.add((stage, float(gamma)))
-        found = self.arrays.get(f"{gamma}/{end}/{stage}/{set}/{probe}/{name}")
+        found = self.arrays.get(f"{gamma}/mean/{stage}/{set}/{probe}/{name}")
         if found is None:
-            raise MissingEvidenceError(f"No {end} over seeds of {name} of {probe} at γ = {gamma:g}, stage {stage}.")
+            raise MissingEvidenceError(f"No mean over seeds of {name} of {probe} at γ = {gamma:g}, stage {stage}.")
         return np.asarray(found)
 
     def step(self, gamma: float, seed: int, stage: str) -> int | None:

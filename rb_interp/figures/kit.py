@@ -75,10 +75,9 @@ def key(label: str, colour: object = INK, marker: str = "o", filled: bool = Fals
     return line(label, colour, "", marker=marker, ms=5 if filled else 4, mfc=inside, mec=edge)
 
 
-def interval_of(row: Any, statistic: str = "mean") -> Interval:
-    """A statistic over seeds in a row of a table, with its ends: those of ``mean`` or of ``median``."""
-    ends = ("low", "high") if statistic == "mean" else ("lowest", "highest")
-    return Interval(*(float(row[name]) for name in (statistic, *ends)))
+def interval_of(row: Any) -> Interval:
+    """The mean over seeds in a row of a table, with its ends."""
+    return Interval(*(float(row[name]) for name in ("mean", "low", "high")))
 
 
 # Along training

@@ -22,18 +22,7 @@ from rb_interp.runs.measured import KEYS, Measured, measured_already, read_evide
 from rb_interp.runs.protocol import Study
 from rb_interp.runs.protocol import study as find_study
 from rb_interp.runs.shared_member import SharedMember, save_member
-from rb_interp.runs.store import (
-    PROBE,
-    REPORT,
-    RUN,
-    SETTINGS,
-    START,
-    TRAIN,
-    Store,
-    new_metadata,
-    read_run,
-    write_file,
-)
+from rb_interp.runs.store import PROBE, REPORT, RUN, SETTINGS, START, TRAIN, Store, read_run, run_record, write_file
 from rb_interp.runs.sweep import LATE, Sweep, train_sweeps
 from rb_interp.settings import differences, plain, to_toml
 from rb_interp.torch_threads import few_threads
@@ -106,7 +95,7 @@ class Run:
         check_lr(config)
         study.check_claims(config)
         _prepare(config, config.seeds)
-        metadata = new_metadata(study.name, mark, plain(config), command)
+        metadata = run_record(study.name, mark, plain(config), command)
         run = cls(folder, study, config, metadata)
         if folder.exists() and not (folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir())):
             raise RunError(f"{folder} holds something else than this run; nothing was changed. Give another folder.")

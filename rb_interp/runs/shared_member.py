@@ -381,8 +381,8 @@ def model_card(told: Mapping[str, Any]) -> str:
             '```python\nimport rb_interp as rb\n\nmember = rb.from_pretrained("PATH OR HUB ID")\n'
             "member.model, member.task, member.untrained, member.circuit, member.readings\n```",
             f"## Circuit\n\n{named} Shares are of the change of the answer that a changed input makes, by exchange of "
-            "activations, or of the accuracy lost by ablation, on rows that the member answers rightly. The documentation "
-            "of rb_interp says how they can mislead, under *probes* and *interventions*.",
+            "activations, or of the accuracy lost by ablation, on rows that the member answers rightly. The "
+            "documentation of rb_interp says how they can mislead, under *probes* and *interventions*.",
             _table("share", circuit["shares"] if circuit else {}),
             "## Rows answered rightly",
             _table("set", told["accuracy"]),

@@ -199,7 +199,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     return content
 
 
-def new_metadata(study: str, fingerprint: str, config: Mapping[str, Any], command: str) -> dict[str, Any]:
+def run_record(study: str, fingerprint: str, config: Mapping[str, Any], command: str) -> dict[str, Any]:
     """What ``run.json`` says of a run that begins now."""
     created = datetime.now(timezone.utc).isoformat(timespec="seconds")
     host = {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()}

@@ -8,16 +8,9 @@ from rb_interp.theory.drift import (
     one_layer_maps,
     permuted_r2,
     pull,
-    value_direction,
     value_flow,
 )
-from rb_interp.theory.label_distributions import (
-    empirical,
-    excess,
-    population,
-    population_pull,
-    reasoning_moments,
-)
+from rb_interp.theory.label_distributions import empirical, population, population_pull, reasoning_moments
 from rb_interp.theory.theorem_1 import (
     InnerProducts,
     exponent,
@@ -28,8 +21,7 @@ from rb_interp.theory.theorem_1 import (
 )
 
 __all__ = [
-    "InnerProducts", "agreement", "emb_mlp_map", "empirical", "excess", "exponent", "gaussian_profile",
+    "InnerProducts", "agreement", "emb_mlp_map", "empirical", "exponent", "gaussian_profile",
     "inner_product_error", "leading_direction", "lemma_1", "one_layer_drift", "one_layer_maps", "permuted_r2",
-    "population", "population_pull", "pull", "reasoning_moments", "theorem_1_embeddings", "value_direction",
-    "value_flow",
+    "population", "population_pull", "pull", "reasoning_moments", "theorem_1_embeddings", "value_flow",
 ]  # fmt: skip

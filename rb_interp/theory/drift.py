@@ -25,7 +25,7 @@ Its left direction: with g the mean over rows of y_i - u, and xbar = sum_s r_s w
 
     W_E^T R / L = mean over rows of xbar_i^T (y_i - u) = xbar^T g + Cov(xbar_i, y_i)
 
-so the r-weighted sum of embeddings (``value_direction``) is the left singular vector exactly where every token has the
+so the r-weighted sum of embeddings is the left singular vector exactly where every token has the
 same P^s, and nearly where labels have more in common than not. In general that vector (``leading_direction`` of
 ``value_flow``) is sum_s c_s w_s, c_s the component of R[s] along the leading label direction, signs included.
 
@@ -171,21 +171,6 @@ def value_flow(
     """
     carried = W_E.mT @ pull / length
     return (carried + carried @ (W_in @ W_out).mT) @ W_O.mT
-
-
-@typed
-def value_direction(
-    W_E: Float[Tensor, "*member d_vocab d_model"], rates: Float[Tensor, "*#member d_vocab"]
-) -> Float[Tensor, "*member d_model"]:
-    """Unit vector along the r-weighted sum of embeddings: the flow's left direction where all P^s are the same.
-
-    NaN where an input is, and where the sum is 0.
-
-    >>> value_direction(torch.eye(2), torch.tensor([3.0, 4.0]))
-    tensor([0.6000, 0.8000])
-    """
-    total = (rates[..., None] * W_E).sum(-2)
-    return total / total.norm(dim=-1, keepdim=True)
 
 
 @typed

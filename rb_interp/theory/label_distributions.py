@@ -116,12 +116,6 @@ def label_counts(
 
 
 @typed
-def excess(P: Float[np.ndarray, "token d_vocab"]) -> Float[np.ndarray, "token d_vocab"]:
-    """P^s - u with u = 1 / d_vocab: what pulls at the token's embedding (Eq. 5); each row sums to 0. NaN where P is."""
-    return P - 1 / P.shape[1]
-
-
-@typed
 def reasoning_moments(task: AnchorTask) -> tuple[float, float]:
     """Mean of (label - s) and variance of the label under Eq. (8), in tokens and tokens squared.
 

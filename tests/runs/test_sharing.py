@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import yaml
 from huggingface_hub.utils import filter_repo_objects
 from own_studies import MODEL, ONE, TASK
 

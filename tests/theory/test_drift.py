@@ -24,7 +24,7 @@ from rb_interp.theory.drift import (
     pull,
     value_flow,
 )
-from rb_interp.theory.label_distributions import empirical, excess
+from rb_interp.theory.label_distributions import empirical
 from rb_interp.theory.theorem_1 import one_layer_logits
 
 TASK = AnchorTask(
@@ -154,7 +154,7 @@ def test_pull_by_hand_and_beside_numpy() -> None:
     for count in ("occurrences", "sequences"):
         rate, P = empirical(data, np.array(ANCHORS + KEYS), count)
         found = pull(*training_rows(NOISY), 20, count)[ANCHORS + KEYS]
-        np.testing.assert_allclose(found, rate[:, None] * excess(P), atol=1e-6)
+        np.testing.assert_allclose(found, rate[:, None] * (P - 1 / P.shape[1]), atol=1e-6)
 
 
 def test_leading_directions_of_several_members_one_of_them_diverged() -> None:

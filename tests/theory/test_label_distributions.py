@@ -13,7 +13,6 @@ from rb_interp.probes.vectors import cosines
 from rb_interp.tasks import AnchorTask
 from rb_interp.theory.label_distributions import (
     empirical,
-    excess,
     population,
     population_pull,
     reasoning_moments,
@@ -87,7 +86,7 @@ def test_populations_and_pulls_against_enumeration(chosen: dict[str, Any], maske
 
 
 def test_the_papers_numbers() -> None:
-    reasoning, memory = (excess(population(PAPER, f"{name}_anchor")) for name in ("reasoning", "memory"))
+    reasoning, memory = (population(PAPER, f"{name}_anchor") - 1 / PAPER.d_vocab for name in ("reasoning", "memory"))
     found = cosines(reasoning)[0, 1:]
     np.testing.assert_allclose(found, [0.998, 0.992, 0.982, 0.970, 0.955, 0.938, 0.919, 0.899, 0.878], atol=6e-4)
     np.testing.assert_allclose(cosines(memory), 1, atol=1e-12)

@@ -11,7 +11,7 @@ from rb_interp.models import ModelConfig
 from rb_interp.probes import uniformity
 from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.theory.label_distributions import excess, population
+from rb_interp.theory.label_distributions import population
 from rb_interp.theory.theorem_1 import (
     exponent,
     first_attention,
@@ -58,11 +58,11 @@ def test_a_step_from_nothing_is_the_label_distribution(share: float) -> None:
         length=3, unordered=True, balanced_keys=True, masked=(), n_sequences=10_000, d_vocab=100, memory_share=share
     )
     found = stepped_embeddings(task, gamma=3.0, seed=0)[ANCHORS].numpy()
-    np.testing.assert_allclose(found, 1.5 * excess(population(task, "reasoning_anchor")), atol=2e-5)
+    np.testing.assert_allclose(found, 1.5 * (population(task, "reasoning_anchor") - 1 / task.d_vocab), atol=2e-5)
 
 
 def test_error_in_that_limit_is_that_of_the_normal_curve() -> None:
-    real = 1.5 * excess(population(TASK, "reasoning_anchor"))
+    real = 1.5 * (population(TASK, "reasoning_anchor") - 1 / TASK.d_vocab)
     for C_1, factor in ((None, 1.5), (1.0, 1.0)):
         ideal = gaussian_profile(TASK, ANCHORS, 100, factor, centre="label")
         error = np.abs(ideal @ ideal.T - real @ real.T).max()

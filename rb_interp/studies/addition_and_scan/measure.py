@@ -55,7 +55,6 @@ from rb_interp.studies.addition_and_scan.config import (
     AdditionAndScanConfig,
 )
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.torch_threads import few_threads
 from rb_interp.training.member_group import Member
 
 SIDE = 100
@@ -109,7 +108,6 @@ def contrasts(readings: pd.DataFrame, held_out: Mapping[str, str] = HELD_OUT) ->
     return readings_table(rows)
 
 
-@few_threads
 def answers(
     model: HookedModel, data: Dataset, rows: Int[np.ndarray, " row"], *, untrained: HookedModel | None = None
 ) -> Reading:
@@ -143,7 +141,6 @@ def right(
     return found[:, -1] == labels if labels.ndim == 1 else ((found == labels) | (labels < 0)).all(1)
 
 
-@few_threads
 def table_of_sums(model: HookedModel, task: AdditionTask, data: Dataset) -> Bool[np.ndarray, "a b"]:
     """Whether a model answers a + b rightly, for all operands, or every so many where there are more than 100."""
     n = task.operands[1] - task.operands[0] + 1

@@ -14,13 +14,7 @@ from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import mean_text, two_digits
 from rb_interp.figures.paper_1 import draw_embedding, draw_learning, draw_theory
 from rb_interp.settings import LARGE, MIDDLE, SMALL
-from rb_interp.studies.anchor.figures_causes import (
-    draw_causes,
-    draw_dynamics,
-    draw_patching_matrix,
-    forward,
-    in_words,
-)
+from rb_interp.studies.anchor.figures_causes import draw_causes, draw_dynamics, draw_patching, forward, in_words
 from rb_interp.tasks import AnchorDataset
 
 CIRCUITS = {
@@ -320,7 +314,7 @@ FIGURES = {
     "first_layer": draw_first_layer,
     "attention_by_role": draw_attention_by_role,
     "variance_explained": draw_variance_explained,
-    "patching_matrix": draw_patching_matrix,
+    "patching_matrix": draw_patching,
     "dynamics": draw_dynamics,
     "embedding": draw_embedding,
     "theory": draw_theory,

@@ -185,7 +185,7 @@ def level(evidence: Evidence, condition: Condition) -> float:
     return condition.threshold + interval_or_nan(values).estimate
 
 
-def draw_patching_matrix(evidence: Evidence) -> Figure:
+def draw_patching(evidence: Evidence) -> Figure:
     """Recovered logit difference by component, layer and role: a row per counterfactual, a column per rate.
 
     The small initialisation has one column a circuit where its members learned several.

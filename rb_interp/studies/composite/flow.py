@@ -51,7 +51,6 @@ from rb_interp.studies.composite.config import EACH, EDGES, FIRST_HOP, SUM
 from rb_interp.studies.composite.phase import INFERENTIAL, PHASE_VALUES, SYMMETRIC, Placed, early
 from rb_interp.studies.composite.rows import CompositeDataset
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.torch_threads import few_threads
 
 ROLES = ("key", "a1", "a2", "last", "noise")
 FLOWS = VIA_LAST, VIA_ANCHORS, VIA_A2, SEVERAL, NONE = ("via last", "via anchors", "via a2", "several", "none")
@@ -143,7 +142,6 @@ def one_role_each(inputs: Inputs) -> Inputs:
     return replace(inputs, roles=replace(inputs.roles, positions={**inputs.roles.positions, "noise": noise}))
 
 
-@few_threads
 def read_interchange(model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None) -> Reading:
     """Shares of pairs by what they are answered once roles are taken from the source, in [0, 1].
 
@@ -176,7 +174,6 @@ def _shares(model: HookedModel, pairs: Pairs) -> tuple[dict[str, float], int]:
     return values, int(right.sum())
 
 
-@few_threads
 def read_knock_out(model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None) -> Reading:
     """Accuracy on early rows of seen_test that is lost without an edge of L0's attention, in [-1, 1].
 

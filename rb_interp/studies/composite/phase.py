@@ -31,7 +31,6 @@ from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.config import MIDDLE
 from rb_interp.studies.composite.rows import CompositeDataset
 from rb_interp.studies.composite.task import FITTED
-from rb_interp.torch_threads import few_threads
 
 PHASES = UNFIT, INFERENTIAL, SYMMETRIC, MIXED = ("unfit", "inferential", "symmetric", "mixed")
 DECIDED = 0.90
@@ -58,7 +57,6 @@ def early(data: CompositeDataset, rows: Int[np.ndarray, " row"]) -> Bool[np.ndar
     return data.key_position[rows] <= data.task.length - 5
 
 
-@few_threads
 def read_phase(
     model: HookedModel,
     data: CompositeDataset,

@@ -63,7 +63,6 @@ from rb_interp.studies.composite.flow import inferential_rows
 from rb_interp.studies.composite.phase import INFERENTIAL, SYMMETRIC, Placed
 from rb_interp.studies.composite.rows import CompositeDataset, role_positions
 from rb_interp.tasks.inputs import Inputs, Roles
-from rb_interp.torch_threads import few_threads
 from rb_interp.training.member_group import Member
 
 Pair = tuple[int, int]
@@ -130,7 +129,6 @@ def draw_grid(data: CompositeDataset) -> Grid:
     return Grid(Inputs(tokens, answers, roles), pairs, steps, number, groupings(keys, anchors, answers))
 
 
-@few_threads
 def read_grid(model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None) -> list[Reading]:
     """Readings of the grid: ``answer_cosines`` and ``step_cosines`` of L1, ``variance_shares`` of both layers.
 
@@ -174,7 +172,6 @@ def _as_matrices(reading: Reading, probe: str, names: Sequence[str]) -> Reading:
     return replace(reading, probe=probe, layer=1, arrays=arrays)
 
 
-@few_threads
 def read_shares(
     model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None
 ) -> list[Reading]:

@@ -13,7 +13,7 @@ from rb_interp.studies.anchor.figures_causes import (
     ROLES,
     conditions,
     draw_causes,
-    draw_patching_matrix,
+    draw_patching,
     level,
     stage_of,
 )
@@ -76,7 +76,7 @@ def test_patching_matrices_are_means_over_seeds_and_split_by_circuit(evidence):
     small = named["gamma"] == 0.8
     named.loc[small, "cause"] = named.loc[small, "seed"].map({0: "average-then-key", 1: "key-to-anchors"})
     split = replace(evidence, tables={**evidence.tables, "circuits": named})
-    panels = np.array(draw_patching_matrix(split).axes[:8]).reshape(2, 4)
+    panels = np.array(draw_patching(split).axes[:8]).reshape(2, 4)
     rows = [label.get_text() for label in panels[0, 0].get_yticklabels()]
     roles = [role for role in ROLES if role in set(evidence.tables["patching"]["role"])]
     shown = [(0.3, [0, 1]), (0.5, [0, 1]), (0.8, [0]), (0.8, [1])]
