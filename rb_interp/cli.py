@@ -114,7 +114,7 @@ class Probe(OnRun):
 
 @dataclass(frozen=True)
 class Report(OnRun):
-    """Draw the figures of a probed run and write report.html and report.json."""
+    """Draw the figures of a probed run and write report.html."""
 
     out: Path | None = None
     """Folder to write them to; by default the run folder."""

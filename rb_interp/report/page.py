@@ -1,4 +1,4 @@
-"""The report of a run: report.html from its study's Markdown template, report.json with its verdicts, and figures/.
+"""The report of a run: report.html from its study's Markdown template, and figures/.
 
 A study's template is Jinja that makes Markdown. It extends ``page.md.jinja``, fills the blocks ``opening`` and
 ``details``, and calls the methods of `Page`: ``figure``, ``readings``, ``rows``, ``grid``,
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from base64 import b64encode
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import groupby, pairwise, product
@@ -21,7 +20,6 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
-from pydantic_core import to_json
 
 from rb_interp.claims.rule import FEWEST, OUTCOMES
 from rb_interp.errors import StudyError, nearest
@@ -55,31 +53,14 @@ DIGIT = re.compile(r"(?<![\w)-])-(?=[.\d])")
 
 
 def write_report(study: Study, evidence: Evidence, folder: str | Path) -> Path:
-    """Draw all figures into ``folder/figures`` and write ``report.html`` and ``report.json``; returns the page.
+    """Draw all figures into ``folder/figures`` and write ``report.html``; returns the page.
 
     Raises RunError where the folder cannot be written; each file is there whole or as it was before.
     """
     folder = Path(folder)
     images = save_figures(study.load("figures"), evidence, folder / "figures")
-    write_file(folder / "report.json", json_of(report_facts(study, evidence)))
     write_file(folder / "report.html", render_page(study, evidence, images).encode())
     return folder / "report.html"
-
-
-def report_facts(study: Study, evidence: Evidence) -> dict[str, Any]:
-    """What the page says of the run and its claims, as data."""
-    counts, meta = Counter(verdict.outcome for verdict in evidence.verdicts), evidence.meta
-    return {
-        "title": study.title,
-        "question": study.question,
-        "scale": evidence.scale,
-        "gammas": evidence.gammas,
-        "seeds": evidence.seeds,
-        "counts": {outcome: counts[outcome] for outcome in OUTCOMES},
-        "warnings": list(warnings(evidence)),
-        "claims": evidence.verdicts.to_json(),
-        "run": {name: meta.get(name) for name in ("command", "toml", "versions", "expected_by_chance")},
-    }
 
 
 def render_page(study: Study, evidence: Evidence, images: Mapping[str, bytes]) -> str:
@@ -331,17 +312,6 @@ def warnings(evidence: Evidence) -> Iterator[str]:
     if late := evidence.unreached():
         yield late
     yield from notes(evidence.verdicts)
-
-
-def json_of(value: Any) -> bytes:
-    """Data as JSON: numpy numbers as numbers, NaN and infinity as null.
-
-    >>> json_of({"low": float("-inf"), "seeds": (0, 1)}).split()
-    [b'{', b'"low":', b'null,', b'"seeds":', b'[', b'0,', b'1', b']', b'}']
-    """
-    return to_json(
-        value, indent=1, inf_nan_mode="null", fallback=lambda x: x.tolist() if hasattr(x, "tolist") else str(x)
-    )
 
 
 def typeset(text: str) -> str:

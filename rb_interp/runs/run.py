@@ -407,7 +407,7 @@ class Run:
 
     @typed
     def write_report(self, out: Path | str | None = None) -> Path:
-        """Draw the figures and write report.html and report.json, in the run folder or in another; returns the page.
+        """Draw the figures and write report.html, in the run folder or in another; returns the page.
 
         That of a copy without checkpoints goes to ``runs/`` and its name, if no other folder is given.
 
@@ -427,7 +427,7 @@ class Run:
             self.store.begin(REPORT)
             page = write_report(self.study, evidence, self.folder)
             figures = [f"figures/{id}.{ending}" for id in self.study.load("figures") for ending in ("svg", "png")]
-            self.store.finish(REPORT, ["report.html", "report.json", *figures])
+            self.store.finish(REPORT, ["report.html", *figures])
         return page
 
     @typed

@@ -1,6 +1,5 @@
 """Seeds of a run: added to it, added until its claims are decided, and seeds of the data that stand apart."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -80,7 +79,7 @@ def test_seeds_are_added_until_claims_are_decided(tmp_path, monkeypatch):
     run = study.run(config=replace(SMALL, seeds=(0, 1)), out=tmp_path / "run", progress=False, until_decided=True)
     assert (run.verdicts["S1"].outcome, run.verdicts["S1"].decided_after) == ("HOLDS", 12)
     assert run.batches == [(0, 1), (2, 3, 4, 5, 6, 7), (8, 9, 10, 11)]
-    assert json.loads((run.folder / "report.json").read_text())["seeds"] == list(range(12))
+    assert "12 seeds" in run.report.read_text()
 
 
 @pytest.mark.parametrize(
