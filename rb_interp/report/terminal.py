@@ -111,7 +111,6 @@ def counts_text(verdicts: Verdicts) -> str:
 
 def print_run(run: Run, console: Console | None = None) -> None:
     """Print what a run folder holds: settings, how far it is, verdicts, versions."""
-    info = run.study.load("info")
     sweeps = {
         f"sweep {name}" if name else "members": _sweep(sweep, run.is_copy) for name, sweep in run.sweeps.items()
     }
@@ -123,7 +122,6 @@ def print_run(run: Run, console: Console | None = None) -> None:
         "folder": str(run.folder),
         "study": f"{run.study.name}, scale {run.scale}, seeds {list(run.config.seeds)}",
         **sweeps,
-        **({} if info is None else info(run)),
         **({"verdicts": verdicts} if verdicts else {}),
         "made": f"{run.metadata['created']}  {run.metadata['command']}".strip(),
         "versions": "; ".join(f"{name} {version}" for name, version in run.made_with.items()),

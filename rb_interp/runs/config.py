@@ -70,9 +70,6 @@ class StudyConfig(Settings):
         cls.check_preset(preset)
         return replace(overlay(cls(preset=preset), cls.PRESETS[preset], f"preset '{preset}'"), **changes)
 
-    def check_sources(self) -> None:
-        """Raise RbInterpError where something that a run reads from outside is not there; asked before a new run."""
-
     def judged(self, claim: Claim) -> Claim:
         """A claim of the study as it is judged in a run of this configuration."""
         return claim

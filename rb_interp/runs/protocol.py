@@ -59,7 +59,6 @@ class Study:
             judged within each group as well.
         circuits: ``circuits(measured) -> {(gamma, seed): Circuit}``: the circuits of the main sweep's members, by name,
             for members that are shared (`Run.export`).
-        info: ``info(run) -> {word: text}``: what ``rb-interp info`` shows of a run in addition.
         train_note: ``train_note(config) -> sentences`` to show before training, for instance about stand-ins for data.
     """
 
@@ -78,7 +77,6 @@ class Study:
     calibration: Callable[[Any], Any] | Lazy | None = None
     groups: Callable[[Any], Any] | Lazy | None = None
     circuits: Callable[[Any], Mapping[tuple[float, int], Any]] | Lazy | None = None
-    info: Callable[[Run], Mapping[str, str]] | Lazy | None = None
     train_note: Callable[[Any], list[str]] | Lazy | None = None
     quantities: Mapping[str, str] = field(default_factory=dict)
 

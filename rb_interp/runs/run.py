@@ -91,7 +91,6 @@ class Run:
                     f"--out, or repeat the command that made it to continue it."
                 )
             return cls(folder, study, config, metadata)
-        config.check_sources()
         check_lr(config)
         study.check_claims(config)
         _prepare(config, config.seeds)

@@ -32,6 +32,5 @@ LANGUAGE = Study(
     claims=f"{_HERE}.config:CLAIMS",
     figures=f"{_HERE}.figures:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
-    info=f"{_HERE}.config:info",
     train_note=f"{_HERE}.config:train_note",
 )

@@ -11,10 +11,8 @@ each loss by its corpus's unigram entropy first. What the paper claims of initia
 down before the runs.
 """
 
-from __future__ import annotations
-
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rb_interp.claims.criterion import Claim, Condition, Term
 from rb_interp.errors import ConfigError
@@ -23,9 +21,6 @@ from rb_interp.runs.config import StudyConfig, SweepConfig
 from rb_interp.settings import LARGE, MIDDLE, SMALL, Draws, ReadRows
 from rb_interp.text.task import TextTask
 from rb_interp.training.config import TrainConfig
-
-if TYPE_CHECKING:
-    from rb_interp.runs.run import Run
 
 STAGES = ("early",)
 
@@ -82,32 +77,12 @@ class LanguageConfig(SweepConfig, StudyConfig):
         if self.model.architecture != "transformer":
             raise ConfigError(f"architecture='{self.model.architecture}'; language models are transformers.")
 
-    def check_sources(self) -> None:
-        """Raise TextError where a corpus is to be read from files and there are none."""
-        from rb_interp.text.corpora import stamps
-
-        stamps(self.task)
-
 
 def train_note(config: LanguageConfig) -> list[str]:
     """Sentences on what stands in for the paper's text, to be shown before training."""
     from rb_interp.text.data import text_provenance
 
     return list(text_provenance(config.task)["stand_in"])
-
-
-def info(run: Run) -> dict[str, str]:
-    """What a run has read, and what stands in for the paper's text; nothing before its training."""
-    sweep = run.sweep()
-    provenance = sweep.provenance.get(sweep.config.data_seed_of(run.config.seeds[0]))
-    if provenance is None:
-        return {}
-    tokenizer = provenance["tokenizer"]
-    return {
-        "text": f"{provenance['prontoqa']['source']}; {provenance['stories']['source']}",
-        "tokenizer": f"{tokenizer['kind']}, {tokenizer['d_vocab']:,} entries",
-        **({"stand-in": " ".join(provenance["stand_in"])} if provenance["stand_in"] else {}),
-    }
 
 
 PAPER_COSINES = {"prontoqa": 0.123, "stories": 0.531}
