@@ -162,11 +162,7 @@ def write_measured(run: Run, measured: Measured) -> None:
 
     Raises StudyError for other tables than the study declares, and for two rows of one key.
     """
-    tables = {
-        "curves_summary": curves_summary(run.curves),
-        **measured.tables,
-        "readings": measured.readings,
-    }
+    tables = {"curves_summary": curves_summary(run.curves), **measured.tables, "readings": measured.readings}
     keys = run.table_keys
     if {*tables, "curves", "summary"} != set(keys):
         raise StudyError(

@@ -431,14 +431,7 @@ class Run:
 
     @typed
     def export(
-        self,
-        *,
-        gamma: float,
-        seed: int,
-        path: Path | str,
-        stage: str | int = "final",
-        sweep: str = "",
-        **facts: str,
+        self, *, gamma: float, seed: int, path: Path | str, stage: str | int = "final", sweep: str = "", **facts: str
     ) -> SharedMember:
         """Write one member into a folder of its own, to share it: weights, what it learned, and what was measured.
 

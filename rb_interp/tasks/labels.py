@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from rb_interp.tasks.anchor import AnchorDataset, AnchorTask
 
 
-def label_bounds(
-    task: AnchorTask,
-) -> tuple[Int[np.ndarray, "combination key"], Int[np.ndarray, "combination key"]]:
+def label_bounds(task: AnchorTask) -> tuple[Int[np.ndarray, "combination key"], Int[np.ndarray, "combination key"]]:
     """Lowest and highest label (both inclusive) that each memory combination and key of a task may draw.
 
     >>> from rb_interp.tasks import AnchorTask

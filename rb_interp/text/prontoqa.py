@@ -290,12 +290,7 @@ class Chain(NamedTuple):
 
 
 @typed
-def generate(
-    n: int,
-    seed: int,
-    hops: Sequence[int] = (1, 2, 3, 4, 5),
-    ordering: str = "random",
-) -> list[Example]:
+def generate(n: int, seed: int, hops: Sequence[int] = (1, 2, 3, 4, 5), ordering: str = "random") -> list[Example]:
     """Draw ``n`` PrOntoQA examples: as many of each number of hops as possible, in random order.
 
     Follows version 1 of the original: ten concepts, a contradicting rule about another concept, so that the label can

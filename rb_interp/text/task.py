@@ -57,13 +57,7 @@ class TextTask(Settings):
     """``grammar`` (a stand-in for TinyStories), ``hub``, ``hub:owner/name``, or a file or folder."""
     hops: Annotated[
         tuple[Annotated[int, Field(ge=1, le=8)], ...], Field(min_length=1), AfterValidator(each_once)
-    ] = (
-        1,
-        2,
-        3,
-        4,
-        5,
-    )
+    ] = (1, 2, 3, 4, 5)
     """Numbers of reasoning steps of generated PrOntoQA examples."""
     ontology: Literal["fictional"] = "fictional"
     """Concepts of generated examples: the made-up ones."""

@@ -24,10 +24,7 @@ from rb_interp.models.config import ModelConfig
 if TYPE_CHECKING:
     from rb_interp.studies.anchor.config import AnchorConfig
 
-MECHANISM_CLAIMS = (
-    *("M1", "M3", "M4", "M5", "M6", "M7", "M7b", "M8", "M9"),
-    *("M3b", "M4b", "M7r", "M8r", "M9b"),
-)
+MECHANISM_CLAIMS = (*("M1", "M3", "M4", "M5", "M6", "M7", "M7b", "M8", "M9"), *("M3b", "M4b", "M7r", "M8r", "M9b"))
 """Claims that rest on a mechanism probe at a single checkpoint: those whose error rates matter."""
 LEAST_TRUE_POSITIVE, MOST_FALSE_POSITIVE = 0.95, 0.05
 """A detector is calibrated with at least this true-positive and at most this false-positive rate (point estimates)."""
