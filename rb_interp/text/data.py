@@ -26,7 +26,6 @@ from jaxtyping import Bool, Int, Int8, Int32
 from rb_interp.errors import TextError, nearest
 from rb_interp.record import Record
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.inputs import selected
 from rb_interp.text.corpora import BLOCK, Documents, source, stamps
 from rb_interp.text.prontoqa import Example
 from rb_interp.text.task import CORPORA, TEXT_SETS, TRAIN, TextTask
@@ -43,7 +42,7 @@ class Rows(Record):
     """Rows of both corpora.
 
     Attributes:
-        tokens: ``[row, n_ctx + 1]``, int32. May be read-only; ``batch`` gives copies that torch can take.
+        tokens: ``[row, n_ctx + 1]``, int32; may be read-only.
         corpus: ``[row]``, index into CORPORA.
         lengths: ``[row]``, tokens of a row that are text, the first one included; n_ctx + 1 where packed.
     """
@@ -56,35 +55,13 @@ class Rows(Record):
         return len(self.tokens)
 
     @property
-    def n_ctx(self) -> int:
-        """Tokens that a model sees of each row."""
-        return self.tokens.shape[1] - 1
-
-    @property
     def targets(self) -> Bool[np.ndarray, "row n_ctx"]:
         """Where the next token counts: ``targets[r, t]`` is True where ``tokens[r, t + 1]`` is text."""
-        return np.arange(1, self.n_ctx + 1) < self.lengths[:, None]
+        return np.arange(1, self.tokens.shape[1]) < self.lengths[:, None]
 
-    @typed
-    def batch(
-        self, rows: Int[np.ndarray, " n"]
-    ) -> tuple[Int[np.ndarray, "n n_ctx"], Int[np.ndarray, "n n_ctx"], Bool[np.ndarray, "n n_ctx"]]:
-        """Inputs, next tokens (both int64, own memory) and the mask of targets of the given rows, as of `select`."""
-        chosen = self.select(rows)
-        tokens = chosen.tokens.astype(np.int64)
-        return tokens[:, :-1].copy(), tokens[:, 1:].copy(), chosen.targets
-
-    @typed
-    def of(self, corpus: str) -> Int[np.ndarray, " n"]:
-        """Row numbers of a corpus; TextError where there is no such corpus."""
-        if corpus not in CORPORA:
-            raise TextError(f"there is no corpus '{corpus}'; {nearest(corpus, CORPORA)}")
-        return np.flatnonzero(self.corpus == CORPORA.index(corpus))
-
-    @typed
-    def select(self, rows: Int[np.ndarray, " n"]) -> Rows:
-        """The given rows alone; RolesError for one that is not there."""
-        rows = selected(rows, len(self))
+    def of(self, corpus: str) -> Rows:
+        """The rows of a corpus."""
+        rows = self.corpus == CORPORA.index(corpus)
         return Rows(self.tokens[rows], self.corpus[rows], self.lengths[rows])
 
     @typed
@@ -126,8 +103,7 @@ class TextData(Record):
         if name not in TEXT_SETS:
             raise TextError(f"there is no set '{name}'; {nearest(name, TEXT_SETS)}")
         corpus, _, part = name.rpartition("_")
-        rows = self.train if part == "train" else self.test
-        return rows.select(rows.of(corpus))
+        return (self.train if part == "train" else self.test).of(corpus)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -18,7 +18,6 @@ def test_padded_rows_are_one_document_each_cut_and_filled_with_end():
     assert rows.tokens.tolist() == [[0, 5, 6, 7], [0, 8, 0, 0], [0, 5, 9, 5]]
     assert rows.lengths.tolist() == [4, 3, 4]
     assert rows.targets.tolist() == [[True, True, True], [True, True, False], [True, True, True]]
-    assert rows.batch(np.array([1, 0]))[2].tolist() == [[True, True, False], [True, True, True]]
     assert rows.corpus.tolist() == [1, 1, 1]
     assert rows.counts(10).tolist() == [[0] * 10, [1, 0, 0, 0, 0, 3, 1, 1, 1, 1]]
 
@@ -56,31 +55,16 @@ def test_packed_rows_by_hand():
 def test_packed_makes_every_token_but_the_first_a_target_exactly_once_in_order(length, n_ctx):
     stream = np.arange(length, dtype=np.int32)
     rows = packed(stream, n_ctx, corpus=0, n=10**6)
-    inputs, following, mask = rows.batch(np.arange(len(rows)))
+    inputs, following = rows.tokens[:, :-1], rows.tokens[:, 1:]
     assert len(rows) == (length - 1) // n_ctx
-    assert mask.all()
+    assert rows.targets.all()
     assert following.ravel().tolist() == list(range(1, len(rows) * n_ctx + 1))
     assert (following - inputs == 1).all()
 
 
 def test_joined_rows_keep_to_their_corpus():
     rows = joined([packed(STREAM, 3, corpus=0, n=2), padded(STREAM, 3, corpus=1, n=2, end=END)])
-    assert rows.of("prontoqa").tolist() == [0, 1]
-    assert rows.of("stories").tolist() == [2, 3]
+    assert rows.of("prontoqa").tokens.tolist() == [[0, 5, 6, 7], [7, 0, 8, 0]]
     assert rows.counts(10).sum(1).tolist() == [6, 5]
-    assert rows.select(rows.of("stories")).tokens.tolist() == [[0, 5, 6, 7], [0, 8, 0, 0]]
-    with pytest.raises(TextError, match=r"^there is no corpus 'story'; did you mean 'stories'\?$"):
-        rows.of("story")
-
-
-def test_torch_takes_a_batch_of_a_read_only_stream(tmp_path):
-    import torch
-
-    np.save(tmp_path / "stream.npy", STREAM)
-    rows = packed(np.load(tmp_path / "stream.npy", mmap_mode="r"), 4, corpus=0, n=2)
-    inputs, following, mask = map(torch.from_numpy, rows.batch(np.array([1])))
-    table = torch.eye(10)
-    loss = torch.nn.functional.cross_entropy(table[inputs][mask], following[mask])
-    assert loss.item() == pytest.approx(np.log(np.e + 9))  # no token follows itself here
-    inputs += 1
-    assert rows.tokens[1].tolist() == [0, 8, 0, 5, 9]
+    assert rows.of("stories").tokens.tolist() == [[0, 5, 6, 7], [0, 8, 0, 0]]
+    assert rows.of("stories").lengths.tolist() == [4, 3]

@@ -119,7 +119,7 @@ def _read(
         yield "", replace(probes.weight_rank(model, layer=layer), arrays={})
     for corpus in CORPORA:
         held_out = text.rows(f"{corpus}_test")
-        tokens, _, targets = held_out.batch(np.arange(min(config.probe_rows, len(held_out))))
+        tokens, targets = held_out.tokens[: config.probe_rows, :-1], held_out.targets[: config.probe_rows]
         layers, inputs = range(min(LAYERS, model.cfg.n_layers)), Inputs(tokens)
         patterns = probes.captured(
             model, tokens, [f"blocks.{at}.attn.hook_pattern" for at in layers], batch=TOGETHER

@@ -96,7 +96,8 @@ def test_readings_agree_with_probes_called_by_hand(run):
     for corpus in ("prontoqa", "stories"):
         final, by_hand = run.model(gamma=0.8, seed=1, stage="final"), {}
         for n in (2, run.config.task.held_out):
-            tokens, _, counted = text.rows(f"{corpus}_test").batch(np.arange(n))
+            rows = text.rows(f"{corpus}_test")
+            tokens, counted = rows.tokens[:n, :-1], rows.targets[:n]
             by_hand[n] = uniformity(final, Inputs(tokens), layer=1, head=1, n_null=0, counted=counted).values["tv"]
         here = readings.query(f"gamma == 0.8 and seed == 1 and stage == 'final' and `set` == '{corpus}'")
         assert here.query("layer == 1 and head == 1 and quantity == 'tv'").value.item() == pytest.approx(by_hand[n])
