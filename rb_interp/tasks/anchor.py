@@ -22,9 +22,9 @@ from jaxtyping import Int
 from pydantic import Field
 
 from rb_interp.errors import ConfigError, TaskError, nearest
-from rb_interp.settings import Settings, Share, Size, Span, Token, fingerprint
+from rb_interp.settings import Share, Size, Span, Token
 from rb_interp.tasks.counterfactual import changed_rows, other_positions
-from rb_interp.tasks.dataset import HALF, Dataset, Stage
+from rb_interp.tasks.dataset import HALF, Dataset, Stage, TaskSettings
 from rb_interp.tasks.inputs import Inputs, selected
 from rb_interp.tasks.labels import label_bounds, place
 from rb_interp.typed import typed
@@ -68,7 +68,7 @@ class AnchorDataset(Dataset):
         return rng.choice(self.task.tokens("key"), len(rows))
 
 
-class AnchorTask(Settings):
+class AnchorTask(TaskSettings):
     """Settings of an anchor task; ranges are inclusive, token ids are the integers themselves.
 
     A subclass with other labels overrides ``answers``; dataset and counterfactuals follow it. While the dataset is
@@ -142,10 +142,6 @@ class AnchorTask(Settings):
             "leaving": Stage(lambda now, start: now[:, REASONING, 0] / top < PLATEAU),
             "before_memory": Stage(lambda now, start: now[:, MEMORY, 1] <= MEMORY_ACCURACY, keep="last"),
         }
-
-    def fingerprint(self) -> str:
-        """Twelve hex digits of class and settings; a subclass has another one."""
-        return fingerprint(self)
 
     @typed
     def dataset(self, seed: int) -> AnchorDataset:

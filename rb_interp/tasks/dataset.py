@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from rb_interp.errors import TaskError, nearest
 from rb_interp.record import Record
+from rb_interp.settings import Settings, fingerprint
 from rb_interp.tasks.inputs import Inputs, Roles, places, selected
 from rb_interp.typed import typed
 
@@ -125,6 +126,14 @@ class Dataset(Record):
         rows = selected(rows, len(self))
         labels = self.labels[rows]
         return Inputs(self.tokens[rows], labels if labels.ndim == 1 else labels[:, -1], self.roles(rows))
+
+
+class TaskSettings(Settings):
+    """Settings that are a task; a subclass of a task has another fingerprint."""
+
+    def fingerprint(self) -> str:
+        """Twelve hex digits of class and settings."""
+        return fingerprint(self)
 
 
 @runtime_checkable

@@ -18,15 +18,14 @@ import numpy as np
 from pydantic import Field
 
 from rb_interp.errors import TaskError
-from rb_interp.settings import Settings, fingerprint
-from rb_interp.tasks.dataset import Dataset
+from rb_interp.tasks.dataset import Dataset, TaskSettings
 from rb_interp.tasks.inputs import Inputs, Roles
 from rb_interp.typed import typed
 
 SETS = ("seen", "unseen")
 
 
-class InductionTask(Settings):
+class InductionTask(TaskSettings):
     """A block of random tokens, pairs of neighbours from it, and one query.
 
     Roles: ``query``, the last position; ``first``, where its token stands in the block; ``second``, the position after
@@ -63,10 +62,6 @@ class InductionTask(Settings):
     def length(self) -> int:
         """Positions of a row."""
         return self.block + 2 * self.pairs - 1
-
-    def fingerprint(self) -> str:
-        """Twelve hex digits of class and settings."""
-        return fingerprint(self)
 
     @typed
     def dataset(self, seed: int) -> Dataset:

@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from rb_interp.errors import ConfigError, TextError
-from rb_interp.settings import ReadRows, Settings, each_once, fingerprint
-from rb_interp.tasks.dataset import Evaluation, Stage
+from rb_interp.settings import ReadRows, each_once
+from rb_interp.tasks.dataset import Evaluation, Stage, TaskSettings
 
 if TYPE_CHECKING:
     from rb_interp.text.data import TextData, TextRows
@@ -27,7 +27,7 @@ LEAST_D_VOCAB = 257
 """All bytes and the token that ends a document."""
 
 
-class TextTask(Settings):
+class TextTask(TaskSettings):
     """Next-token prediction on PrOntoQA and TinyStories, 1:1 (paper 1, Figs. 1 and 7).
 
     Raises ConfigError where a value is out of range or settings contradict each other.
@@ -97,10 +97,6 @@ class TextTask(Settings):
     def stages(self) -> Mapping[str, Stage]:
         """``early``: the first evaluation whose training loss, mean of both corpora, is at most 80 % of the first."""
         return {"early": Stage(lambda now, start: _training_loss(now) <= EARLY * _training_loss(start))}
-
-    def fingerprint(self) -> str:
-        """Twelve hex digits of class and settings."""
-        return fingerprint(self)
 
     def text(self, seed: int) -> TextData:
         """The text of a seed, drawn once per process while its files stay as they are; TextError without a text."""

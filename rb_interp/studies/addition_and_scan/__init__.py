@@ -8,8 +8,6 @@ from pathlib import Path
 
 from rb_interp.runs.protocol import Study
 
-_HERE = "rb_interp.studies.addition_and_scan"
-
 ADDITION_AND_SCAN = Study(
     name="addition-and-scan",
     title="Addition and commands: does a rule carry over to what was held out?",
@@ -21,9 +19,9 @@ ADDITION_AND_SCAN = Study(
         "was fixed before these runs."
     ),
     cost={"smoke": "about a minute", "quick": "about nine minutes on two free CPU cores"},
-    config=f"{_HERE}.config:AdditionAndScanConfig",
-    measure=f"{_HERE}.measure:measure",
-    claims=f"{_HERE}.config:CLAIMS",
-    figures=f"{_HERE}.measure:FIGURES",
+    config=f"{__name__}.config:AdditionAndScanConfig",
+    measure=f"{__name__}.measure:measure",
+    claims=f"{__name__}.config:CLAIMS",
+    figures=f"{__name__}.measure:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
 )

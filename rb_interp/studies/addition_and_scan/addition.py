@@ -16,14 +16,14 @@ import numpy as np
 from pydantic import Field
 
 from rb_interp.errors import TaskError
-from rb_interp.settings import Settings, Share, fingerprint
-from rb_interp.tasks.dataset import Dataset
+from rb_interp.settings import Share
+from rb_interp.tasks.dataset import Dataset, TaskSettings
 
 SETS = ("train", "seen_test", "block")
 Operand = Annotated[int, Field(ge=0, le=4999)]
 
 
-class AdditionTask(Settings):
+class AdditionTask(TaskSettings):
     """Settings of the addition task; ranges are inclusive.
 
     Raises TaskError where settings contradict each other.
@@ -79,10 +79,6 @@ class AdditionTask(Settings):
         others = (self.operands[1] - self.operands[0] + 1) ** 2 - block
         tested = round(self.test_share * others)
         return others - tested, tested, block
-
-    def fingerprint(self) -> str:
-        """Twelve hex digits of class and settings."""
-        return fingerprint(self)
 
     def dataset(self, seed: int) -> Dataset:
         """Every pair once, by a and then b. The seed (stream 2) draws which pairs are seen_test."""

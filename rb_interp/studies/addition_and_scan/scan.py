@@ -25,14 +25,14 @@ from jaxtyping import Int
 from pydantic import Field
 
 from rb_interp.errors import TaskError
-from rb_interp.settings import Settings, Share, fingerprint
-from rb_interp.tasks.dataset import Dataset
+from rb_interp.settings import Share
+from rb_interp.tasks.dataset import Dataset, TaskSettings
 
 END, ARROW = "<end>", "=>"
 Words = tuple[str, ...]
 
 
-class SequenceTask(Settings):
+class SequenceTask(TaskSettings):
     """What tasks of words share; a task adds ``words``, ``length`` and its rows."""
 
     ERROR = TaskError
@@ -50,10 +50,6 @@ class SequenceTask(Settings):
     def d_vocab(self) -> int:
         """Number of words."""
         return len(self.words)
-
-    def fingerprint(self) -> str:
-        """Twelve hex digits of class and settings."""
-        return fingerprint(self)
 
     def in_sets(self, seed: int, found: Sequence[Sequence[tuple[Words, Words]]], name: str) -> Dataset:
         """The dataset of pairs of what is given and its answer, one sequence of them for each of the task's sets.

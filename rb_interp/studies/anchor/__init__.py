@@ -4,8 +4,6 @@ from pathlib import Path
 
 from rb_interp.runs.protocol import Study
 
-HERE = "rb_interp.studies.anchor"
-
 ANCHOR = Study(
     name="anchor",
     title="Anchor study: is the rule learned before the table?",
@@ -20,8 +18,8 @@ ANCHOR = Study(
         "paper": "by count three hours for the 24 members on an H200",
         "paper-200k": "about nine minutes of training for 21 members on an H200, some 2.5 hours a member on a CPU core",
     },
-    config=f"{HERE}.config:AnchorConfig",
-    measure=f"{HERE}.measure:measure",
+    config=f"{__name__}.config:AnchorConfig",
+    measure=f"{__name__}.measure:measure",
     tables={
         "circuits": "gamma seed",
         "circuit_counts": "gamma named_by circuit",
@@ -36,11 +34,11 @@ ANCHOR = Study(
         "equivalence": "battery gamma",
         "battery_accuracy": "battery gamma seed",
     },
-    claims=f"{HERE}.claims:CLAIMS",
-    figures=f"{HERE}.figures:FIGURES",
+    claims=f"{__name__}.claims:CLAIMS",
+    figures=f"{__name__}.figures:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
-    checks=f"{HERE}.causes:CHECKS",
-    calibration=f"{HERE}.error_rates:calibration",
-    groups=f"{HERE}.claims:groups",
-    circuits=f"{HERE}.circuits:circuits",
+    checks=f"{__name__}.causes:CHECKS",
+    calibration=f"{__name__}.error_rates:calibration",
+    groups=f"{__name__}.claims:groups",
+    circuits=f"{__name__}.circuits:circuits",
 )

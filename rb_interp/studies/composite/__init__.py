@@ -8,8 +8,6 @@ from pathlib import Path
 
 from rb_interp.runs.protocol import Study
 
-_HERE = "rb_interp.studies.composite"
-
 COMPOSITE = Study(
     name="composite",
     title="Composite study: is an unseen pair of anchors answered by inference, or as its mirror was trained?",
@@ -24,17 +22,17 @@ COMPOSITE = Study(
         "quick": "8 to 20 minutes on two CPU cores",
         "paper": "by count four hours a member on two CPU cores",
     },
-    config=f"{_HERE}.config:CompositeConfig",
-    measure=f"{_HERE}.measure:measure",
+    config=f"{__name__}.config:CompositeConfig",
+    measure=f"{__name__}.measure:measure",
     tables={
         "phases": "gamma seed",
         "answers": "gamma seed difference",
         "by_position": "gamma seed position",
         "eigenvalues": "gamma seed step rank",
     },
-    claims=f"{_HERE}.claims:CLAIMS",
-    figures=f"{_HERE}.figures:FIGURES",
+    claims=f"{__name__}.claims:CLAIMS",
+    figures=f"{__name__}.figures:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
-    calibration=f"{_HERE}.claims:calibration",
-    circuits=f"{_HERE}.flow:circuits",
+    calibration=f"{__name__}.claims:calibration",
+    circuits=f"{__name__}.flow:circuits",
 )

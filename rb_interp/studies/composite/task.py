@@ -26,10 +26,10 @@ from jaxtyping import Bool, Int
 from pydantic import Field
 
 from rb_interp.errors import TaskError, nearest
-from rb_interp.settings import Settings, Share, Size, Span, Token, fingerprint
+from rb_interp.settings import Share, Size, Span, Token
 from rb_interp.studies.composite.rows import SETS, TRAIN_SETS, CompositeDataset, draw_dataset, random_candidates
 from rb_interp.tasks.counterfactual import changed_rows
-from rb_interp.tasks.dataset import Stage
+from rb_interp.tasks.dataset import Stage, TaskSettings
 from rb_interp.tasks.inputs import Inputs, selected
 
 Pair = tuple[Token, Token]
@@ -40,7 +40,7 @@ FITTED = 0.90
 SEEN_TEST = SETS.index("seen_test")
 
 
-class CompositeTask(Settings):
+class CompositeTask(TaskSettings):
     """Settings of a composite task; ranges are inclusive, token ids are the integers themselves.
 
     Raises TaskError where settings contradict each other.
@@ -131,10 +131,6 @@ class CompositeTask(Settings):
     def spectra(self) -> Mapping[str, Int[np.ndarray, " n"]]:
         """``items``: tokens whose embeddings' spectrum is kept along training, see ``training.tracking``."""
         return {"items": self.tokens("key")}
-
-    def fingerprint(self) -> str:
-        """Twelve hex digits of class and settings."""
-        return fingerprint(self)
 
     def dataset(self, seed: int) -> CompositeDataset:
         """Draw exceptions and rows; the same seed gives the same rows on every machine.

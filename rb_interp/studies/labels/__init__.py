@@ -4,8 +4,6 @@ from pathlib import Path
 
 from rb_interp.runs.protocol import Study
 
-_HERE = "rb_interp.studies.labels"
-
 LABELS = Study(
     name="labels",
     title="Label study: does the distribution of labels decide what is learned first?",
@@ -17,10 +15,10 @@ LABELS = Study(
         "runs."
     ),
     cost={"smoke": "about a minute", "quick": "about seven minutes on two slow CPU cores"},
-    config=f"{_HERE}.config:LabelsConfig",
-    measure=f"{_HERE}.measure:measure",
+    config=f"{__name__}.config:LabelsConfig",
+    measure=f"{__name__}.measure:measure",
     tables={"in_range": "sweep gamma seed step group", "outputs": "gamma seed group label"},
-    claims=f"{_HERE}.config:CLAIMS",
-    figures=f"{_HERE}.figures:FIGURES",
+    claims=f"{__name__}.config:CLAIMS",
+    figures=f"{__name__}.figures:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
 )

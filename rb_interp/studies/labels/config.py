@@ -9,13 +9,13 @@ R2 reads the sweep ``ranges``, where each group of memory anchors has a label ra
 down before the runs.
 """
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 from rb_interp.claims import Claim, Condition, Term
 from rb_interp.errors import ConfigError
 from rb_interp.runs.config import StudyConfig, SweepConfig, sizes
-from rb_interp.settings import SMALL, Gammas, ReadRows, comparable, flat, overlay
+from rb_interp.settings import SMALL, Gammas, ReadRows, differences, overlay
 from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.anchor import check_both_kinds
 
@@ -88,13 +88,12 @@ class LabelsConfig(StudyConfig):
                 raise ConfigError(
                     f"{name}.train.stages={sweep.train.stages} lacks '{stage}', which study 'labels' measures; add it."
                 )
-        one, other = flat(comparable(self.keys)), flat(comparable(self.near_sum))
-        for key, value in one.items():
-            if key != "task.memory_labels" and value != other[key]:
-                raise ConfigError(
-                    f"sweeps 'keys' and 'near_sum' of study 'labels' differ in {key} ({value!r}, {other[key]!r}); they "
-                    f"are compared, so change both alike."
-                )
+        alike = replace(self.near_sum, task=replace(self.near_sum.task, memory_labels="keys"))
+        if found := differences(self.keys, alike):
+            raise ConfigError(
+                f"sweeps 'keys' (there) and 'near_sum' (here) of study 'labels' differ in {found}; they are compared, "
+                f"so change both alike."
+            )
 
 
 def _speed(quantity: str, label: str) -> Term:

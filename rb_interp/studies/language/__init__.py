@@ -4,8 +4,6 @@ from pathlib import Path
 
 from rb_interp.runs.protocol import Study
 
-_HERE = "rb_interp.studies.language"
-
 LANGUAGE = Study(
     name="language",
     title="Language study: is the text that needs reasoning learned before stories?",
@@ -20,8 +18,8 @@ LANGUAGE = Study(
         "quick": "half an hour to three quarters on two CPU cores",
         "paper": "by count an hour a member on one H200",
     },
-    config=f"{_HERE}.config:LanguageConfig",
-    measure=f"{_HERE}.measure:measure",
+    config=f"{__name__}.config:LanguageConfig",
+    measure=f"{__name__}.measure:measure",
     tables={
         "corpora": "seed corpus",
         "similarity": "gamma seed step",
@@ -29,8 +27,8 @@ LANGUAGE = Study(
         "token_intervals": "gamma seed stage step quantity",
         "tokens": "seed token",
     },
-    claims=f"{_HERE}.config:CLAIMS",
-    figures=f"{_HERE}.figures:FIGURES",
+    claims=f"{__name__}.config:CLAIMS",
+    figures=f"{__name__}.figures:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
-    train_note=f"{_HERE}.config:train_note",
+    train_note=f"{__name__}.config:train_note",
 )

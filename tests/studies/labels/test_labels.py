@@ -132,7 +132,7 @@ def test_the_claims_find_their_readings(measured):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"keys": {"train": {"lr": 0.1}}}, "'keys' and 'near_sum' of study 'labels' differ in train.lr (0.1, 0.003)"),
+        ({"keys": {"train": {"lr": 0.1}}}, "of study 'labels' differ in train.lr: 0.1 there, 0.003 here; they"),
         ({"keys": {"task": {"memory_labels": "near_sum"}}}, "keys.task.memory_labels='near_sum'; sweep 'keys' of"),
         ({"ranges": {"train": {"stages": ["half"]}}}, "ranges.train.stages=('half',) lacks 'before_memory', which"),
     ],
