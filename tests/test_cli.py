@@ -29,7 +29,6 @@ def test_flags_give_the_same_configuration_as_a_file(tmp_path):
     assert parse(["reproduce", "--config", str(path)]).settings == VARIED
     flags = "--preset smoke --gammas .5 1 --seeds 7 --norm pre --n-heads 2 --qk .4 --d-model 64 --d-head 32 --d-mlp 128"
     assert parse(["reproduce", *flags.split()]).settings == VARIED
-    assert parse(["reproduce", "anchor", *flags.split()]).settings == VARIED
     masked = parse(["train", "--masked", "12,13", "15,11", "--steps", "7", "--lr", "1e-4"]).settings
     assert masked.task.masked == ((12, 13), (15, 11))
     assert (masked.train.steps, masked.train.lr) == (7, 1e-4)
