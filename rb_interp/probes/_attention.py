@@ -33,14 +33,15 @@ also holds what L0 wrote, and W_V W_O may drop it; see variance_explained. At th
 carries reads key_from_anchor_j above .99; one that averages about .25, and an untrained one at small initialisation the
 mean of 1/i over the anchors' positions: .25 for the first of two anchors in 9 positions, .19 for the second. A head
 that looks at the previous position reads 1 for the first anchor whatever stands there. Attention shows where a position
-looks, not what it takes, nor that it is passed on; patch to know.
+looks, not what it takes, nor that it is passed on; patch to know. Padding in front counts among what a query sees.
 
 `uniformity` (paper 1, Lemma 1 and Fig. 6: "average operator"). Query i (counted from 1) of the average operator puts
 1/i on each of positions 1..i. The distance of a pattern from it:
 
     TV_i = 1/2 sum_j |A_ij - 1/i|      entropy_i = -sum_j A_ij ln A_ij / ln i      for i = 2..L  (i = 1 has no choice)
 
-Where attention looks both ways every query sees all L positions, and 1/L stands for 1/i, for i = 1..L.
+Where attention looks both ways every query sees all L positions, and 1/L stands for 1/i, for i = 1..L. A query that
+attends to nothing is padding: it does not count, and i counts no position of it.
 
 How it can mislead. A trained averaging head reads TV near 0 (claim M1 asks for at most .10) and entropy near 1. A head
 that looks at one position reads 1 - 1/i, .77 on average over i = 2..9; a fixed pattern drawn at random reads
@@ -328,12 +329,15 @@ def uniformity(pattern: Pattern, inputs: Inputs, *, counted: Bool[np.ndarray, "r
     length = pattern.shape[-1]
     if length < 2:
         raise ModelError("uniformity got rows of 1 position; give at least 2, since the first has no choice.")
-    counted = np.ones(pattern.shape[:2], dtype=bool) if counted is None else counted
-    visible = seen_by_queries(pattern)
-    sizes, chooses = visible.sum(1), visible.sum(1) > 1
-    deviation, chosen = np.abs(pattern - visible / sizes[:, None]), counted[:, chooses]
+    visible, is_text = seen_by_queries(pattern), np.asarray(pattern.any(-1))
+    counted = is_text & (True if counted is None else counted)
+    if not counted.any():
+        raise ModelError(f"uniformity got {len(pattern)} rows in which no query that counts attends to anything.")
+    seen, chooses = visible & is_text[:, None], visible.sum(1) > 1
+    sizes = np.maximum(seen.sum(-1), 1)
+    deviation, chosen = np.abs(pattern - seen / sizes[..., None]), (counted & (sizes > 1))[:, chooses]
     distance = deviation[:, chooses].sum(-1) / 2
-    entropy = entr(pattern[:, chooses]).sum(-1) / np.log(sizes[chooses])
+    entropy = entr(pattern[:, chooses]).sum(-1) / np.log(np.maximum(sizes[:, chooses], 2))
     values = {
         "tv": float(distance[chosen].mean()),
         "max_deviation": float(deviation.max(-1)[counted].max()),
@@ -343,7 +347,7 @@ def uniformity(pattern: Pattern, inputs: Inputs, *, counted: Bool[np.ndarray, "r
     per_row = np.where(n > 0, (distance * chosen).sum(0) / np.maximum(n, 1), np.nan)
     arrays = {"tv_per_row": per_row, "mean_pattern": pattern.mean(0)}
     return Found(
-        values, lambda n_null, seed: {"tv": simplex_null(sizes[chooses], n_null, seed)}, arrays, len(inputs)
+        values, lambda n_null, seed: {"tv": simplex_null(visible.sum(1)[chooses], n_null, seed)}, arrays, len(inputs)
     )
 
 

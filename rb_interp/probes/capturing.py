@@ -180,15 +180,23 @@ def _held(cache: ActivationCache, rows: Int[Tensor, "row pos"], name: str) -> Te
         raise ModelError(
             f"this cache has no '{name}'; capture it too, or pass the model; {nearest(name, cache.cache_dict)}"
         )
-    value = cache.cache_dict[name]
-    over = (2, 3) if name.endswith(("hook_pattern", "hook_attn_scores")) else (1,)
-    sizes = {at: size for at, size in enumerate(value.shape) if at in over}
-    if not cache.has_batch_dim or len(value) != len(rows) or sizes != dict.fromkeys(over, rows.shape[1]):
+    value, (n_rows, length), n_heads = cache.cache_dict[name], rows.shape, cache.model.cfg.n_heads
+    axes = _axes(name.replace("hook_attn_scores", "hook_pattern")) or ["row", "pos"]
+    sizes = dict(zip(axes, value.shape, strict=False))
+    wanted = {"row": n_rows} | dict.fromkeys(("pos", "query", "key"), length)
+    if not cache.has_batch_dim or any(sizes.get(axis) != wanted[axis] for axis in axes if axis in wanted):
         raise ModelError(
             f"the cache holds '{name}' of shape {list(value.shape)} and the rows are {list(rows.shape)}; give the "
             f"cache of these rows, with its batch dimension."
         )
+    if "head" in sizes and not _fits(name, sizes["head"], n_heads):
+        raise ModelError(f"the cache holds '{name}' of {sizes['head']} heads, and its model has {n_heads}.")
     return value
+
+
+def _fits(name: str, heads: int, n_heads: int) -> bool:
+    """Whether an array has the heads of its model, which may share what is in GROUPED."""
+    return heads == n_heads or (name.endswith(GROUPED) and heads > 0 and n_heads % heads == 0)
 
 
 def kept(value: Tensor, keep: Keep) -> Tensor:
@@ -404,14 +412,18 @@ def _axes(name: str) -> list[str]:
 def _sizes(held: Mapping[str, Tensor]) -> dict[str, int]:
     """What the shapes of some arrays tell of their model."""
     numbers = [int(name.split(".")[1]) for name in held if name.startswith("blocks.")]
-    sizes, grouped = {"n_layers": max(numbers, default=-1) + 1, "n_ctx": LONGEST}, {}
+    sizes, heads = {"n_layers": max(numbers, default=-1) + 1, "n_ctx": LONGEST}, {}
     for name, array in held.items():
         shape = dict(zip(_axes(name), array.shape, strict=True)) if _axes(name) else {}
-        if "head" in shape:  # those of GROUPED may be fewer than the model's
-            (grouped if name.endswith(GROUPED) else sizes)["n_heads"] = shape["head"]
+        heads |= {name: shape["head"]} if "head" in shape else {}
         sizes |= {axis: shape[axis] for axis in TELLING if axis in shape}
         sizes["n_ctx"] = shape.get("pos", sizes["n_ctx"])
-    return {"n_heads": int(bool(numbers))} | grouped | sizes  # without heads no probe can ask for another one than 0
+    n_heads = max(heads.values(), default=int(bool(numbers)))  # without heads no probe can ask for another than 0
+    if others := {name: size for name, size in heads.items() if not _fits(name, size, n_heads)}:
+        raise ModelError(
+            f"from_arrays got {n_heads} heads, and other numbers in {others}; give arrays of one model."
+        )
+    return sizes | {"n_heads": n_heads}
 
 
 def _read(name: Any, value: Any) -> dict[str, Tensor]:
@@ -432,6 +444,9 @@ def _read(name: Any, value: Any) -> dict[str, Tensor]:
         )
     layers = value.items() if isinstance(value, Mapping) else enumerate(value)
     full = {f"blocks.{layer}.{BY_LAYER[name][0]}": (layer, one) for layer, one in layers}
+    if not full:
+        eager = "; a model of transformers gives its attentions with attn_implementation='eager'"
+        raise ModelError(f"from_arrays got {name} of no layer{eager if name == 'pattern' else ''}.")
     return {place: _array(place, f"{name} of L{layer}", one) for place, (layer, one) in full.items()}
 
 
@@ -448,7 +463,8 @@ def _array(full: str, name: str, value: Any) -> Tensor:
         )
     if full.endswith("hook_pattern"):
         sums = found.double().sum(-1)
-        if found.min() < 0 or bool(((sums - 1).abs() > SUM).any()):
+        wrong = ((sums - 1).abs() > SUM) & found.any(-1)  # a query of padding attends to nothing
+        if found.min() < 0 or not found.any() or bool(wrong.any()):
             raise ModelError(
                 f"from_arrays got {name} with rows that sum to {float(sums.min()):.3g} to {float(sums.max()):.3g}; "
                 f"expected attention after its softmax, each row of which sums to 1."

@@ -252,6 +252,23 @@ def test_distances_from_an_average_by_hand():
     assert opposite.values["tv"] == 0.5
 
 
+def test_padding_in_front_is_no_query_and_nothing_that_one_sees():
+    """The first of four positions is padding: its query attends to nothing, and the third one sees two positions."""
+    even = np.zeros((4, 4))
+    even[1:, 1:] = average_operator(3)
+    found = averaged([even, average_operator(4)], n_null=0)
+    assert found.values == pytest.approx({"tv": 0.0, "max_deviation": 0.0, "entropy": 1.0}, abs=1e-12)
+    np.testing.assert_allclose(found.arrays["tv_per_row"], 0, atol=1e-12)
+    even[3, 1:] = 0, 0, 1  # 1 - 1/3 from the average over the three that it sees
+    found = averaged([even], n_null=0)
+    assert found.values["tv"] == pytest.approx((0 + 2 / 3) / 2)
+    assert found.values["entropy"] == pytest.approx((1 + 0) / 2)
+    with pytest.raises(ModelError, match="2 rows in which no query that counts attends to anything"):
+        averaged([even, even], counted=np.tile(np.arange(4) == 0, (2, 1)))
+    inputs = Inputs(np.zeros((1, 4), int), roles=Roles({"key": np.array([[1]])}))
+    assert attention(of_pattern([even]), inputs, query="last", to="key", n_null=0).values["last_to_key"] == 0
+
+
 def test_p_values_are_uniform_under_the_null_of_an_average():
     n, length, rng, p_values = 150, 6, np.random.default_rng(0), []
     for seed in range(n):

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import torch
 from lens_models import hooks_on, lens_model
+from transformer_lens import ActivationCache
 
 from rb_interp import probes
 from rb_interp.errors import ModelError
@@ -236,3 +237,47 @@ def test_model_is_given_back_as_it_was(model):
     assert hooks_on(model) == []
     assert [module.training for module in model.modules()] == modes
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(("heads", "length"), [(4, 4), (9, 4)])
+def test_positions_of_a_cache_are_compared_on_their_own_axis(heads, length):
+    """Rows as long as there are heads: their number is among the sizes of a cache of longer rows."""
+    pattern = np.full((1, 6, heads, 9, 9), 1 / 9)
+    with pytest.raises(ModelError, match=r"the cache holds 'blocks.0.attn.hook_pattern' of shape|these arrays"):
+        probes.uniformity(probes.from_arrays(pattern=pattern), Inputs(np.zeros((6, length), int)), n_null=0)
+
+
+@pytest.mark.parametrize("short", ["pattern", "z", "v"])
+def test_heads_of_a_cache_are_compared_with_those_of_its_model(short):
+    """The model has 4 heads of queries, which may share keys and values: a cache of another model has other numbers."""
+    model, name = lens_model("gpt2"), f"blocks.0.attn.hook_{short}"
+    for heads, fits in ((4, True), (2, short == "v"), (3, False), (8, False)):
+        shape = (7, heads, 9, 9) if short == "pattern" else (7, 9, heads, 4)
+        cache = ActivationCache({name: torch.ones(shape)}, model)
+        if fits:
+            assert probes.capture(cache, TOKENS, [name])[name].shape == shape
+        else:
+            with pytest.raises(ModelError, match=f"the cache holds '{name}' of {heads} heads, and its model has 4"):
+                probes.capture(cache, TOKENS, [name])
+
+
+EVEN = np.tile(np.tri(9) / np.arange(1, 10)[:, None], (7, 4, 1, 1))
+"""Patterns of four heads that attend evenly."""
+
+
+@pytest.mark.parametrize(
+    "other", [{"z": [np.ones((7, 9, 2, 3))]}, {"W_O": [np.ones((2, 3, 5))]}, {"pattern": [EVEN, EVEN[:, :2]]}]
+)
+def test_arrays_of_models_with_other_numbers_of_heads_are_refused(other):
+    """Whichever comes first, in one layer or in another; values that heads share are fewer, and fit."""
+    for given in ({"pattern": [EVEN]} | other, other | {"W_Q": [np.ones((4, 5, 3))]}):
+        with pytest.raises(ModelError, match="from_arrays got 4 heads, and other numbers in"):
+            probes.from_arrays(given)
+    source = probes.from_arrays(v=[np.ones((7, 9, 2, 3))], W_V=[np.ones((2, 5, 3))], pattern=[EVEN])
+    assert probes.uniformity(source, Inputs(TOKENS), head=3, n_null=0).values["tv"] == pytest.approx(0)
+
+
+def test_attention_of_no_layer_is_refused_and_says_why():
+    """As a model of transformers gives it unless its attention is computed in plain steps."""
+    with pytest.raises(ModelError, match="from_arrays got pattern of no layer; .* attn_implementation='eager'"):
+        probes.from_arrays(pattern=())
