@@ -74,6 +74,20 @@ def _away_from_default(model: Any, seed: int) -> Any:
     return model
 
 
+class Wrapped(torch.nn.Module):
+    """A module of somebody's that holds a model and another part, and passes on what it is asked."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.inner, self.other = model, torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Linear(2, 2))
+
+    def __getattr__(self, name: str) -> Any:
+        return super().__getattr__(name) if name in ("inner", "other") else getattr(self.inner, name)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.inner(*args, **kwargs)
+
+
 def hooks_on(model: Any) -> list[str]:
     """Names of hook points that still carry a hook."""
     return [name for name, point in model.hook_dict.items() if point.fwd_hooks or point.bwd_hooks]

@@ -4,11 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from lens_models import hooks_on, lens_model
+from lens_models import Wrapped, bridged, hooks_on, lens_model, transformers_model
 from transformer_lens import ActivationCache
 
 from rb_interp import probes
 from rb_interp.errors import ModelError
+from rb_interp.interventions import attribution_matrix, patching_matrix, subspace_effect
 from rb_interp.probes.values import token_embeddings
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks import Inputs
@@ -237,6 +238,51 @@ def test_model_is_given_back_as_it_was(model):
     assert hooks_on(model) == []
     assert [module.training for module in model.modules()] == modes
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def state_of(model) -> list:
+    """What a call may not change: modes, gradients, flags, hooks of every module and of what a bridge stands for."""
+    modules = [*model.modules(), *getattr(model, "original_model", model).modules()]
+    hooks = [(module._forward_hooks.copy(), module._forward_pre_hooks.copy()) for module in modules]
+    flags = [getattr(model.cfg, f"use_{flag}", None) for flag in ("attn_result", "attn_in", "split_qkv_input")]
+    weights = [(weight.requires_grad, weight.grad, weight.detach().clone().tolist()) for weight in model.parameters()]
+    return [[module.training for module in modules], weights, flags, hooks, hooks_on(model)]
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["plain", "wrapped", "bridged"])
+def test_a_model_in_mixed_modes_is_given_back_as_it_was(kind):
+    """After a probe, a scan and interventions, and after an error in the middle of a pass of each of them."""
+    model = bridged(transformers_model("GPTNeoX")) if kind == "bridged" else lens_model("gpt2")
+    model = Wrapped(model) if kind == "wrapped" else model
+    other = Inputs(np.roll(INPUTS.tokens, 1, 0), np.roll(INPUTS.labels, 1), INPUTS.roles)
+    if kind != "bridged":
+        model.set_use_attn_result(True)
+    model(torch.from_numpy(TOKENS))  # a bridge sets hooks of its own in its first pass
+    for part in (model, getattr(model, "original_model", model)):
+        for number, module in enumerate(part.modules()):
+            module.training = bool(number % 3)
+    for number, weight in enumerate(model.parameters()):
+        weight.requires_grad_(bool(number % 2))
+    before = state_of(model)
+    calls = {
+        "probe": lambda: probes.uniformity(model, INPUTS, layer=1),
+        "probe of weights": lambda: probes.value_alignment(model, INPUTS, layer=1),
+        "scan": lambda: probes.scan(probes.uniformity, model, INPUTS, layers=[1], n_null=2),
+        "patching": lambda: patching_matrix(model, INPUTS, other, layers=[1], roles=["key"]),
+        "gradients": lambda: attribution_matrix(model, INPUTS, other, layers=[1], roles=["key"]),
+        "edited weights": lambda: subspace_effect(model, INPUTS, np.eye(16)[:, :2], n_draws=1),
+    }
+    for name, call in calls.items():
+        if (name, kind) != ("edited weights", "bridged"):  # a bridge derives its W_V
+            call()
+        assert state_of(model) == before, name
+        handle = model.blocks[0].hook_resid_post.register_forward_hook(lambda *_: 1 / 0)
+        disturbed = state_of(model)
+        with pytest.raises((ZeroDivisionError, ModelError)):
+            call()
+        assert state_of(model) == disturbed, name
+        handle.remove()
 
 
 @pytest.mark.parametrize(("heads", "length"), [(4, 4), (9, 4)])
