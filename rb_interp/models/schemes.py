@@ -30,6 +30,7 @@ from rb_interp.models.config import MatrixGammas, ModelConfig, check_gamma
 GROUPS = {
     "W_E": "embedding", "W_pos": "embedding", "W_Q": "qk", "W_K": "qk", "W_V": "vo", "W_O": "vo",
     "W_in": "mlp", "W_gate": "mlp", "W_out": "mlp", "W_U": "unembedding", "W_token_type": "embedding",
+    "W": "other",
 }  # fmt: skip
 OUTPUTS = ("W_O", "W_out")
 

@@ -212,7 +212,7 @@ def lens_tensor(name: str, tensor: Tensor, cfg: Any, trusted: bool) -> Held | No
     path, _, kind = name.rpartition(".")
     kind = kind.lstrip("_")  # HookedTransformer holds grouped keys and values as _W_K and _W_V
     shape, name = tuple(tensor.shape), f"{path}.{kind}".lstrip(".")
-    if kind not in GROUPS:
+    if kind not in GROUPS or (kind == "W" and not trusted):  # BERT's heads have W; elsewhere it may be turned round
         known = (kind in ("w", "b") and trusted) or (kind.startswith("b_") and (trusted or cfg is not None))
         return Held(lens_parameter(name, shape, 0, tensor.requires_grad), tensor) if known else None
     if len(shape) not in (2, 3):

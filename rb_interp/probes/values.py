@@ -248,14 +248,17 @@ def token_embeddings(
 ) -> Embeddings:
     """Embedding of each token as the head reads it, in float64.
 
-    W_E where the head reads the residual stream, and where a model has no head; else LayerNorm's output on constant
-    sequences of ``length`` positions, averaged over them. Of arrays it is their ``token_inputs``.
+    W_E where the head reads the residual stream, and where a model has no head; else, and where the embedding itself
+    is normalised (BERT), LayerNorm's output on constant sequences of ``length`` positions, averaged over them. Of
+    arrays it is their ``token_inputs``.
     """
     model, rows = model_of(source), torch.as_tensor(np.repeat(np.asarray(ids)[:, None], length, 1))
     if has_attention(model) and isinstance(model, ArrayModel):
         return float64(model.blocks[layer].token_inputs[torch.as_tensor(ids)])
     if has_attention(model):
         kind, inputs = attention_inputs(source, rows, layer, head)
+        if kind == "residual" and hasattr(getattr(model, "embed", None), "ln"):  # BERT normalises the embedding
+            kind, inputs = "normalised", attention_inputs(source, rows, 0, head)[1]
         if kind == "normalised":
             return inputs.mean(1).numpy()
     return float64(model.W_E.detach()[torch.as_tensor(ids)])

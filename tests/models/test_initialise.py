@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lens_models import bridged, lens_model
+from lens_models import bridged, encoder, lens_model
 from torch import nn
 
 import rb_interp as rb
@@ -182,6 +182,20 @@ def test_draws_belong_to_the_names_of_transformer_lens(kind):
         assert torch.equal(held[name].tensor, drawn)
     W_K = held["blocks.3.attn.W_K"].tensor  # HookedTransformer repeats grouped keys, a bridge does not
     assert torch.equal(model.W_K[3], W_K.repeat_interleave(len(model.W_K[3]) // len(W_K), 0))
+
+
+def test_an_encoder_s_heads_are_matrices_like_others():
+    """x W: d_in is the first axis; a W of a module of somebody else may be turned round, and is refused."""
+    model = rb.scale_init(encoder(), gamma=0.8)
+    table = rb.initialisation_table(model).set_index("parameter")
+    heads = table.loc[["mlm_head.W", "nsp_head.W", "pooler.W"]]
+    assert [*heads.d_in, *heads.group] == [16] * 3 + ["other"] * 3
+    assert table.z.dropna().abs().max() < 4
+    assert np.isfinite(model(torch.zeros(2, 5).long()).detach().numpy()).all()
+    foreign = nn.Module()
+    foreign.W, foreign.cfg = nn.Parameter(torch.zeros(16, 2)), model.cfg
+    with pytest.raises(ModelError, match="no weight or bias of a linear layer"):
+        rb.scale_init(foreign, gamma=0.8)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -66,6 +66,23 @@ def lens_model(kind: str, seed: int = 0, **sizes: int) -> Any:
     return _away_from_default(model, seed)
 
 
+def encoder(seed: int = 0) -> Any:
+    """A small HookedEncoder, BERT's kind, with every parameter drawn: TransformerLens leaves some as memory was."""
+    import pytest
+
+    lens = pytest.importorskip("transformer_lens")
+    if not hasattr(lens, "HookedEncoder"):
+        pytest.skip("TransformerLens 4 has no HookedEncoder")
+    sizes = {**SIZES, "n_layers": 2, **KINDS["gpt2"], "attention_dir": "bidirectional", "device": "cpu"}
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        warnings.simplefilter("ignore", DeprecationWarning)
+        model = lens.HookedEncoder(lens.HookedTransformerConfig(**sizes))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(parameter.ndim == 1)
+    return _away_from_default(model, seed)
+
+
 def _away_from_default(model: Any, seed: int) -> Any:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

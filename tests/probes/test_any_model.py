@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from lens_models import bridged, lens_model, transformers_model
+from lens_models import bridged, encoder, lens_model, transformers_model
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions import patching_matrix
@@ -39,6 +39,22 @@ def test_a_bridged_model_without_biases_is_read_as_transformers_computes_it(fami
     assert found["spectrum_ratio"] == pytest.approx(singular[0] / singular[1])
     assert geometry(model, inputs, head=3, n_null=0).values["cos_all"] == pytest.approx(
         mean_off_diagonal(cosines(read)), abs=1e-4
+    )
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("layer", [0, 1])
+def test_an_encoder_s_embedding_is_read_as_it_enters_the_first_layer(layer):
+    """BERT normalises the sum of its three embeddings, before any layer."""
+    model = encoder()
+    with torch.no_grad():
+        every = model.W_E[:, None] + model.W_pos[:5] + model.embed.token_type_embed.W_token_type[0]
+        normal = torch.nn.functional.layer_norm(every, (16,), model.embed.ln.w, model.embed.ln.b, model.cfg.eps)
+    expected = normal.double().mean(1).numpy()
+    assert token_embeddings(model, np.arange(30), 5, layer, 3) == pytest.approx(expected, abs=1e-5)
+    inputs = Inputs(np.zeros((1, 5), dtype=int), roles=Roles(tokens={"all": np.arange(30)}))
+    assert geometry(model, inputs, layer=layer, n_null=0).values["cos_all"] == pytest.approx(
+        mean_off_diagonal(cosines(expected)), abs=1e-5
     )
 
 
