@@ -38,7 +38,6 @@ from rb_interp.interventions.sites import (
     Edit,
     Site,
     Sites,
-    caller_hooks,
     edits_of,
     interchange_edits,
     intervention,
@@ -48,6 +47,7 @@ from rb_interp.interventions.sites import (
     with_edits,
 )
 from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.capturing import caller_hooks
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
 

@@ -44,8 +44,9 @@ from rb_interp.interventions.effect import (
     check_control,
     effect_of,
 )
-from rb_interp.interventions.sites import Edit, caller_hooks, check_finite, last_logits, positions
+from rb_interp.interventions.sites import Edit, check_finite, last_logits, positions
 from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.capturing import caller_hooks
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
 
@@ -303,10 +304,16 @@ class Comparison:
         """Logits of the base rows under edits."""
         return answer_logits(self.model, self.base, edits, self.answer_at)
 
+    def notes_of(self, places: str) -> dict[str, str]:
+        """The notes, and where places name roles also how many positions have none."""
+        without = self.base.roles.without_a_role(self.base.tokens.shape[1]) if "@" in places else ""
+        return {**self.notes, **({"roles": without} if without else {})}
+
     def matrix(self, axes: Mapping[str, Sequence], patched: Any, notes: Mapping[str, str], method: str) -> Matrix:
         """The metric of each row with each cell, and with the control's where there is one, as a matrix."""
         cells = patched[0], patched[1] if len(patched) > 1 else None
-        ends, notes = (self.clean, self.corrupted), {**notes, **self.notes}
+        ends = (self.clean, self.corrupted)
+        notes = {**notes, **self.notes_of("@" if "role" in axes else " ".join(map(str, axes["sender"])))}
         return Matrix(axes, self.metric.name, *ends, *cells, notes, self.direction, method, self.answered)
 
     def effect(
@@ -316,4 +323,6 @@ class Comparison:
         metric = [self.of(logits) for logits in runs]
         about = {"before": self.start.mean(), "after": metric[0].mean(), "answered": self.answered}
         values = map(self.share if quantity else self.lost, metric)
-        return effect_of(name, site, quantity or self.metric.change, values, control_name, **about, notes=self.notes)
+        return effect_of(
+            name, site, quantity or self.metric.change, values, control_name, **about, notes=self.notes_of(site)
+        )

@@ -217,8 +217,6 @@ class Cells:
         for site in self.groups:
             site.check(model)
             self.notes |= {site.component: shared} if (shared := site.shared(model)) else {}
-        if told := pair.base.roles.without_a_role(pair.base.tokens.shape[1]):
-            self.notes["roles"] = told
         if self.layers != (0,):
             early = (name for name in self.components if name in sites.EMBEDDINGS)
             self.notes |= dict.fromkeys(early, "stands before the first layer, and has cells in layer 0 alone.")

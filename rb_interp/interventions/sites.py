@@ -411,14 +411,6 @@ def check_finite(logits: Tensor) -> Tensor:
     return logits
 
 
-def caller_hooks(model: HookedModel) -> dict[str, str]:
-    """A caution that names the hooks that somebody left on a model, which act in every pass."""
-    names = [name for name, point in model.hook_dict.items() if point.fwd_hooks or point.bwd_hooks]
-    more = f" and {len(names) - 3} others" if len(names) > 3 else ""
-    text = f"the model carries hooks of yours, which act in every pass: {', '.join(names[:3])}{more}."
-    return {"hooks": f"{text} model.reset_hooks() takes them off."} if names else {}
-
-
 def most_likely(model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = ()) -> Int[np.ndarray, " row"]:
     """The most likely answer at the last position of each row, under edits."""
     return last_logits(model, tokens, edits).argmax(1).numpy()

@@ -24,7 +24,17 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.models.protocol import hooked
-from rb_interp.probes.capturing import Keep, Source, as_rows, capture, float64, has_attention, kept, model_of
+from rb_interp.probes.capturing import (
+    Keep,
+    Source,
+    as_rows,
+    caller_hooks,
+    capture,
+    float64,
+    has_attention,
+    kept,
+    model_of,
+)
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import REST, Inputs, rest_positions
 from rb_interp.torch_threads import few_threads
@@ -154,6 +164,7 @@ def probe(
             notes = dict.fromkeys(found.still if nulls else (), STILL)
             notes |= undefined(values, None if sound else model, why, before, untrained)
             notes |= {"roles": found.told} if found.told else {}
+            notes |= caller_hooks(model) or caller_hooks(untrained, "the untrained model")
             arrays: Any = found.arrays() if callable(found.arrays) else found.arrays or {}
             tables, where = found.tables(seed) if found.tables else {}, at if looks else {}
             spot = where.get("layer"), where.get("head")

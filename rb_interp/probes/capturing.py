@@ -239,6 +239,16 @@ def model_of(source: Source) -> HookedModel:
     return cast(Any, source).model if hasattr(source, "cache_dict") else cast(Any, source)
 
 
+def caller_hooks(source: Source | None, who: str = "the model") -> dict[str, str]:
+    """A caution that names the hooks that somebody left on a model, which act in every pass; none of activations."""
+    read: Any = getattr(source, "source", source)
+    points = {} if hasattr(read, "cache_dict") else getattr(read, "hook_dict", {})
+    names = [name for name, point in points.items() if point.fwd_hooks or point.bwd_hooks]
+    more = f" and {len(names) - 3} others" if len(names) > 3 else ""
+    text = f"{who} carries hooks of yours, which act in every pass: {', '.join(names[:3])}{more}."
+    return {"hooks": f"{text} model.reset_hooks() takes them off."} if names else {}
+
+
 def has_attention(model: HookedModel) -> bool:
     """Whether a model has any attention heads; an EmbMLP has none, and its ``cfg`` says so."""
     return model.cfg.n_layers > 0 and model.cfg.n_heads > 0

@@ -240,6 +240,19 @@ def test_model_is_given_back_as_it_was(model):
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
+@pytest.mark.lens
+def test_hooks_that_the_caller_left_are_named(model):
+    """On the model or on the untrained one, for a probe of attention and one of weights; a cache was made before."""
+    other, cache = lens_model("gpt2", seed=1), probes.captured(model, INPUTS.tokens)
+    assert not {"hooks"} & probes.uniformity(model, INPUTS, untrained=other, n_null=0).notes.keys()
+    told = "carries hooks of yours, which act in every pass: blocks.1.hook_mlp_out. model.reset_hooks() takes them off."
+    for one, name in ((other, "the untrained model"), (model, "the model")):
+        with one.hooks(fwd_hooks=[("blocks.1.hook_mlp_out", lambda value, hook: value)]):
+            for probe in (probes.uniformity, probes.weight_rank):
+                assert probe(model, INPUTS, untrained=other, n_null=0).notes["hooks"] == f"{name} {told}"
+            assert "hooks" not in probes.uniformity(cache, INPUTS, n_null=0).notes
+
+
 def state_of(model) -> list:
     """What a call may not change: modes, gradients, flags, hooks of every module and of what a bridge stands for."""
     modules = [*model.modules(), *getattr(model, "original_model", model).modules()]

@@ -5,7 +5,7 @@ import pytest
 from lens_models import lens_model
 
 from rb_interp.errors import RolesError
-from rb_interp.interventions import ablation, patching_matrix
+from rb_interp.interventions import ablation, patching_effect, patching_matrix, path_matrix, path_patch
 from rb_interp.interventions.sites import positions
 from rb_interp.probes import attention, cosines_by_target
 from rb_interp.tasks import Inputs, Roles
@@ -45,7 +45,17 @@ def test_positions_without_a_role_have_a_note():
     other = Inputs(np.roll(TOKENS, 1, 0), np.roll(TOKENS[:, 0], 1), ROLES)
     matrix = patching_matrix(model, INPUTS, other, components=("z",), layers=(0,), roles=("key", "rest"))
     assert matrix.notes == {"roles": NOTE}
+    for found in (
+        ablation(model, INPUTS, "z.0@key", metric="loss"),
+        patching_effect(model, INPUTS, other, "z.0@key"),
+        path_patch(model, INPUTS, other, "z.0@key", "v.1@end"),
+        path_patch(model, INPUTS, other, "z.0@key", "v.1@end", metric=None),
+        path_matrix(model, INPUTS, other, ["z.0@key"], ["v.1@end"]),
+    ):
+        assert found.notes["roles"] == NOTE
+    assert "roles" not in ablation(model, INPUTS, "z.0", metric="loss").notes  # no role was asked for
     full = Inputs(other.tokens, other.labels, NAMED.roles)
+    assert "roles" not in path_matrix(model, NAMED, full, ["z.0@key"], ["v.1@end"]).notes
     assert patching_matrix(model, NAMED, full, components=("z",), layers=(0,), roles=("key",)).notes == {}
 
 
