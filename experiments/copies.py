@@ -9,10 +9,12 @@ With x the residual stream, A a pattern, R invertible, Q orthogonal, C a constan
     coordinates       coordinates of x in another order         rotation         x Q
     residual_scale    C x
     mean_shift        to what MLPs and heads write, multiples of (1, ..., 1) are added
+    norm_gain         LayerNorm's w and b go into what reads its output: w W and b W, with weight 1 and bias 0
 
 Most hold for every transformer. mlp_scale needs ReLU. rotation and residual_scale need ``norm="none"``: LayerNorm's
 weights belong to coordinates, and its eps to a length. mean_shift needs ``pre`` or ``post``: LayerNorm removes the
-mean. A number added to every logit changes no probability, but it changes logits, so it is no gauge here.
+mean. norm_gain needs ``pre``: behind a LayerNorm of ``post`` stands the residual stream itself. A number added to every
+logit changes no probability, but it changes logits, so it is no gauge here.
 
 A perturbed copy has noise in every matrix, a random rotation of the residual stream, and its units in random order,
 sign and scale: a circuit that is still known, in weights that look trained. The noise alone changes what it computes.
@@ -43,6 +45,8 @@ READ = ("W_Q", "W_K", "W_V", "W_in", "W_U")
 """Weights that read the residual stream, along their last axis but one."""
 WRITE = ("W_E", "W_pos", "W_O", "b_O", "W_out", "b_out")
 """Weights that write it, along their last axis."""
+READERS = {"ln1": ("attn.?_Q", "attn.?_K", "attn.?_V"), "ln2": ("mlp.?_in",)}
+"""LayerNorm of a block -> what reads it, with W and b in the place of ?."""
 NOISE = 0.01
 """Default noise, as a share of each matrix's root mean square: docs/calibration.md says where copies break."""
 LAYER = re.compile(r"blocks\.(\d+)\.")
@@ -304,6 +308,20 @@ def _mean_shift(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]
     return {**weights, **{name: weights[name] + _normal(weights[name][..., :1], rng) for name in written}}
 
 
+def _norm_gain(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
+    """LayerNorm's weight and bias in what reads it, as TransformerLens's fold_ln has them."""
+    changed = dict(weights)
+    readers = {f"{at}{ln}": [f"{at}{name}" for name in of] for at in _blocks(weights) for ln, of in READERS.items()}
+    for norm, read in {**readers, "ln_final": ["unembed.?_U"]}.items():
+        w, b = (weights[f"{norm}.{name}"] for name in "wb")
+        for name in read:
+            matrix, bias = name.replace("?", "W"), name.replace("?", "b")
+            changed[bias] = weights[bias] + b @ weights[matrix]
+            changed[matrix] = w[:, None] * weights[matrix]
+        changed |= {f"{norm}.w": torch.ones_like(w), f"{norm}.b": torch.zeros_like(b)}
+    return changed
+
+
 def _normal(like: Tensor, rng: np.random.Generator) -> Tensor:
     return torch.from_numpy(rng.standard_normal(tuple(like.shape))).to(like)
 
@@ -321,5 +339,6 @@ GAUGES: dict[str, Gauge] = {
     "rotation": Gauge(_rotation, ("none",)),
     "residual_scale": Gauge(_residual_scale, ("none",)),
     "mean_shift": Gauge(_mean_shift, ("pre", "post")),
+    "norm_gain": Gauge(_norm_gain, ("pre",)),
 }
 """Name -> gauge; the module's docstring has the formulas."""

@@ -47,13 +47,13 @@ def test_a_copy_has_other_weights_and_the_same_logits(norm, name):
     assert min(changed.values()) > 1e-3
     again, other = (gauge_copy(weights, name, CONFIGS[norm], seed=seed) for seed in (3, 4))
     assert all(torch.equal(again[at], copy[at]) for at in weights)
-    assert name == "residual_scale" or any(not torch.equal(other[at], copy[at]) for at in weights)
+    assert name in ("residual_scale", "norm_gain") or any(not torch.equal(other[at], copy[at]) for at in weights)
 
 
 def test_which_gauges_are_exact():
-    assert set(GAUGES) - set(gauges_of(CONFIGS["none"])) == {"mean_shift"}
-    for norm in ("pre", "post"):
-        assert set(GAUGES) - set(gauges_of(CONFIGS[norm])) == {"rotation", "residual_scale"}
+    assert set(GAUGES) - set(gauges_of(CONFIGS["none"])) == {"mean_shift", "norm_gain"}
+    assert set(GAUGES) - set(gauges_of(CONFIGS["pre"])) == {"rotation", "residual_scale"}
+    assert set(GAUGES) - set(gauges_of(CONFIGS["post"])) == {"rotation", "residual_scale", "norm_gain"}
     message = "gauge 'rotation' is not exact for a model with norm='pre', act='relu'; exact"
     with pytest.raises(ModelError, match=message):
         gauge_copy({}, "rotation", CONFIGS["pre"])

@@ -26,7 +26,9 @@ untrained one does: abs_cos_ratio 1, participation 27. Both circuits of the rule
 no proof of a mechanism. With 5 anchors there are 10 pairs and 60 distinguishable orders: the null of order_rho has sd
 .32, and pc1_reasoning, an absolute value, reads .42 by chance; its perfect 1 has p = .03. The pooled component may be
 spent on telling keys from anchors: pc1_key .17 beside own_pc1_key .99 has been seen. Raw cosines near 1 follow from any
-shared mean. theory is nearly order_rho again: any cosine that falls with distance correlates with it.
+shared mean. theory is nearly order_rho again: any cosine that falls with distance correlates with it. A vector moved
+from W_pos to W_E changes cosines of W_E and no logit, nor what is centred: components, participation and `lattice`.
+LayerNorm's weight moved into what reads it (fold_ln) changes all of the normalised embedding, and nothing of W_E.
 
 `lattice` (paper 2, Figs. 5c, 5d, 11, 12 and 16). Tokens s, in ascending order and n of them, with embeddings w_s less
 their mean; c_s,t the cosine of s and t:

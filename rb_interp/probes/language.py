@@ -42,7 +42,7 @@ keeps both; what a reading adds to its null's mean is about the tokens themselve
 have one role (the ten concepts), so the null is severe: a small model after 400 steps read .72 beside a null of .36.
 Correlation does not say how the shape came about: tokens that share successors share meaning, and every model that
 predicts well would tie them. Eq. (5) speaks of the first steps alone. The correlation can be perfect with a W that
-keeps one direction of P^s only: see embedding_rank.
+keeps one direction of P^s only: see embedding_rank. A vector moved from W_pos to W_E changes what is not centred.
 
 `chain_accuracy` (paper 2, Fig. 7; chance 50 %): does a model answer PrOntoQA's questions, and does it write the chain?
 Each example is read once with its gold text, "Q: .. A: " + chain + answer, after the end-of-text token that precedes

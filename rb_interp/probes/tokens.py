@@ -50,10 +50,11 @@ mismatch is small, for the tokens that have a match: most of the stories' are ra
 says anything of them. A matched difference of the other sign says that tokens without a match make the raw one; it does
 not say that their frequency does. difference_control has its own null: each token swaps with its match or not.
 difference_counterpart has none, and rests on few PrOntoQA tokens (n_counterpart). Raw cosines near 1 follow from a
-shared mean. Read the centred ones too; they lose a difference that lies in the shared mean alone. Most typical tokens
-of the stories are rare, and a token that hardly moved is still orthogonal to all others. Then their mean cosine reads 0
-and difference lies above 0, because training was short. Which evaluation is early depends on how often one evaluates:
-the pooled loss falls by a fifth in the first dozen steps.
+shared mean, and a vector moved from W_pos to W_E changes them and no logit. Read the centred ones too; they lose a
+difference that lies in the shared mean alone. Most typical tokens of the stories are rare, and a token that hardly
+moved is still orthogonal to all others. Then their mean cosine reads 0 and difference lies above 0, because training
+was short. Which evaluation is early depends on how often one evaluates: the pooled loss falls by a fifth in the first
+dozen steps.
 
 *Means and intervals.* For unit vectors u_i and weights w_i, how often token i is in a list, the mean over pairs of
 distinct tokens is

@@ -11,7 +11,9 @@ the first less the second, and ``_within`` is centred over these two alone.
 
 ``ov_<quantity>`` is the same of W_V W_O, the OV matrix of this one head (Elhage et al. 2021, "A Mathematical Framework
 for Transformer Circuits"). For any invertible R, the weights W_V R and R^-1 W_O give the same logits. They leave
-W_V W_O as it is, and give W_V any spectrum, and any leading direction that it reads at all.
+W_V W_O as it is, and give W_V any spectrum, and any leading direction that it reads at all. LayerNorm's weight moved
+into W_V, as TransformerLens's fold_ln does, changes every number, ``ov_`` too, since embeddings and directions are of
+what LayerNorm gives; multiples of (1, ..., 1) in W_O change ``ov_``, and a vector moved from W_pos to W_E raw cosines.
 
 "Embedding" is what enters this head's attention: W_E where it reads the residual stream itself (no LayerNorm, or a
 LayerNorm after the sublayers), else LayerNorm's output, with its weight and bias, on constant sequences of each token,

@@ -23,6 +23,14 @@ lower than that of its factors: compare with the untrained model, never between 
 model has moved from its start, not what it has learned: the first few directions soon outweigh a small start, and a
 large one hides them.
 
+Other weights of the same function change these readings and those of condensation:
+
+    another basis of a head's queries and keys, or of its values    W_Q, W_K; W_V, W_O; never W_QK and W_OV
+    scales of ReLU units                                            ranks of W_in and W_out, condensation of W_out
+    a multiple of (1, ..., 1), which LayerNorm takes away           W_O, W_OV, W_out
+    LayerNorm's weight in what reads it, as fold_ln has it          W_Q, W_K, W_V, W_QK, W_OV, W_in
+    a rotation of the residual stream, without LayerNorm            condensation of W_O and W_out
+
 `condensation` (paper 2, Figs. 5a, 5b, 10 and 15). The neurons of a matrix W, in the convention x W, are its columns:
 the input weights of each output. Over pairs of distinct neurons,
 

@@ -37,12 +37,20 @@ CHANGED = {
         *("weight_rank: *_W_in", "weight_rank: *_W_out", "weight_spectra: *_W_in", "weight_spectra: *_W_out"),
         "condensation: *_W_out",
     ],
-    "embedding_shift": ["geometry: *", "token_similarity: *", "value_alignment: *_raw"],
+    "embedding_shift": [
+        *("geometry: cos_*", "geometry: abs_cos*", "token_similarity: *", "value_alignment: *_raw"),
+        *("next_token: spearman_[!c]*", "next_token: pearson_[!c]*"),
+    ],
     "rotation": ["condensation: *_W_O", "condensation: *_W_out", "subspace: control"],
     "coordinates": ["subspace: control"],
     "mean_shift": [
         *("value_alignment: ov_*", "variance_explained: *", "weight_rank: *_W_OV", "weight_rank: *_W_out"),
         *("weight_spectra: *_W_O", "weight_spectra: *_W_out", "condensation: *_W_O", "condensation: *_W_out"),
+    ],
+    "norm_gain": [
+        *("value_alignment: *", "geometry: *", "subspace: effect", "subspace: control", "weight_rank: *_W_QK"),
+        *("weight_rank: *_W_OV", "weight_rank: *_W_in", "weight_spectra: *_W_[QKV]", "weight_spectra: *_W_in"),
+        *("condensation: *_W_[QKV]", "condensation: *_W_in"),
     ],
 }
 """Gauge -> readings that may change, at least one of each pattern does; all others are equal to 1e-6."""
@@ -63,6 +71,9 @@ def readings(model, data) -> dict[str, np.ndarray]:
         (probes.variance_explained, given, {}),
         (probes.geometry, given, {}),
         (probes.token_similarity, None, {"counts": COUNTS, "n_draws": 0}),
+        (probes.lattice, None, {"tokens": np.arange(21, 31)}),
+        (probes.embedding_rank, None, {"counts": COUNTS}),
+        (probes.next_token, given, {"counts": COUNTS}),
         (probes.cosines_by_target, given, {"hook": "blocks.1.attn.hook_v", "targets": np.arange(24) % 2}),
     ]
     found = {}
@@ -92,7 +103,7 @@ def test_readings_change_as_the_page_says_and_not_otherwise(norm):
     data, model = TASK.dataset(0), lens_model(config, TASK.d_vocab, TASK.length, weights, torch.float64)
     before = readings(model, data)
     assert before["routes: row:rows"] >= 3
-    for name in gauges_of(config) if norm == "none" else ["mean_shift"]:
+    for name in gauges_of(config) if norm == "none" else ["mean_shift", "norm_gain"]:
         write_weights(model, gauge_copy(weights, name, config))
         after, patterns = readings(model, data), CHANGED.get(name, [])
         changed = {p for p, value in before.items() if not np.allclose(value, after[p], 1e-6, 1e-6, equal_nan=True)}
