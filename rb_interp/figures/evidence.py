@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from rb_interp.claims import CheckedCause, Verdicts, Within
 from rb_interp.claims.criterion import Claim, Condition
 from rb_interp.errors import RbInterpError
 from rb_interp.statistics.intervals import Interval, over_seeds
-
-if TYPE_CHECKING:
-    from rb_interp.claims import CheckedCause, Verdicts, Within
 
 __all__ = ["Evidence", "MissingEvidenceError"]
 

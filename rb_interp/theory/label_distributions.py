@@ -16,9 +16,7 @@ empirical P^s - u differ between memory anchors more than between reasoning anch
 cosine of raw distributions is large between all reasoning anchors (.88 at least at the paper's sizes).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -26,11 +24,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import TaskError
+from rb_interp.tasks import AnchorDataset, AnchorTask
 from rb_interp.tasks.labels import label_bounds
 from rb_interp.typed import typed
-
-if TYPE_CHECKING:
-    from rb_interp.tasks import AnchorDataset, AnchorTask
 
 Count = Literal["occurrences", "sequences"]
 """How a token counts that stands twice in a row: twice, or once."""

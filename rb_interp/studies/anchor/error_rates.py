@@ -9,20 +9,16 @@ hand-written models or of any source of trained ones, and a probe misses them, i
 has none, verdicts stand and are marked as not calibrated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from rb_interp.claims.rule import Calibration, Standing
 from rb_interp.models.config import ModelConfig
-
-if TYPE_CHECKING:
-    from rb_interp.studies.anchor.config import AnchorConfig
+from rb_interp.studies.anchor.config import AnchorConfig
 
 MECHANISM_CLAIMS = (*("M1", "M3", "M4", "M5", "M6", "M7", "M7b", "M8", "M9"), *("M3b", "M4b", "M7r", "M8r", "M9b"))
 """Claims that rest on a mechanism probe at a single checkpoint: those whose error rates matter."""

@@ -1,13 +1,11 @@
 """Read every member of a language run: embeddings, their rank, attention, next-token geometry, answers and chains."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -16,17 +14,15 @@ from rb_interp import probes
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs.measured import Measured, readings_table
 from rb_interp.runs.members import MemberModels, measure_members
+from rb_interp.runs.run import Run
+from rb_interp.runs.sweep import Sweep
 from rb_interp.statistics.learning_order import by_set, corpus_loss, delta_loss, readings_of_curves
 from rb_interp.statistics.reading import Reading
+from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.tasks import Inputs
 from rb_interp.text.data import TextData
 from rb_interp.text.task import CORPORA
 from rb_interp.training.member_group import Member
-
-if TYPE_CHECKING:
-    from rb_interp.runs.run import Run
-    from rb_interp.runs.sweep import Sweep
-    from rb_interp.studies.language.config import LanguageConfig
 
 TOGETHER = 16
 """Rows of one pass where the patterns of all heads are kept."""
@@ -52,7 +48,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
 
     Raises RunError where a checkpoint is missing or broken, or the text has changed.
     """
-    sweep, config = run.sweep(), cast("LanguageConfig", run.config)
+    sweep, config = run.sweep(), cast(LanguageConfig, run.config)
     texts = {seed: text_of(sweep, seed) for seed in sweep.seeds}
     found = measure_members(run, partial(_readings, config=config), progress=progress)
     losses = corpus_loss_table(sweep.curves(), {seed: text.entropies for seed, text in texts.items()})
