@@ -18,8 +18,8 @@ from tyro.conf import AvoidSubcommands, OmitArgPrefixes, Positional, Suppress, a
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from rb_interp import __version__
-from rb_interp.errors import ConfigError, RbInterpError, RunError, StudyError, TaskError, nearest, printable
-from rb_interp.runs.protocol import DEFAULT, installed_studies, names, study
+from rb_interp.errors import ConfigError, RbInterpError, RunError, TaskError, nearest, printable
+from rb_interp.runs.protocol import DEFAULT, installed_studies, study
 from rb_interp.runs.store import read_run, write_file
 
 REGISTRY = ConstructorRegistry()
@@ -135,9 +135,7 @@ class OnMembers(OnRun):
     """CSV file to write the table to."""
 
     def open_sweep(self) -> tuple[Any, Any]:
-        """The run and its sweep; ConfigError where ``out`` is no CSV file, before any work is done."""
-        if self.out is not None and self.out.suffix != ".csv":
-            raise ConfigError(f"--out {self.out}: the table is written as CSV; name a file that ends in .csv.")
+        """The run and its sweep."""
         run = self.open()
         run.check_checkpoints()
         sweep = run.sweep(self.sweep)
@@ -331,8 +329,6 @@ def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
     early.add_argument("--config", type=Path, nargs="?")
     given, _ = early.parse_known_args(list(arguments))
     name = arguments[0] if arguments and not arguments[0].startswith("-") else None
-    if name is None and (behind := set(names()).intersection(arguments)):
-        raise StudyError(f"'{behind.pop()}' stands behind the flags; name the study first.")
     if given.config is None:
         name = name or DEFAULT
         return name, study(name).preset(given.preset or "quick")

@@ -38,8 +38,6 @@ def test_a_study_of_several_sweeps_has_the_flags_of_each():
     command = parse(["reproduce", "emb-mlp", "--preset", "smoke", "--seeds", "3", "--descent.train.steps", "9"])
     assert command.study == "emb-mlp"
     assert (command.settings.seeds, command.settings.descent.train.steps) == ((3,), 9)
-    with pytest.raises(StudyError, match="'labels' stands behind the flags; name the study first"):
-        parse(["reproduce", "--preset", "smoke", "labels"])
 
 
 def test_every_setting_has_a_flag_with_help(capsys):
@@ -78,7 +76,6 @@ def test_every_command_runs_on_a_run_folder(capsys, tmp_path, monkeypatch):
         (["reproduc"], "there is no command 'reproduc'; did you mean 'reproduce'?"),
         (["reproduce", "emb-mpl"], "no study 'emb-mpl' is installed; did you mean 'emb-mlp'?"),
         (["train", "--q", "7"], "q=7: input should be less than or equal to 4"),
-        (["patch", "nowhere", "--out", "table.txt"], "name a file that ends in .csv"),
     ],
 )
 def test_bad_input_gets_one_sentence(arguments, message, capsys, tmp_path, monkeypatch):

@@ -85,18 +85,12 @@ class Study:
 
     @typed
     def load(self, name: str) -> Any:
-        """A field's object, imported where the field names a place; StudyError where there is no such object."""
+        """A field's object, imported where the field names a place."""
         value = getattr(self, name)
         if not isinstance(value, str) or name in ("name", "title", "question"):
             return value
         module, _, attribute = value.partition(":")
-        try:
-            return getattr(import_module(module), attribute)
-        except (Exception, SystemExit) as error:  # a study of somebody else may fail in any way
-            reason = f"{type(error).__name__}: {first_line(error)}"
-            raise StudyError(
-                f"study '{self.name}' gives {name} = '{value}', which does not load ({reason})."
-            ) from error
+        return getattr(import_module(module), attribute)
 
     @typed
     def preset(self, preset: str = "quick", **changes: Any) -> StudyConfig:
