@@ -18,15 +18,12 @@ from rb_interp.claims import Claim, Condition, Term
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import StudyConfig, SweepConfig
-from rb_interp.settings import Gammas, ReadRows, differences
+from rb_interp.settings import LARGE, SMALL, Gammas, ReadRows, differences
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.scan import ScanTask
 from rb_interp.training.config import TrainConfig
 
-LARGE, SMALL = 0.3, 0.8
-"""The gammas of P1 and P2. A larger gamma is a smaller initialisation."""
-LOW, HIGH = 0.01, 0.1
-DECAYS = {"low": LOW, "high": HIGH}
+DECAYS = {"low": 0.01, "high": 0.1}
 """Weight decay by the end of a sweep's name."""
 SIZES = ("small", "middle", "large")
 TASKS = ("addition", *(f"scan_{size}" for size in SIZES))
@@ -163,11 +160,12 @@ def _check_alike(one: str, other: str, apart: str, first: SweepConfig, second: S
 
 LEARNED = 0.99
 _LABELS = {"addition": "addition", **{f"scan_{size}": f"{size} set of commands" for size in SIZES}}
+_LOW, _HIGH = (f"weight decay {decay:g}" for decay in DECAYS.values())
 ALONE = {
-    "gamma_low_decay": f"gamma {SMALL:g} - gamma {LARGE:g} alone, weight decay {LOW:g}",
-    "gamma_high_decay": f"gamma {SMALL:g} - gamma {LARGE:g} alone, weight decay {HIGH:g}",
-    "decay_large_init": f"weight decay {HIGH:g} - {LOW:g} alone, gamma {LARGE:g}",
-    "decay_small_init": f"weight decay {HIGH:g} - {LOW:g} alone, gamma {SMALL:g}",
+    "gamma_low_decay": f"gamma {SMALL:g} - gamma {LARGE:g} alone, {_LOW}",
+    "gamma_high_decay": f"gamma {SMALL:g} - gamma {LARGE:g} alone, {_HIGH}",
+    "decay_large_init": f"{_HIGH} - {DECAYS['low']:g} alone, gamma {LARGE:g}",
+    "decay_small_init": f"{_HIGH} - {DECAYS['low']:g} alone, gamma {SMALL:g}",
 }
 
 

@@ -41,19 +41,10 @@ from rb_interp.probes.capturing import as_rows, evaluation, passes
 from rb_interp.runs.measured import Measured, arrays_over_seeds, readings_table
 from rb_interp.runs.members import MemberModels, measure_members
 from rb_interp.runs.run import Run
+from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
-from rb_interp.studies.addition_and_scan.config import (
-    DECAYS,
-    HELD_OUT,
-    HIGH,
-    LARGE,
-    LOW,
-    SIZES,
-    SMALL,
-    TASKS,
-    AdditionAndScanConfig,
-)
+from rb_interp.studies.addition_and_scan.config import DECAYS, HELD_OUT, SIZES, TASKS, AdditionAndScanConfig
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.training.member_group import Member
 
@@ -158,6 +149,7 @@ SETS = {
     "seen_test": "other commands without jump\n(not trained)",
     "train": "trained on\n(dashed: what P2 asks for)",
 }
+LOW, HIGH = DECAYS.values()
 LOOKS = {
     "both": ("both", "γ and weight decay together", style.INK, "D"),
     "gamma_low_decay": (f"γ\nat\n{LOW:g}", f"γ alone ({SMALL:g} less {LARGE:g})", style.BLUE, "o"),

@@ -32,15 +32,13 @@ from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.values import value_matrix
-from rb_interp.runs.measured import Measured, readings_table
+from rb_interp.runs import Measured, Run, readings_table
 from rb_interp.runs.members import MemberModels, measure_members
-from rb_interp.runs.run import Run
 from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.anchor.claims import BY_ID
 from rb_interp.studies.anchor.readings import MEMORY, REASONING, own_stage
-from rb_interp.tasks import SETS, AnchorDataset
-from rb_interp.tasks.inputs import Inputs
+from rb_interp.tasks import SETS, AnchorDataset, Inputs
 from rb_interp.training.member_group import Member
 
 ROWS = 300

@@ -32,8 +32,7 @@ import pandas as pd
 
 from rb_interp.errors import RunError
 from rb_interp.interventions.circuits import ACCURACY_MIN, CAUSE_RULES, NAMED, SHARES, circuit_by_cause
-from rb_interp.runs.measured import Measured
-from rb_interp.runs.shared_member import Circuit
+from rb_interp.runs import Circuit, Measured
 from rb_interp.settings import SMALL
 
 TV_MAX = 0.20

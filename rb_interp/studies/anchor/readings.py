@@ -10,10 +10,8 @@ from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import Source
 from rb_interp.probes.labels import component_hooks
-from rb_interp.runs.measured import Measured
+from rb_interp.runs import Measured, Run, Sweep
 from rb_interp.runs.members import MemberModels, measure_members
-from rb_interp.runs.run import Run
-from rb_interp.runs.sweep import Sweep
 from rb_interp.settings import SMALL
 from rb_interp.tasks.anchor import GROUPS
 from rb_interp.tasks.inputs import Inputs
