@@ -9,7 +9,6 @@ from own_studies import ONE
 
 from rb_interp import cli
 from rb_interp.cli import main, parse
-from rb_interp.errors import StudyError
 from rb_interp.models.config import MatrixGammas, ModelConfig
 from rb_interp.runs import Run, study
 from rb_interp.settings import to_toml

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from rb_interp.claims import CheckedCause, judge_checks
-from rb_interp.studies.anchor.causes import CHECKS
+from rb_interp.studies.anchor.checks import CHECKS
 from rb_interp.studies.anchor.config import AnchorConfig
 
 SEEDS = range(8)

@@ -22,7 +22,6 @@ from rb_interp.claims.criterion import (
 from rb_interp.claims.rule import Grouping
 from rb_interp.runs.measured import Measured
 from rb_interp.settings import LARGE, MIDDLE, SMALL
-from rb_interp.studies.anchor.circuits import circuit_of_seed
 from rb_interp.studies.anchor.config import FIXED
 
 
@@ -418,4 +417,6 @@ def stopped_early(claim: Claim) -> Claim:
 
 def groups(measured: Measured) -> Grouping:
     """Seeds by the circuit of their member at gamma .8, and the claims that are read within circuits."""
+    from rb_interp.studies.anchor.circuits import circuit_of_seed  # imports TransformerLens
+
     return Grouping(f"circuit, gamma {SMALL:g}", circuit_of_seed(measured.tables["circuits"]), CLAIMS_WITHIN)

@@ -12,7 +12,7 @@ from rb_interp.interventions.attention import forced_average, row_entropies
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.models import build_model
 from rb_interp.studies.anchor import causes
-from rb_interp.studies.anchor.causes import CHECKS, INTERVENTIONS
+from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
 
 pytestmark = [pytest.mark.wide, pytest.mark.filterwarnings("ignore:.*never came to")]
 

@@ -6,7 +6,7 @@ from drawing import drawn
 from report.pages import check_page
 
 from rb_interp.studies.anchor import ANCHOR
-from rb_interp.studies.anchor.causes import CHECKS, INTERVENTIONS
+from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
 from rb_interp.studies.anchor.claims import CAUSAL, SECOND
 from rb_interp.studies.anchor.figures_causes import (
     PANELS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pandas as pd
 
 from rb_interp.runs.measured import Measured
-from rb_interp.studies.anchor.causes import CHECKS, INTERVENTIONS
+from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
 from rb_interp.studies.anchor.claims import BY_ID, CLAIMS, CLAIMS_WITHIN, groups, stopped_early
 
 LEARNED = ("learning_order/acc_rsn_train", 0.3, "final", ">=", 0.95)
