@@ -313,9 +313,7 @@ def evaluation(model: HookedModel) -> Iterator[None]:
     parts = {model, getattr(model, "original_model", model)}  # a bridge does not list all modules of what it bridges
     training = [module for part in parts for module in part.modules() if module.training]
     try:
-        if (
-            training
-        ):  # eval() sets an attribute of every module, which takes longer than a small model's forward pass
+        if training:  # eval() sets an attribute of every module, longer than a small model's forward pass
             model.eval()
         yield
     finally:
