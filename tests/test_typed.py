@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from typing import Any, Literal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
@@ -16,7 +19,7 @@ import rb_interp as rb
 from rb_interp.errors import ArgumentError
 from rb_interp.interventions import metrics
 from rb_interp.theory import permuted_r2
-from rb_interp.typed import as_array, typed
+from rb_interp.typed import _hints, as_array, typed
 
 FORMS = {"list": np.ndarray.tolist, "array": np.asarray, "tensor": torch.from_numpy}
 LOGITS = torch.tensor([[1.0, 4.0, 2.0], [0.0, 0.0, 5.0]])
@@ -66,6 +69,34 @@ def test_another_argument_is_refused_by_every_probe() -> None:
         rb.theory.population("anchor", "rsn")  # type: ignore
 
 
+@pytest.mark.parametrize("kind", [int, np.int64, np.int32])
+def test_numpy_numbers_count_as_numbers(kind: type) -> None:
+    model = rb.build_model(TASK, gamma=0.8, seed=kind(0))
+    rows = rb.Inputs(np.arange(8).reshape(2, 4), [0, 0], rb.tasks.Roles({"last": [[3], [3]]}))
+    reading = rb.probes.uniformity(model, rows, layer=kind(1), head=kind(0))
+    assert reading.values == rb.probes.uniformity(rb.build_model(TASK, gamma=0.8, seed=0), rows, layer=1, head=0).values
+
+
+def test_a_probe_makes_few_calls_of_this_package() -> None:
+    """What stands between a user and the formula, in the second call: the first one reads annotations."""
+    model, calls = rb.build_model(TASK, gamma=0.8, seed=0), []
+    rows = rb.Inputs(np.arange(8).reshape(2, 4), roles=rb.Roles({"subject": [[1], [2]]}))
+
+    def count(frame: Any, event: str, _: Any) -> None:
+        own = frame.f_code.co_filename.startswith(str(Path(rb.__file__).parent))
+        if event == "call" and own and frame.f_code.co_name not in ("hooked", "<lambda>"):  # the tests' shape checks
+            calls.append(frame.f_code.co_name)
+
+    for _ in range(2):
+        calls.clear()
+        sys.setprofile(count)
+        try:
+            rb.probes.attention(model, rows, layer=1, query="last", to="subject")
+        finally:
+            sys.setprofile(None)
+    assert 20 < len(calls) <= 60
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_lists_arrays_and_tensors_give_the_same_values(form: str) -> None:
     give = FORMS[form]
@@ -81,6 +112,36 @@ def test_lists_arrays_and_tensors_give_the_same_values(form: str) -> None:
     assert as_array(torch.ones(1, dtype=torch.bfloat16)).dtype == np.float32
     m = torch.tensor([[1.0], [-1.0]])
     assert permuted_r2(m, m, np.array(["a", "a"])).item() == permuted_r2(m, m, ["a", "a"]).item()
+
+
+def arguments() -> Iterator[Any]:
+    """Of every public function and method that is `typed`: an argument's annotation, and the first array in there."""
+    packages = (rb, *(getattr(rb, name) for name in rb.__all__ if inspect.ismodule(getattr(rb, name))))
+    names = ((package, name) for package in packages for name in getattr(package, "__all__", vars(package)))
+    found = {id(value): value for value in (getattr(*place) for place in names)}
+    members = (one for value in found.values() for one in (value, *getattr(value, "__dict__", {}).values()))
+    for function in (getattr(one, "__func__", one) for one in members):
+        if getattr(function, "__code__", None) is asked.__code__:  # that of all that are `typed`
+            for argument, (hint, _) in _hints(function.__wrapped__).items():
+                kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+                arrays = [kind for kind in kinds if hasattr(kind, "dim_str")]
+                if arrays:
+                    yield pytest.param(hint, arrays[0], id=f"{function.__qualname__}-{argument}")
+
+
+@pytest.mark.parametrize(("hint", "kind"), [*arguments()])
+def test_every_public_argument_takes_a_list_an_array_or_a_tensor(hint: Any, kind: Any) -> None:
+    axes = [int(axis) if axis.isdigit() else 3 for axis in kind.dim_str.split() if not axis.startswith(("*", "."))]
+    values = np.arange(np.prod(axes)).reshape(axes).astype(float if kind.dtypes == Float.dtypes else int)
+
+    def given_back(x: Any) -> Any:
+        return x
+
+    given_back.__annotations__["x"] = hint
+    for form in FORMS.values():
+        taken = typed(given_back)(form(values))
+        assert isinstance(taken, kind.array_type | list)
+        assert np.asarray(taken).tolist() == values.tolist()
 
 
 @pytest.mark.parametrize("given", [[False, True], np.array([False, True]), torch.tensor([False, True]), (True,)])

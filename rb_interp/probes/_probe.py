@@ -164,7 +164,7 @@ def probe(
             notes = dict.fromkeys(found.still if nulls else (), STILL)
             notes |= undefined(values, None if sound else model, why, before, untrained)
             notes |= {"roles": found.told} if found.told else {}
-            notes |= caller_hooks(model) or caller_hooks(untrained, "the untrained model")
+            notes |= caller_hooks(model, untrained)
             arrays: Any = found.arrays() if callable(found.arrays) else found.arrays or {}
             tables, where = found.tables(seed) if found.tables else {}, at if looks else {}
             spot = where.get("layer"), where.get("head")

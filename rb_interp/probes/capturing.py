@@ -23,6 +23,7 @@ be checked.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -120,7 +121,7 @@ def capture(
     check_range(model, rows)
     device = next(model.parameters()).device
     fired: dict[str, Tensor] = {}
-    parts: dict[str, list[Tensor]] = {name: [] for name in names}
+    parts: dict[str, list[Tensor]] = defaultdict(list)
 
     def look(value: Tensor, hook: Any, name: str) -> None:
         fired[name] = value
@@ -239,14 +240,20 @@ def model_of(source: Source) -> HookedModel:
     return cast(Any, source).model if hasattr(source, "cache_dict") else cast(Any, source)
 
 
-def caller_hooks(source: Source | None, who: str = "the model") -> dict[str, str]:
+def caller_hooks(model: Source, untrained: Source | None = None) -> dict[str, str]:
     """A caution that names the hooks that somebody left on a model, which act in every pass; none of activations."""
-    read: Any = getattr(source, "source", source)
-    points = {} if hasattr(read, "cache_dict") else getattr(read, "hook_dict", {})
-    names = [name for name, point in points.items() if point.fwd_hooks or point.bwd_hooks]
-    more = f" and {len(names) - 3} others" if len(names) > 3 else ""
-    text = f"{who} carries hooks of yours, which act in every pass: {', '.join(names[:3])}{more}."
-    return {"hooks": f"{text} model.reset_hooks() takes them off."} if names else {}
+    for who, source in (("the model", model), ("the untrained model", untrained)):
+        read: Any = getattr(source, "source", source)
+        points = {} if hasattr(read, "cache_dict") else getattr(read, "hook_dict", {})
+        names = []
+        for name, point in points.items():
+            if point.fwd_hooks or point.bwd_hooks:
+                names.append(name)
+        if names:
+            more = f" and {len(names) - 3} others" if len(names) > 3 else ""
+            text = f"{who} carries hooks of yours, which act in every pass: {', '.join(names[:3])}{more}."
+            return {"hooks": f"{text} model.reset_hooks() takes them off."}
+    return {}
 
 
 def has_attention(model: HookedModel) -> bool:

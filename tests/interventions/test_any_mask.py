@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from probes.lens_models import SIZES, _away_from_default, lens_model
+from probes.lens_models import SIZES, _away_from_default, hooks_on, lens_model
 
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions import (
@@ -16,7 +16,7 @@ from rb_interp.interventions import (
     path_matrix,
     subspace_effect,
 )
-from rb_interp.interventions.ablating import ablation, interchange
+from rb_interp.interventions.ablating import ablation, interchange, patch
 from rb_interp.interventions.attention import blocked_edits, random_patterns
 from rb_interp.interventions.sites import last_logits, visible, with_edits
 from rb_interp.tasks import Inputs
@@ -145,6 +145,33 @@ def test_an_encoder_s_attribution_begins_where_its_blocks_do():
     assert exact.values.item() == pytest.approx(1, abs=1e-4)
     assert np.isfinite(fast.values).all()
     assert np.isfinite(attribution_matrix(model, ROWS, OTHER, steps=2).values).all()
+
+
+def test_what_a_model_has_is_asked_of_each_layer():
+    model = model_of(6)
+    model.blocks[0].hook_resid_mid = None  # as a model whose first layer has no such place
+    del model.hook_dict["blocks.0.hook_resid_mid"]
+    del model.blocks[0].hook_resid_mid
+    model.blocks[0].hook_resid_mid = lambda value: value
+    for call in (patching_matrix, attribution_matrix):
+        found = call(model, ROWS, OTHER, components=("resid_mid", "z"), roles=("key",))
+        assert np.isnan(found.values[0, :, 0]).tolist() == [True, False]
+        assert found.notes["resid_mid of L0"] == "no cells: this layer has none."
+    with pytest.raises(ModelError, match="site 'resid_mid.0' is not in L0 of this model, which has "):
+        ablation(model, ROWS, "resid_mid.0")
+
+
+def test_hooks_may_be_reset_while_an_edit_is_under_way():
+    model = model_of(7)
+
+    def metric(logits, clean, corrupted):
+        model.reset_hooks()
+        return logits[:, 0]
+
+    with patch(model, ROWS, OTHER, "resid_pre.1@key"):
+        model.reset_hooks()
+    assert np.isfinite(patching_matrix(model, ROWS, OTHER, metric=metric, components=("z",)).values).all()
+    assert hooks_on(model) == []
 
 
 def test_weights_that_only_the_source_reads_may_not_be_nan():

@@ -246,3 +246,10 @@ def test_interventions_ask_a_task_for_its_counterfactuals(one, monkeypatch, tmp_
     assert set(lost["set"]) == set(AnchorTask.sets)
     assert lost["control_accuracy_drop"].isna().all()
     assert lost["accuracy_drop"].notna().all()
+
+
+def test_a_measure_that_returns_something_else_is_named(tmp_path):
+    run = start(tmp_path / "run", SMALL, replace(ONE, measure=lambda run, progress: [1]))
+    run.train(progress=False)
+    with pytest.raises(StudyError, match=r"measure of study 'one' returned \[1\]; expected Measured\(readings, tables"):
+        run.probe(progress=False)
