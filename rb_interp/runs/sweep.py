@@ -133,12 +133,6 @@ class Sweep:
         tell = getattr(self.config.task, "provenance", None)
         return {} if tell is None else json.loads(json.dumps(tell(seed)))
 
-    def _keep_provenance(self) -> None:
-        held, drawn_by = self.provenance, dict.fromkeys(map(self.config.data_seed_of, self.seeds))
-        new = {seed: found for seed in drawn_by if seed not in held and (found := self._sources(seed))}
-        if new:
-            self.files.write_json(self._name(self.folder / PROVENANCE), {**held, **new})
-
     def _name(self, path: Path) -> str:
         return path.relative_to(self.files.folder).as_posix()
 
@@ -177,7 +171,9 @@ class Sweep:
         """The step from which a batch of seeds is to be trained, -1 for the beginning; None where nothing is left."""
         if self._finished(seeds):
             return None
-        self._keep_provenance()
+        held, drawn_by = self.provenance, dict.fromkeys(map(self.config.data_seed_of, self.seeds))
+        if new := {seed: found for seed in drawn_by if seed not in held and (found := self._sources(seed))}:
+            self.files.write_json(self._name(self.folder / PROVENANCE), {**held, **new})
         store = self.stores[seeds]
         return store.read("state", CURVES).step if store.exists("state") else -1
 

@@ -165,8 +165,11 @@ def batteries(task: AnchorTask, rows: int = ROWS, seed: int = SEED) -> dict[str,
     >>> found["length_4"].inputs.tokens.shape
     (50, 4)
     """
-    found = {name: _first(battery, rows) for name, battery in _every(task, seed)}
-    return {name: battery for name, battery in found.items() if len(battery.inputs)}
+    return {
+        name: Battery(inputs.take(np.arange(len(inputs))[:rows]), None if second is None else second[:rows])
+        for name, (inputs, second) in _every(task, seed)
+        if len(inputs)
+    }
 
 
 def _every(task: AnchorTask, seed: int) -> Iterator[tuple[str, Battery]]:
@@ -189,11 +192,6 @@ def _every(task: AnchorTask, seed: int) -> Iterator[tuple[str, Battery]]:
 def _shuffled(data: AnchorDataset, set: str) -> Int[np.ndarray, " n"]:
     """The rows of a set in another order: a dataset has those of one combination together."""
     return np.random.default_rng([data.seed, 8]).permutation(data.rows(set))
-
-
-def _first(battery: Battery, n: int) -> Battery:
-    taken = battery.inputs.take(np.arange(len(battery.inputs))[:n])
-    return Battery(taken, None if battery.second is None else battery.second[:n])
 
 
 def _distractor(data: AnchorDataset, rows: Int[np.ndarray, " n"], rng: np.random.Generator) -> Battery:

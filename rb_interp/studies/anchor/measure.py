@@ -160,9 +160,10 @@ def compare(
         tested = between_less_within(d, groups)._asdict()
         found["equivalence"].append({**place, "groups": counts, **tested, "n_members": len(groups)})
         found["battery_accuracy"] += [
-            {**place, "seed": seed, "circuit": names[seed], **_accuracy(rows, given), "n": len(rows.inputs)}
+            {**place, "seed": seed, "circuit": names[seed], "accuracy": (given == rows.inputs.labels).mean(),
+             "second_accuracy": np.nan if rows.second is None else (given == rows.second).mean(), "n": len(rows.inputs)}
             for seed, given in answers[name].items()
-        ]
+        ]  # fmt: skip
         value, at_start = (dict(zip(named, excess_disagreement(m, groups), strict=True)) for m in (d, d_before))
         about = {"gamma": SMALL, "stage": "final", "step": step, "set": "", "probe": "equivalence", "quantity": name}
         about |= {"layer": np.nan, "head": np.nan, "null": None, "null_mean": np.nan, "null_sd": np.nan}
@@ -173,8 +174,3 @@ def compare(
         ]
     readings = found.pop("readings")
     return Measured(readings_table(readings), {name: frame(rows, COLUMNS[name]) for name, rows in found.items()})
-
-
-def _accuracy(rows: Battery, answers: np.ndarray) -> dict[str, float]:
-    right = {"accuracy": rows.inputs.labels, "second_accuracy": rows.second}
-    return {name: np.nan if labels is None else float((answers == labels).mean()) for name, labels in right.items()}

@@ -143,7 +143,8 @@ def _diagram(axes: Axes, evidence: Evidence, gamma: float, name: str) -> None:
         like = f"γ = {gamma:g}, seed {member['seed']} ({member['like']} of {member['of']} seeds):"
         axes.set_title(f"{like}\n{member['phase']}, {member['flow']}, {member['n_pairs']} pairs", fontsize=7.5)
         for roles, answer, word in CARRIED:
-            share, of = _moved(evidence, member, roles, answer), roles.split("+")
+            where, of = {"stage": "final", "set": "seen_test"}, roles.split("+")
+            share = evidence.value("interchange_roles", f"{roles}:{answer}", gamma, member["seed"], **where)
             if np.isfinite(share):
                 place, weight = sum(PLACES[role] for role in of) / len(of), "bold" if share >= CARRIES else "normal"
                 box = {"fc": "white", "ec": "#cfcfcf", "lw": 0.5, "pad": 1.2, "alpha": 0.9}
@@ -154,12 +155,6 @@ def _diagram(axes: Axes, evidence: Evidence, gamma: float, name: str) -> None:
     axes.set_yticks(range(len(layers) + 1), ["input", *(f"after L{layer}" for layer in layers)])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-
-
-def _moved(evidence: Evidence, member: dict[str, Any], roles: str, answer: str) -> float:
-    """Share of pairs that get an answer once roles are taken from the source; NaN without a pair."""
-    where = {"gamma": member["gamma"], "seed": member["seed"], "stage": "final", "set": "seen_test"}
-    return evidence.value("interchange_roles", f"{roles}:{answer}", **where)
 
 
 def draw_cosines(evidence: Evidence) -> Figure:
