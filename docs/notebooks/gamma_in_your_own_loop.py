@@ -1,21 +1,8 @@
-# ---
-# jupyter:
-#   jupytext:
-#     text_representation:
-#       extension: .py
-#       format_name: percent
-#   kernelspec:
-#     display_name: Python 3
-#     language: python
-#     name: python3
-# ---
-
 # %% [markdown]
 # # Gamma-scaled initialisation in your own loop
 #
-# A study of initialisation needs one thing in common: what "small" means. Here it is a rate, gamma. Each matrix starts
-# with `std = d_in^-gamma`, where d_in is its input dimension. `rb.scale_init` writes such a start into any model: of
-# TransformerLens, of Hugging Face, or your own. The loop stays yours.
+# Each matrix starts with `std = d_in^-gamma`, where d_in is its input dimension. `rb.scale_init` writes such a start
+# into any model: of TransformerLens, of Hugging Face, or your own. The loop stays yours.
 
 # %%
 import matplotlib.pyplot as plt
@@ -27,17 +14,8 @@ import rb_interp as rb
 from rb_interp.tasks.induction import InductionTask
 
 task = InductionTask()
-sizes = GPT2Config(
-    vocab_size=task.d_vocab,
-    n_positions=task.length,
-    n_embd=32,
-    n_layer=2,
-    n_head=2,
-    n_inner=64,
-    resid_pdrop=0.0,
-    embd_pdrop=0.0,
-    attn_pdrop=0.0,
-)
+shape = {"vocab_size": task.d_vocab, "n_positions": task.length, "n_embd": 32, "n_layer": 2, "n_head": 2, "n_inner": 64}
+sizes = GPT2Config(**shape, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
 _ = torch.manual_seed(0)
 
 # %% [markdown]
@@ -54,9 +32,8 @@ table[table.d_in > 0][columns].round(3).head(8)
 # %% [markdown]
 # ## Another start, in one line
 #
-# `per` gives one group of matrices a rate of its own. The table knows what this model was drawn with: it has the
-# standard deviation intended at initialisation too, and `z` says by how many standard errors the measured one misses
-# it.
+# `per` gives one group of matrices a rate of its own. The table knows what this model was drawn with: `z` says by how
+# many standard errors the measured standard deviation misses the intended one.
 
 # %%
 model = rb.scale_init(GPT2LMHeadModel(sizes), gamma=0.8, per={"qk": 0.5})

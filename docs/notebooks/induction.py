@@ -1,15 +1,3 @@
-# ---
-# jupyter:
-#   jupytext:
-#     text_representation:
-#       extension: .py
-#       format_name: percent
-#   kernelspec:
-#     display_name: Python 3
-#     language: python
-#     name: python3
-# ---
-
 # %% [markdown]
 # # A model of your own: induction
 #
@@ -32,7 +20,6 @@ import torch
 
 import rb_interp as rb
 from rb_interp import interventions as iv
-from rb_interp.interventions.effect import rank_correlation
 from rb_interp.probes import attention
 from rb_interp.tasks.induction import InductionTask
 
@@ -108,12 +95,9 @@ previous[columns].round(3)
 induction[columns].round(3)
 
 # %%
-figure, axes = plt.subplots(1, 2, figsize=(6, 2.4), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
 for ax, table, name in zip(axes, (previous, induction), ("second_to_first", "query_to_second"), strict=True):
-    share = table[table.quantity == name].pivot(index="layer", columns="head", values="value")
-    picture = ax.imshow(share, vmin=0, vmax=1, cmap="viridis")
-    ax.set(title=name, xlabel="head", ylabel="layer", xticks=share.columns, yticks=share.index)
-_ = figure.colorbar(picture, ax=axes, label="mean attention")
+    rb.plots.heads(table, name, ax=ax)
 
 # %% [markdown]
 # ## Does the answer need them?
@@ -142,14 +126,5 @@ matrix = iv.patching_matrix(model, inputs, corrupted, roles=("first", "second", 
 matrix.to_frame().pivot(index=["component", "layer"], columns="role", values="recovered").round(2)
 
 # %% [markdown]
-# The answer stands at `second` until L1, whose attention takes it to the query. A first look at the same cells costs
-# one gradient; its ranks agree with the exact ones only roughly, so confirm what you build on.
-
-# %%
-cells = {"components": ["attn_out", "mlp_out", "v"], "roles": ("first", "second", "query")}
-exact, fast = (call(model, inputs, corrupted, **cells) for call in (iv.patching_matrix, iv.attribution_matrix))
-rank_correlation(exact, fast)
-
-# %% [markdown]
-# What each number means, and how it misleads, stands in [probes](../probes.md) and
-# [interventions](../interventions.md).
+# The answer stands at `second` until L1, whose attention takes it to the query. What each number means, and how it
+# misleads, stands in [probes](../probes.md) and [interventions](../interventions.md).

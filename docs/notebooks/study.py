@@ -1,15 +1,3 @@
-# ---
-# jupyter:
-#   jupytext:
-#     text_representation:
-#       extension: .py
-#       format_name: percent
-#   kernelspec:
-#     display_name: Python 3
-#     language: python
-#     name: python3
-# ---
-
 # %% [markdown]
 # # A study from Python
 #
@@ -22,7 +10,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-import matplotlib.pyplot as plt
+import matplotlib.pyplot  # noqa: F401 (a notebook shows figures once this is imported)
 import torch
 
 import rb_interp as rb
@@ -55,14 +43,7 @@ members = curves[curves.sweep == ""]  # the other sweep trains with L0 fixed at 
 members.tail(3)
 
 # %%
-gammas = sorted(members.gamma.unique())
-figure, axes = plt.subplots(1, len(gammas), sharey=True, figsize=(3.2 * len(gammas), 2.6), layout="constrained")
-for ax, gamma in zip(axes, gammas, strict=True):
-    for name, rows in members[members.gamma == gamma].groupby("set"):
-        ax.plot(rows.groupby("step").loss.mean(), label=name)
-    ax.set(title=f"γ = {gamma:g}", xlabel="step")
-axes[0].set_ylabel("loss (nats)")
-legend = axes[-1].legend()
+_ = rb.plots.learning_curves(members)
 
 # %% [markdown]
 # ## One member as a TransformerLens model
@@ -71,10 +52,8 @@ legend = axes[-1].legend()
 # on it.
 
 # %%
-gamma, seed = gammas[-1], run.config.seeds[0]
-model = run.model(gamma=gamma, seed=seed, stage="final")
-untrained = run.model(gamma=gamma, seed=seed, stage="init")
-data = run.config.task.dataset(seed=seed)
+model, untrained = (run.model(gamma=0.8, seed=0, stage=stage) for stage in ("final", "init"))
+data = run.config.task.dataset(seed=0)
 inputs = data.inputs(data.sample("rsn_train", 100))
 logits, cache = model.run_with_cache(torch.from_numpy(inputs.tokens))
 cache["blocks.0.attn.hook_pattern"].shape
