@@ -22,6 +22,7 @@ nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_output_stderr = "remove"  # progress bars, and notices of other packages
+suppress_warnings = ["myst-nb.lexer"]  # a notebook that was not run does not name its language
 
 autosummary_generate = True
 autodoc_typehints = "signature"

@@ -5,6 +5,7 @@ api.md is made whole, from the public names. In other pages what stands between 
 pages with what would be made.
 """
 
+import ast
 import inspect
 import json
 import re
@@ -12,11 +13,13 @@ import runpy
 from collections.abc import Hashable
 from importlib import import_module
 from pathlib import Path
-from pkgutil import walk_packages
+from pkgutil import iter_modules, walk_packages
+from textwrap import dedent
 
 import pandas as pd
 
 import rb_interp as rb
+from rb_interp import studies
 from rb_interp.statistics.intervals import proportion_interval, t_interval
 
 DOCS = Path(__file__).parent
@@ -62,19 +65,35 @@ def docstring(*modules: str) -> str:
     return "\n\n".join(text.strip() for text in texts) + "\n"
 
 
+def layout() -> str:
+    """A row for each package, study and module but the command line: the first line of its docstring."""
+    found = [*iter_modules(rb.__path__, "rb_interp."), *iter_modules(studies.__path__, "rb_interp.studies.")]
+    names = [module.name for module in found if not module.name.endswith(("__", ".cli"))]
+    return table("name, what it is", [(f"`{name[10:]}`", docstring(name[10:]).splitlines()[0]) for name in names])
+
+
+def everyday() -> str:
+    """The questions of benchmarks/everyday_tasks.py, each with the code of rb_interp that answers it."""
+    source = (ROOT / "benchmarks/everyday_tasks.py").read_text("utf-8")
+    known = {one.name: one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef)}
+    code = ""
+    for name in (name for name in known if name.endswith("_alone")):
+        body = known[name.replace("_alone", "_here")].body
+        lines = source.splitlines()[body[0].lineno - 1 : body[-1].end_lineno]
+        code += f"# {ast.get_docstring(known[name])}\n" + dedent("\n".join(lines)) + "\n\n"
+    return f"```py\n{code.rstrip()}\n```\n"
+
+
 def claims(*names: str) -> str:
     """A row for each of the claims named."""
     known = every_claim()
-    return table("id, claim, source, criterion", [(one, *said(known[one])) for one in names])
+    found = [known[one] for one in names]
+    return table("id, claim, source, criterion", [(one.id, one.statement, one.source, one.criterion) for one in found])
 
 
 def every_claim() -> dict:
     """The claims of all studies by id."""
     return {claim.id: claim for study in STUDIES for claim in rb.study(study).load("claims")}
-
-
-def said(claim) -> tuple[str, str, str]:
-    return claim.statement, claim.source, claim.criterion
 
 
 def checks() -> str:
@@ -83,14 +102,14 @@ def checks() -> str:
     return table("of, what is done, control, criterion", rows)
 
 
-def columns(study: str) -> str:
-    """A row for each table of a study: the columns that tell its rows apart, and the others."""
+def columns() -> str:
+    """A row for each table of every study, then of each: the columns that tell its rows apart, and the others."""
     known = runpy.run_path(str(ROOT / "tests/table_columns.py"))
-    every = known["EVERY_STUDY"]
-    names = every if study == "every" else [name for name in rb.study(study).tables if name not in every]
-    texts = {name: every.get(name) or known["COLUMNS"][study][name] for name in names}
-    rows = [(f"`{name}`", *(ticked(part) for part in text.split("|"))) for name, text in texts.items()]
-    return table("table, a row for each, numbers of a row", rows)
+    every, rows = known["EVERY_STUDY"], []
+    for study, texts in [("every", every), *known["COLUMNS"].items()]:
+        texts = {name: text for name, text in texts.items() if study == "every" or name not in every}
+        rows += [(study, f"`{name}`", *(ticked(part) for part in text.split("|"))) for name, text in texts.items()]
+    return table("study, table, a row for each, numbers of a row", rows)
 
 
 def ticked(words: str) -> str:
@@ -107,7 +126,7 @@ def verdicts(path: str, *beside: str) -> str:
             f"{row['id']}: {known[row['id']].statement.removesuffix('.')}",
             ", ".join([row["outcome"], *marks(row)]),
             met(row) if row["n_seeds"] else "no seed counts" if was_read(row) else "no readings",
-            spread_of(row),
+            interval((row["effect"], row["low"], row["high"])),
             number(row["untrained"]),
         ]
         if beside:
@@ -151,10 +170,6 @@ def count(row: dict) -> str:
     return f"{row['n_meeting']} of {row['n_seeds']}"
 
 
-def spread_of(row: dict) -> str:
-    return f"{number(row['effect'])} [{number(row['low'])}, {number(row['high'])}]"
-
-
 def quick() -> str:
     """The claims of the anchor study at `quick`: seeds 0 to 7, 0 to 19, and within each circuit."""
     groups = pd.read_csv(ROOT / "results/quick_verdicts_within.csv").query("seeds == '0-19'")
@@ -172,7 +187,7 @@ def quick() -> str:
         outcome = ", ".join([row["outcome"], count(row), *marks(row)])
         before = f"{earlier['outcome']}, {count(earlier)}"
         name = f"{row['id']}: {known[row['id']].statement.removesuffix('.')}"
-        rows.append((name, before, outcome, spread_of(row), decided, *shares))
+        rows.append((name, before, outcome, interval((row["effect"], row["low"], row["high"])), decided, *shares))
     heads = ", ".join(f"{name} ({n})" for name, n in sizes.items())
     return table(f"claim, seeds 0 to 7, seeds 0 to 19, median and range, decided after, {heads}", rows)
 
