@@ -74,7 +74,10 @@ def _hints(function: Callable) -> dict[str, tuple[Any, dict[type, bool]]]:
 
     names, hints = dict(inspect.unwrap(function).__globals__), {}
     for one in inspect.signature(function).parameters.values():
-        hint, kinds = function.__annotations__.get(one.name), {}  # a probe's own arguments are checked by themselves
+        hint, kinds = (
+            function.__annotations__.get(one.name),
+            {},
+        )  # a probe's own arguments are checked by themselves
         if hint is None or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
             continue
         try:

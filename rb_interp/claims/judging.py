@@ -299,7 +299,8 @@ def _met(read: Sequence[_Read], lost: Collection[int] = ()) -> dict[int, bool]:
     """Seed -> whether it meets every condition, seeds ascending: those with every number, and the lost ones."""
     whole = set.intersection(*(set(one.values) for one in read)) | set(lost)
     return {
-        seed: seed not in lost and all(one.condition.met(one.values[seed]) for one in read) for seed in sorted(whole)
+        seed: seed not in lost and all(one.condition.met(one.values[seed]) for one in read)
+        for seed in sorted(whole)
     }
 
 
@@ -321,7 +322,10 @@ def _decide(met: Mapping[int, bool], claim: Claim) -> rule.Finding:
 def _judge_condition(read: _Read, claim: Claim, lost: Collection[int]) -> rule.Judged:
     condition, values, reason = read.condition, read.values, ""
     met, interval = _met([read], lost), median_and_range([*values.values()])
-    untrained, able = median_and_range([*read.untrained.values()]).estimate, max(met, default=-1) >= claim.first_seed
+    untrained, able = (
+        median_and_range([*read.untrained.values()]).estimate,
+        max(met, default=-1) >= claim.first_seed,
+    )
     if claim.unit == "seed":
         outcome = _decide(met, claim).outcome
     else:
@@ -333,7 +337,9 @@ def _judge_condition(read: _Read, claim: Claim, lost: Collection[int]) -> rule.J
             interval, reason = _own_interval(read)
             outcome = rule.decide_interval(condition, interval)
         able = bool(np.isfinite(interval).all())
-        reason = reason or (f"the interval contains {condition.threshold:g}" if outcome == "OPEN" and values else "")
+        reason = reason or (
+            f"the interval contains {condition.threshold:g}" if outcome == "OPEN" and values else ""
+        )
     return rule.Judged(
         statistic=condition.statistic,
         criterion=condition.criterion,

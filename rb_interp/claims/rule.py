@@ -160,7 +160,17 @@ def joined(outcomes: Sequence[str]) -> Outcome:
 
 
 TABLE = (
-    *("id", "criterion", "outcome", "n_seeds", "n_meeting", "share_low", "share_high", "decided_after", "statistic"),
+    *(
+        "id",
+        "criterion",
+        "outcome",
+        "n_seeds",
+        "n_meeting",
+        "share_low",
+        "share_high",
+        "decided_after",
+        "statistic",
+    ),
     *("effect", "low", "high", "untrained", "met_at_initialisation", "calibrated", "learned", "reason"),
 )
 
@@ -328,7 +338,9 @@ class Verdicts(tuple[Verdict, ...], _Plain):
         """One row a claim, without its conditions."""
         import pandas as pd
 
-        return pd.DataFrame([{name: getattr(verdict, name) for name in TABLE} for verdict in self], columns=[*TABLE])
+        return pd.DataFrame(
+            [{name: getattr(verdict, name) for name in TABLE} for verdict in self], columns=[*TABLE]
+        )
 
     def __repr__(self) -> str:
         counts = Counter(verdict.outcome for verdict in self)

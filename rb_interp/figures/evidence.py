@@ -111,7 +111,9 @@ class Evidence:
         if name not in self._sweeps:
             prefix = f"{name}/"
             arrays = {k.removeprefix(prefix): a for k, a in self.arrays.items() if k.startswith(prefix)}
-            self._sweeps[name] = replace(self, **self._rows_of(name), config=self.config.sweeps[name], arrays=arrays)
+            self._sweeps[name] = replace(
+                self, **self._rows_of(name), config=self.config.sweeps[name], arrays=arrays
+            )
         return self._sweeps[name]
 
     @property

@@ -36,7 +36,9 @@ DRAWN = 400
 UNITS = {1_000_000: " (millions)", 1000: " (thousands)", 1: ""}
 
 
-def panels(rows: int, columns: int, height: float, width: float = WIDTH, **shared: Any) -> tuple[Figure, np.ndarray]:
+def panels(
+    rows: int, columns: int, height: float, width: float = WIDTH, **shared: Any
+) -> tuple[Figure, np.ndarray]:
     """A figure and its axes, ``rows`` by ``columns``; ``shared`` goes to ``Figure.subplots``."""
     figure = new_figure(height, width)
     return figure, figure.subplots(rows, columns, squeeze=False, **shared)
@@ -314,14 +316,23 @@ def heat_map(
 ) -> AxesImage:
     """A matrix whose NaN cells are hatched; ``write`` puts the values into the cells, in ``size`` points."""
     matrix = np.asarray(matrix, dtype=float)
-    look: dict[str, Any] = {"vmin": low, "vmax": high, "cmap": colours, "interpolation": "nearest", "aspect": aspect}
+    look: dict[str, Any] = {
+        "vmin": low,
+        "vmax": high,
+        "cmap": colours,
+        "interpolation": "nearest",
+        "aspect": aspect,
+    }
     image = axes.imshow(np.ma.masked_invalid(matrix), **look)
     axes.spines[:].set_visible(False)
     for row, column in np.argwhere(np.isnan(matrix)).tolist():
         hatch(axes, row, column)
     for (row, column), value in np.ndenumerate(matrix):
         if write is not None and np.isfinite(value):
-            ink, points = "white" if is_dark(image.to_rgba(value)) else INK, size or min(7.0, 50 / max(matrix.shape))
+            ink, points = (
+                "white" if is_dark(image.to_rgba(value)) else INK,
+                size or min(7.0, 50 / max(matrix.shape)),
+            )
             axes.text(column, row, write(float(value)), color=ink, fontsize=points, ha="center", va="center")
     for names, ticks in ((columns if columns is not None else rows, axes.set_xticks), (rows, axes.set_yticks)):
         if names is not None:

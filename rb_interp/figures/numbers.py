@@ -49,7 +49,9 @@ def interval_text(mean: float, low: float, high: float, write: Callable[[float],
     if not math.isfinite(mean):
         return "n/a"
     return (
-        f"{write(mean)} [{write(low)}, {write(high)}]" if math.isfinite(low) and math.isfinite(high) else write(mean)
+        f"{write(mean)} [{write(low)}, {write(high)}]"
+        if math.isfinite(low) and math.isfinite(high)
+        else write(mean)
     )
 
 

@@ -211,7 +211,9 @@ def ablations(
     for site in parsed:
         aside = means(site, other[site])[1:] if other else [np.nan, np.nan]
         for method in methods:
-            rows.append((str(site), method, *means(site, replacement(own[site], method, seed)), *aside, len(inputs)))
+            rows.append(
+                (str(site), method, *means(site, replacement(own[site], method, seed)), *aside, len(inputs))
+            )
     columns = ["accuracy_drop", "loss_increase", "control_accuracy_drop", "control_loss_increase", "n"]
     return pd.DataFrame(rows, columns=pd.Index(["component", "method", "accuracy", *columns]))
 

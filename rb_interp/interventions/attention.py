@@ -378,7 +378,12 @@ def matched_spans(
 
 
 def _centred(
-    model: HookedModel, inputs: Inputs, group: str | np.ndarray | None, layer: int, head: int, groups: Mapping | None
+    model: HookedModel,
+    inputs: Inputs,
+    group: str | np.ndarray | None,
+    layer: int,
+    head: int,
+    groups: Mapping | None,
 ) -> Float[np.ndarray, "token d_model"]:
     """Embeddings of a group as a head reads them, less the mean over all tokens of the groups; None: of all of them."""
     over = np.concatenate(list(token_groups(groups, inputs.roles, "token_basis").values()))

@@ -375,7 +375,9 @@ def _pairs(
 
 def _key_sum(data: AnchorDataset, rows: Int[np.ndarray, " row"]) -> tuple[np.ndarray, np.ndarray]:
     """Key and sum of the anchors of each row."""
-    return data.tokens[rows, data.key_position[rows]], data.tokens[rows[:, None], data.anchor_positions[rows]].sum(1)
+    return data.tokens[rows, data.key_position[rows]], data.tokens[rows[:, None], data.anchor_positions[rows]].sum(
+        1
+    )
 
 
 @intervention

@@ -149,7 +149,12 @@ def effect_of(
 
 
 def predicted_effect(
-    intervention: str, site: str, runs: Iterable[np.ndarray], before: np.ndarray, predicted: np.ndarray, **about: Any
+    intervention: str,
+    site: str,
+    runs: Iterable[np.ndarray],
+    before: np.ndarray,
+    predicted: np.ndarray,
+    **about: Any,
 ) -> Effect:
     """Share of rows whose answer becomes the predicted one, by what each run says of each row, ``[row]``.
 

@@ -286,7 +286,9 @@ def _changes(
                 for role, (here, source_at) in enumerate(positions[number] if gradient is not None else ()):
                     step = sites.gather(place, values[number][site.hook][rows], source_at[rows])
                     step = step - sites.gather(place, own[site.hook][rows], here[rows])
-                    change = sites.gather(place, gradient.cpu(), here[rows]).double() * step.double() / max(1, steps)
+                    change = (
+                        sites.gather(place, gradient.cpu(), here[rows]).double() * step.double() / max(1, steps)
+                    )
                     changes[number, group, role, rows.numpy()] += change.flatten(1).sum(1).numpy()
     return changes
 

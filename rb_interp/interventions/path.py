@@ -116,7 +116,10 @@ def path_patch(
     place = f"{sent_by} -> {received_by}"
     if metric is not None:
         return pair.effect("path patch", place, runs, quantity="recovered")
-    predicted, about = check_labels(source, "path_patch"), {"answered": pair.answered, "notes": pair.notes_of(place)}
+    predicted, about = (
+        check_labels(source, "path_patch"),
+        {"answered": pair.answered, "notes": pair.notes_of(place)},
+    )
     was, *said = (logits.argmax(1).numpy() for logits in (pair.answers[0].logits, *runs))
     moved = [(some == predicted) * 1.0 for some in said]
     return predicted_effect("path patch", place, moved, was, predicted, **about)

@@ -56,7 +56,9 @@ __all__ = [
 ]
 
 HOOKS = {
-    **{name: f"blocks.{{}}.hook_{name}" for name in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")},
+    **{
+        name: f"blocks.{{}}.hook_{name}" for name in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
+    },
     **{name: f"blocks.{{}}.attn.hook_{name}" for name in ("q", "k", "v", "z", "pattern")},
     "mlp_post": "blocks.{}.mlp.hook_post",
     "embed": "hook_embed",
@@ -281,7 +283,9 @@ def aligned(site: Site, rows: Inputs, source: Inputs) -> tuple[Int[Tensor, "row 
             f"patch a role that has as many in both."
         )
     if site.component == "pattern" and not torch.equal(at, source_at):
-        raise ModelError(f"site '{site}' stands elsewhere in the source; a pattern is over positions: patch q or k.")
+        raise ModelError(
+            f"site '{site}' stands elsewhere in the source; a pattern is over positions: patch q or k."
+        )
     return at, source_at
 
 
@@ -363,7 +367,9 @@ def with_edits(
 
     def change(edit: Edit, activation: Tensor) -> Tensor:
         if rows is None and edit.n_rows not in (None, len(activation)):
-            raise ModelError(f"the edit at '{edit.hook}' holds {edit.n_rows} rows, this pass has {len(activation)}.")
+            raise ModelError(
+                f"the edit at '{edit.hook}' holds {edit.n_rows} rows, this pass has {len(activation)}."
+            )
         return edit.change(activation, torch.arange(len(activation)) if rows is None else rows)
 
     handle = model.embed.register_forward_pre_hook(look, with_kwargs=True) if known else None

@@ -91,7 +91,9 @@ class Blueprint:
             length[self.task.tokens(group)] = own
         for name, lengths in (("embed.W_E", length), ("pos_embed.W_pos", np.full(self.task.length, size))):
             vectors = rng.standard_normal(self.weights[name][:, self.spare].shape)
-            self.weights[name][:, self.spare] = lengths[:, None] * vectors / np.linalg.norm(vectors, axis=1)[:, None]
+            self.weights[name][:, self.spare] = (
+                lengths[:, None] * vectors / np.linalg.norm(vectors, axis=1)[:, None]
+            )
 
     def attend(self, layer: int, query: Amounts, key: Amounts) -> None:
         """Add (query . x_i) (key . x_j) to the score of position i for position j."""

@@ -90,7 +90,9 @@ def rule_for(model: Any, held: list[Held], per: Mapping[str, float] | None, sche
     for group in set(per or {}) - groups:
         tied = any(each.tied_to for each in held) and group == "unembedding"
         why = "its unembedding is the embedding" if tied else f"its matrices are {', '.join(sorted(groups - {''}))}"
-        raise ModelError(f"this model has no matrix of the group '{group}': {why}; see initialisation_table(model).")
+        raise ModelError(
+            f"this model has no matrix of the group '{group}': {why}; see initialisation_table(model)."
+        )
     config = getattr(model, "cfg", None) or getattr(model, "config", None)
     config = getattr(config, "get_text_config", lambda: config)()
     names = (("d_model", "hidden_size"), ("n_layers", "num_hidden_layers"))

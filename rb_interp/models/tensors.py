@@ -135,7 +135,9 @@ def _check(model: nn.Module, found: list[tuple[str, Held | None, Tensor]]) -> No
     for name, _, tensor in found:
         if tensor.is_meta or not tensor.is_floating_point():
             what = (
-                "has no data (device 'meta')" if tensor.is_meta else f"is of type {tensor.dtype}, which is quantised"
+                "has no data (device 'meta')"
+                if tensor.is_meta
+                else f"is of type {tensor.dtype}, which is quantised"
             )
             raise ModelError(f"'{name}' of this {kind} {what}; give a model with its weights in floating point.")
     known = {place(each.tensor) for _, each, _ in found if each is not None}
@@ -248,7 +250,9 @@ def of_layer(path: str, module: nn.Module, name: str, tensor: Tensor, parent: nn
         if name == "bias":
             return constant
         return (
-            _with_values(matrix(int(transposed), group_of(path), writes(path)), parent) if name == "weight" else None
+            _with_values(matrix(int(transposed), group_of(path), writes(path)), parent)
+            if name == "weight"
+            else None
         )
     if isinstance(module, nn.MultiheadAttention):
         groups = {"in_proj_weight": "qkv", "q_proj_weight": "qk", "k_proj_weight": "qk", "v_proj_weight": "vo"}
@@ -273,7 +277,11 @@ def _with_values(held: Held, attention: nn.Module) -> Held:
         return held
     n, kind = held.tensor.shape[held.axis], type(attention).__name__
     at, sizes = torch.arange(n), vars(attention)
-    if kind in ("GPT2Attention", "MptAttention", "MultiheadAttention"):  # blocks, without queries in cross-attention
+    if kind in (
+        "GPT2Attention",
+        "MptAttention",
+        "MultiheadAttention",
+    ):  # blocks, without queries in cross-attention
         values = at >= n - n // (2 if sizes.get("is_cross_attention") else 3)
     elif kind == "Phi3Attention":
         values = at >= n - sizes["num_key_value_heads"] * sizes["head_dim"]

@@ -173,7 +173,11 @@ def attention_by_role(pattern: Pattern, inputs: Inputs) -> Found:
             f"attention_by_role got one position twice in row {row}: key {key[row].tolist()}, "
             f"anchor {anchors[row].tolist()}; give every position of a row one role."
         )
-    named = {"key": key, **{f"anchor_{i + 1}": anchors[:, [i]] for i in range(anchors.shape[1])}, "anchors": anchors}
+    named = {
+        "key": key,
+        **{f"anchor_{i + 1}": anchors[:, [i]] for i in range(anchors.shape[1])},
+        "anchors": anchors,
+    }
     seen = {name: _mask(at, pattern.shape[-1]) for name, at in named.items()}
     noise, at_end = ~seen["key"] & ~seen["anchors"], np.arange(pattern.shape[-1]) == pattern.shape[-1] - 1
     seen |= {"self": noise & at_end, "noise": noise & ~at_end}
@@ -347,7 +351,10 @@ def uniformity(pattern: Pattern, inputs: Inputs, *, counted: Bool[np.ndarray, "r
     per_row = np.where(n > 0, (distance * chosen).sum(0) / np.maximum(n, 1), np.nan)
     arrays = {"tv_per_row": per_row, "mean_pattern": pattern.mean(0)}
     return Found(
-        values, lambda n_null, seed: {"tv": simplex_null(visible.sum(1)[chooses], n_null, seed)}, arrays, len(inputs)
+        values,
+        lambda n_null, seed: {"tv": simplex_null(visible.sum(1)[chooses], n_null, seed)},
+        arrays,
+        len(inputs),
     )
 
 

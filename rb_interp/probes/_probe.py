@@ -160,7 +160,9 @@ def probe(
                 before = dict(checked(reads(untrained, inputs=inputs, **at), **options).values)
             if "participation_ratio" in "".join(values):
                 _beside(values, before, nulls)
-            sound = isinstance(what, np.ndarray) and bool(np.isfinite(what).all())  # then weights are not the reason
+            sound = isinstance(what, np.ndarray) and bool(
+                np.isfinite(what).all()
+            )  # then weights are not the reason
             notes = dict.fromkeys(found.still if nulls else (), STILL)
             notes |= undefined(values, None if sound else model, why, before, untrained)
             notes |= {"roles": found.told} if found.told else {}
@@ -239,7 +241,13 @@ def _digest(array: np.ndarray) -> tuple:
 
 
 def check_layer_head(
-    model: Source, layer: int, head: int | None, probe: str, untrained: Source | None = None, *, caches: bool = False
+    model: Source,
+    layer: int,
+    head: int | None,
+    probe: str,
+    untrained: Source | None = None,
+    *,
+    caches: bool = False,
 ) -> None:
     """Raise ModelError where one of the models has no attention, or no such layer or head (counted from 0).
 

@@ -317,7 +317,10 @@ def check_range(model: HookedModel, rows: Int[Tensor, "row pos"]) -> None:
 @contextmanager
 def evaluation(model: HookedModel) -> Iterator[None]:
     """Evaluation mode (no dropout), and each module's own mode again afterwards."""
-    parts = {model, getattr(model, "original_model", model)}  # a bridge does not list all modules of what it bridges
+    parts = {
+        model,
+        getattr(model, "original_model", model),
+    }  # a bridge does not list all modules of what it bridges
     training = [module for part in parts for module in part.modules() if module.training]
     try:
         if training:  # eval() sets an attribute of every module, longer than a small model's forward pass

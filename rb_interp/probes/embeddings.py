@@ -220,7 +220,9 @@ def _order_nulls(laid: Laid, n_null: int, rng: np.random.Generator) -> dict[str,
     nulls = {"order_rho": Null(said, draws(distance, ranks(real.round(TIES))), "less")}
     if theory is not None:
         nulls["theory"] = Null(said, draws(theory, real))
-    shuffled = {of: rng.permuted(np.tile(ranks(number), (n_null, 1)), axis=1) for of, number in laid.ordered.items()}
+    shuffled = {
+        of: rng.permuted(np.tile(ranks(number), (n_null, 1)), axis=1) for of, number in laid.ordered.items()
+    }
     for name, scores in laid.leading().items():
         drawn = of_vectors.row_correlations(shuffled[name.partition("pc1_")[2]], ranks(scores))
         nulls[name] = Null(said, np.abs(drawn))

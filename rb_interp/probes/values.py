@@ -134,7 +134,10 @@ def aligned(
     vectors: Mapping[str, Embeddings], two: Sequence[str],
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Cosines of n unit directions and shares of n subspaces, ``[n]`` each: one observed, or the draws of a null."""
-    names, mean = [*two, *(name for name in vectors if name not in two)], np.concatenate([*vectors.values()]).mean(0)
+    names, mean = (
+        [*two, *(name for name in vectors if name not in two)],
+        np.concatenate([*vectors.values()]).mean(0),
+    )
     centred = {name: rows - mean for name, rows in vectors.items()}
 
     def means(groups: Mapping[str, Embeddings], names: Sequence[str], ending: str = "") -> dict[str, np.ndarray]:

@@ -126,7 +126,11 @@ class SweepConfig(Settings):
 
 def sizes(task: type[Settings], preset: str) -> dict[str, Any]:
     """What a preset changes of a task's class, of the model and of training."""
-    return {"task": task.PRESETS[preset], "model": ModelConfig.PRESETS[preset], "train": TrainConfig.PRESETS[preset]}
+    return {
+        "task": task.PRESETS[preset],
+        "model": ModelConfig.PRESETS[preset],
+        "train": TrainConfig.PRESETS[preset],
+    }
 
 
 def from_mapping(kind: type[StudyConfig], data: Mapping[str, Any], source: str = "the configuration") -> Any:

@@ -182,7 +182,9 @@ def study(name: str | Study) -> Study:
         StudyError: for an unknown name, and where a study does not load (naming its distribution).
     """
     if isinstance(name, Study):
-        raise StudyError(f"study got the Study '{name.name}' itself in place of its name; call its run: STUDY.run()")
+        raise StudyError(
+            f"study got the Study '{name.name}' itself in place of its name; call its run: STUDY.run()"
+        )
     points = entry_points(group=GROUP)
     if name not in points.names:
         raise StudyError(f"no study '{name}' is installed; {nearest(name, points.names)}")

@@ -96,8 +96,12 @@ class Run:
         _prepare(config, config.seeds)
         metadata = run_record(study.name, mark, plain(config), command)
         run = cls(folder, study, config, metadata)
-        if folder.exists() and not (folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir())):
-            raise RunError(f"{folder} holds something else than this run; nothing was changed. Give another folder.")
+        if folder.exists() and not (
+            folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir())
+        ):
+            raise RunError(
+                f"{folder} holds something else than this run; nothing was changed. Give another folder."
+            )
         with run.store.writing():
             run._write_start(metadata)
         return run
@@ -431,7 +435,14 @@ class Run:
 
     @typed
     def export(
-        self, *, gamma: float, seed: int, path: Path | str, stage: str | int = "final", sweep: str = "", **facts: str
+        self,
+        *,
+        gamma: float,
+        seed: int,
+        path: Path | str,
+        stage: str | int = "final",
+        sweep: str = "",
+        **facts: str,
     ) -> SharedMember:
         """Write one member into a folder of its own, to share it: weights, what it learned, and what was measured.
 

@@ -87,7 +87,9 @@ class Store:
             self._lock.acquire()
         except OSError as error:
             why = (
-                "is being written by another process" if isinstance(error, Timeout) else f"is not writable ({error})"
+                "is being written by another process"
+                if isinstance(error, Timeout)
+                else f"is not writable ({error})"
             )
             raise RunError(f"{self.folder} {why}; nothing was changed. Wait, or give another folder.") from None
         try:
@@ -225,7 +227,9 @@ def code_version(*folders: Path) -> str:
 
 def _digest(record: Mapping[str, Any] | None) -> str:
     """A checksum over all files of a finished step; "" if it is not finished."""
-    return "" if record is None else hashlib.sha256(json.dumps(record["files"], sort_keys=True).encode()).hexdigest()
+    return (
+        "" if record is None else hashlib.sha256(json.dumps(record["files"], sort_keys=True).encode()).hexdigest()
+    )
 
 
 def _sha256(path: Path) -> str:

@@ -255,7 +255,9 @@ def stratified_auc(strata: Sequence[tuple[Numbers, Numbers]], confidence: float 
     if not n_pairs:
         return Auc(math.nan, 0.0, 1.0, 0, 0.0)
     below = sum(float((one[:, None] < other).sum() + (one[:, None] == other).sum() / 2) for one, other in counted)
-    independent = min(n_pairs / max(len(one), len(other)) for one, other in counted)  # min(n_1, n_2) / (n_1 n_2 / n)
+    independent = min(
+        n_pairs / max(len(one), len(other)) for one, other in counted
+    )  # min(n_1, n_2) / (n_1 n_2 / n)
     value = below / n_pairs
 
     def excess(t: float) -> float:

@@ -264,7 +264,9 @@ def _corpus_values(
     }
 
 
-def _delta(losses: Mapping[str, Curve], sets: tuple[str, str], entropies: tuple[float, float] = (1.0, 1.0)) -> Curve:
+def _delta(
+    losses: Mapping[str, Curve], sets: tuple[str, str], entropies: tuple[float, float] = (1.0, 1.0)
+) -> Curve:
     """Delta L of a pair of sets (PrOntoQA, stories), each loss over its entropy; all nan where a set has no curve."""
     if not all(name in losses for name in sets):
         return np.full(len(next(iter(losses.values()))), np.nan)

@@ -61,7 +61,9 @@ class Roles(Record):
             object.__setattr__(self, "set", as_array(self.set).reshape(-1))
             counts["set"] = len(self.set)
         if len(set(counts.values())) > 1:
-            raise RolesError(f"roles disagree on the number of rows: {counts}; give each role one row per sequence.")
+            raise RolesError(
+                f"roles disagree on the number of rows: {counts}; give each role one row per sequence."
+            )
         object.__setattr__(self, "positions", positions)
         groups = {name: _token_ids(name, ids) for name, ids in self.tokens.items()}
         object.__setattr__(self, "tokens", groups)

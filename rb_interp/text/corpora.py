@@ -122,7 +122,9 @@ def _records(place: str, n: int | None = None) -> Iterator[Any]:
                 reader, data_files=where, split="train", streaming=True, **OPTIONS.get(reader, {})
             ):
                 if reader == "text" and row["text"].startswith('"') and '""' in row["text"]:
-                    raise TextError(f"{where} has stories in quotes, with quotes doubled as in a table; use .jsonl.")
+                    raise TextError(
+                        f"{where} has stories in quotes, with quotes doubled as in a table; use .jsonl."
+                    )
                 parts = (
                     re.split(r"\n\s*\n", row["text"]) if reader == "text" and not _END.search(row["text"]) else ()
                 )
@@ -138,7 +140,9 @@ def _example(record: Any) -> Example:
         raise TextError(
             f"it is {shown(record)}; expected a record with question, query, chain_of_thought and answer."
         )
-    given = {key: value for key, value in record.items() if value is not None}  # a reader fills columns up with None
+    given = {
+        key: value for key, value in record.items() if value is not None
+    }  # a reader fills columns up with None
     if given.get("explanation", thoughts := given.get("chain_of_thought")) != thoughts and thoughts is not None:
         raise TextError("it has a chain_of_thought and another explanation; leave one of them out.")
     question, query = ("question", "query") if "query" in given else ("context", "question")

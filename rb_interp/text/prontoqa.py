@@ -219,7 +219,9 @@ def verify(example: Example) -> Proof:
     sentences, chain = split_sentences(example.question), example.chain_of_thought
     *context, premise = map(parse_sentence, sentences)
     n = len(chain)
-    _require(all(rule.form != GROUND for rule in context), "only the last sentence of a context may be of an entity")
+    _require(
+        all(rule.form != GROUND for rule in context), "only the last sentence of a context may be of an entity"
+    )
     named = premise.form == GROUND and premise.predicate in PLURALS and not premise.negated
     _require(named, f"'{premise.sentence}' ends the context and is no premise 'Name is a concept.'")
     _require(

@@ -260,7 +260,10 @@ def lemma_1(
     place = {"gamma": gamma, "stage": "init", "step": 0, "set": ""}
     return pd.DataFrame(
         {**place, "seed": number, **row}
-        for quantity, values in {f"within_{tolerance:g}": deviation <= tolerance, "max_deviation": deviation}.items()
+        for quantity, values in {
+            f"within_{tolerance:g}": deviation <= tolerance,
+            "max_deviation": deviation,
+        }.items()
         for number, value in enumerate(values)
         for row in Reading("lemma_1", {quantity: float(value)}, layer=0, n=n_rows).rows()
     )

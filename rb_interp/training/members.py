@@ -129,7 +129,9 @@ def train_together(
     """
     train, groups = parts[0].train, [(part.members, part.store) for part in parts]
     if len({replace(part.train, lr=1.0, weight_decay=0.0) for part in parts}) > 1:
-        raise ArgumentError("the parts of train_together differ in more than lr and weight_decay; train them apart.")
+        raise ArgumentError(
+            "the parts of train_together differ in more than lr and weight_decay; train them apart."
+        )
     members = [member for own, _ in groups for member in own]
     if len(set(members)) < len(members):
         raise ArgumentError(f"a member stands there twice: {members}; give each gamma, seed, lr and decay once.")

@@ -156,7 +156,9 @@ class Block:
         w_k = w_k.view(members, d_model, heads, d_head)
         w_v = w_v.view(members, d_model, heads, d_head)
         asked = (
-            torch.einsum("mbhk,mdhk->mbhd", q, w_k) if heads > 1 else linear(q[:, :, 0], w_k[:, :, 0].mT)[:, :, None]
+            torch.einsum("mbhk,mdhk->mbhd", q, w_k)
+            if heads > 1
+            else linear(q[:, :, 0], w_k[:, :, 0].mT)[:, :, None]
         )
         flat = x.reshape(members * batch, length, d_model)
         scores = (flat[:, None] * asked.reshape(members * batch, heads, 1, d_model)).sum(-1)

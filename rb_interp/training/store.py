@@ -157,5 +157,7 @@ class Curves:
 def saved_curves(state: Checkpoint, members: tuple[Member, ...], sets: tuple[str, ...]) -> Curves:
     """Learning curves in a saved state."""
     steps, values = state.tensors[f"{CURVES}steps"].tolist(), state.tensors[f"{CURVES}values"].numpy()
-    spectra = {name[len(SPECTRA) :]: list(found.numpy()) for name, found in state.tensors.items() if SPECTRA in name}
+    spectra = {
+        name[len(SPECTRA) :]: list(found.numpy()) for name, found in state.tensors.items() if SPECTRA in name
+    }
     return Curves(members, sets, list(zip(steps, values, strict=True)), spectra)

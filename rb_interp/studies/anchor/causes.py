@@ -202,7 +202,9 @@ def _entropies(models: MemberModels, seed: int) -> np.ndarray | None:
 def effect_readings(effects: pd.DataFrame) -> pd.DataFrame:
     """The three quantities of each intervention at each stage, with the untrained model's beside them."""
     own, place = ["effect", "control", "difference"], ["gamma", "seed", "set", "probe", "quantity"]
-    rows = effects.rename(columns={"quantity": "unit", "intervention": "probe"}).assign(null_mean=effects["control"])
+    rows = effects.rename(columns={"quantity": "unit", "intervention": "probe"}).assign(
+        null_mean=effects["control"]
+    )
     rows = rows.melt([*{*rows} - {*own}], own, "quantity")
     before = rows.loc[rows["stage"] == "init"].set_index(place)["value"].rename("untrained")
     rows, tested = rows.join(before, on=place), rows["quantity"] == "effect"

@@ -54,7 +54,9 @@ def _swapped(suffix: str, pairs: str) -> tuple[Condition, ...]:
     """M9's conditions: the answer follows key and sum, and does not follow new noise."""
 
     def part(what: str, quantity: str, label: str, layer: int) -> Term:
-        return _on_reasoning(f"swap_{what}{suffix}", quantity, f"share of {label}, L{layer}'s output swapped{pairs}")
+        return _on_reasoning(
+            f"swap_{what}{suffix}", quantity, f"share of {label}, L{layer}'s output swapped{pairs}"
+        )
 
     return (
         Condition(part("key", "effect", "pairs answered z_source + sum_base", 1), ">=", 0.90),

@@ -89,7 +89,11 @@ PANELS = (
 )
 """The panels of the figure, row by row, four in a row; the last row has the controls that match."""
 NATS = "loss_increase"
-UNITS = {NATS: "nats lost", "moved_as_predicted": "share of answers moved", "accuracy_drop": "accuracy lost (share)"}
+UNITS = {
+    NATS: "nats lost",
+    "moved_as_predicted": "share of answers moved",
+    "accuracy_drop": "accuracy lost (share)",
+}
 """What an intervention is read in, as the axes say it."""
 
 
@@ -260,7 +264,10 @@ def draw_dynamics(evidence: Evidence) -> Figure:
     )
     axes[0].tick_params(axis="y", labelsize=6.5)
     figure.supxlabel(f"training step (scaled as the logarithm of step + {OFFSET})", fontsize=7.5)
-    marks = [kit.line("checkpoint that all seeds have", KEPT, width=1.2), kit.line("mean, 95 % interval", style.INK)]
+    marks = [
+        kit.line("checkpoint that all seeds have", KEPT, width=1.2),
+        kit.line("mean, 95 % interval", style.INK),
+    ]
     names = [name for name in MARKS if name in set(events["cause"])]
     kit.legend(figure, 4, [*(kit.key(SAID_OF.get(name, name), marker=MARKS[name]) for name in names), *marks])
     return figure

@@ -165,7 +165,14 @@ def compare(
             for seed, given in answers[name].items()
         ]  # fmt: skip
         value, at_start = (dict(zip(named, excess_disagreement(m, groups), strict=True)) for m in (d, d_before))
-        about = {"gamma": SMALL, "stage": "final", "step": step, "set": "", "probe": "equivalence", "quantity": name}
+        about = {
+            "gamma": SMALL,
+            "stage": "final",
+            "step": step,
+            "set": "",
+            "probe": "equivalence",
+            "quantity": name,
+        }
         about |= {"layer": np.nan, "head": np.nan, "null": None, "null_mean": np.nan, "null_sd": np.nan}
         about |= {"p_value": np.nan, "n": len(rows.inputs)}
         found["readings"] += [

@@ -43,7 +43,9 @@ def plan(n_layers: int, n_heads: int) -> list[Step]:
     places += [
         (probes.attention_by_role, set, layer) for layer in sorted({1, n_layers - 1}) for set in (REASONING, MEMORY)
     ]
-    steps: list[Step] = [(probe, set, {"layer": at, "head": h}) for probe, set, at in places for h in range(n_heads)]
+    steps: list[Step] = [
+        (probe, set, {"layer": at, "head": h}) for probe, set, at in places for h in range(n_heads)
+    ]
     steps += [(probes.variance_explained, REASONING, {}), (probes.geometry, WEIGHTS, {})]
     return [(probe, set, {**where, **OPTIONS.get(probe, {})}) for probe, set, where in steps]
 

@@ -149,7 +149,9 @@ def _diagram(axes: Axes, evidence: Evidence, gamma: float, name: str) -> None:
                 place, weight = sum(PLACES[role] for role in of) / len(of), "bold" if share >= CARRIES else "normal"
                 box = {"fc": "white", "ec": "#cfcfcf", "lw": 0.5, "pad": 1.2, "alpha": 0.9}
                 text = f"{word} {two_digits(share)}"
-                axes.text(place, 1.24, text, ha="center", va="bottom", fontsize=6, weight=weight, bbox=box, zorder=8)
+                axes.text(
+                    place, 1.24, text, ha="center", va="bottom", fontsize=6, weight=weight, bbox=box, zorder=8
+                )
     axes.set(xlim=(-0.6, len(PLACES) - 0.4), ylim=(-0.35, len(layers) + 0.3))
     axes.set_xticks(list(PLACES.values()), list(PLACES))
     axes.set_yticks(range(len(layers) + 1), ["input", *(f"after L{layer}" for layer in layers)])

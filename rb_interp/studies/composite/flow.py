@@ -142,7 +142,9 @@ def one_role_each(inputs: Inputs) -> Inputs:
     return replace(inputs, roles=replace(inputs.roles, positions={**inputs.roles.positions, "noise": noise}))
 
 
-def read_interchange(model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None) -> Reading:
+def read_interchange(
+    model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None
+) -> Reading:
     """Shares of pairs by what they are answered once roles are taken from the source, in [0, 1].
 
     Values: ``R:answer`` and ``R:placebo`` of each R of TAKEN, each role and each two, and each of ANSWERS; NaN where

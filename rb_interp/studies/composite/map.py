@@ -201,7 +201,10 @@ class CompositeMapConfig(StudyConfig):
             model = replace(model, n_layers=int(point))
         elif axis == "gpt2":
             heads = {"n_heads": self.heads, "d_head": model.d_head // self.heads}
-            model, gammas = replace(model, norm=label, act="gelu_new", train_biases=True, **heads), self.block_gammas
+            model, gammas = (
+                replace(model, norm=label, act="gelu_new", train_biases=True, **heads),
+                self.block_gammas,
+            )
         else:
             gammas = self.coarse_gammas
             train = replace(train, **({"lr": point} if axis.endswith("rate") else {"weight_decay": point}))

@@ -253,7 +253,9 @@ def boundary_interval(found: Sequence[Boundary], grid: Sequence[float]) -> Inter
     >>> boundary_interval([Boundary(0.65, 0.6, 0.7, True)] * 8, [0.5, 0.6, 0.7, 0.8])
     Interval(estimate=0.65, low=0.6, high=0.7)
     """
-    middle, low, high = (interval_or_nan([getattr(one, name) for one in found]) for name in ("gamma", "low", "high"))
+    middle, low, high = (
+        interval_or_nan([getattr(one, name) for one in found]) for name in ("gamma", "low", "high")
+    )
     return Interval(middle.estimate, float(np.maximum(low.low, min(grid))), float(np.minimum(high.high, max(grid))))
 
 

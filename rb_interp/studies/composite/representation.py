@@ -93,7 +93,9 @@ class Grid(NamedTuple):
 
     def numbers(self, pair: Pair) -> Int[np.ndarray, "noise key"]:
         """Row numbers of a pair."""
-        return self.pairs.index(pair) * NOISES * len(KEYS) + np.arange(NOISES * len(KEYS)).reshape(NOISES, len(KEYS))
+        return self.pairs.index(pair) * NOISES * len(KEYS) + np.arange(NOISES * len(KEYS)).reshape(
+            NOISES, len(KEYS)
+        )
 
     def cells(self, compared: Sequence[tuple[Pair, Pair]]) -> Cells:
         """Numbers of the two rows of every cell: key of the first pair down, key of the second across."""

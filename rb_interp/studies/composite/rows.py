@@ -147,7 +147,10 @@ def draw_rows(
 
 
 def draw_keys(
-    task: CompositeTask, positions: Int[np.ndarray, " row"], test: Bool[np.ndarray, " row"], rng: np.random.Generator
+    task: CompositeTask,
+    positions: Int[np.ndarray, " row"],
+    test: Bool[np.ndarray, " row"],
+    rng: np.random.Generator,
 ) -> Int[np.ndarray, " row"]:
     """A key for each position, drawn evenly from the test keys or from the training keys there.
 

@@ -200,7 +200,9 @@ class CompositeTask(TaskSettings):
         """
         return keys % self.modulus == positions
 
-    def inferential(self, keys: Int[np.ndarray, " row"], pairs: Int[np.ndarray, "row 2"]) -> Int[np.ndarray, " row"]:
+    def inferential(
+        self, keys: Int[np.ndarray, " row"], pairs: Int[np.ndarray, "row 2"]
+    ) -> Int[np.ndarray, " row"]:
         """Keys plus the shifts of both anchors, whatever a pair was trained with.
 
         Raises TaskError for unknown anchors.

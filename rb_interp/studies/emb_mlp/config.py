@@ -117,7 +117,10 @@ def _sweeps(preset: str) -> dict[str, AnchorSweep]:
     """The sweeps of a preset; a batch is no larger than the rows that there are."""
     task, model = TASKS[preset], MODELS[preset]
     d_vocab = task.keys[1] + task.q * task.reasoning_anchors[1] + 10
-    small_task, one_layer = replace(task, d_vocab=d_vocab), replace(model, architecture="one_layer", d_model=d_vocab)
+    small_task, one_layer = (
+        replace(task, d_vocab=d_vocab),
+        replace(model, architecture="one_layer", d_model=d_vocab),
+    )
     adamw, descent, small = (replace(t, batch_size=min(t.batch_size, task.n_sequences)) for t in TRAINING[preset])
     return {
         "adamw": AnchorSweep(SOME_GAMMAS, task, model, adamw),

@@ -65,7 +65,9 @@ def draw_learning(evidence: Evidence) -> Figure:
             for corpus in CORPORA:
                 colour, name = style.CORPUS_COLOURS[corpus], GROUPS[corpus]
                 kit.curve(axes, evidence, gamma, f"{corpus}_train", "loss", colour, "-", f"{name}, trained on")
-                kit.curve(axes, evidence, gamma, f"{corpus}_test", "loss", colour, style.DASHED, f"{name}, held out")
+                kit.curve(
+                    axes, evidence, gamma, f"{corpus}_test", "loss", colour, style.DASHED, f"{name}, held out"
+                )
                 if corpus in entropies:
                     axes.axhline(entropies[corpus], color=colour, lw=0.7, ls=DOTTED, zorder=1)
             for step in early_steps(evidence, gamma):
@@ -107,7 +109,9 @@ def draw_token_cosines(evidence: Evidence) -> Figure:
             seed, matrix = evidence.first("token_similarity", f"cos_{group}_matrix", gamma, stage="early")
             _, tokens = evidence.first("token_similarity", f"tokens_{group}", gamma, stage="early")
             if not len(matrix):
-                raise MissingEvidenceError("This run has no token that is typical of this corpus, or none to match.")
+                raise MissingEvidenceError(
+                    "This run has no token that is typical of this corpus, or none to match."
+                )
             kit.heat_map(every, matrix)
             every.set(xticks=[], yticks=[], xlabel=f"the {len(matrix)} most frequent typical tokens")
             table = evidence.table("tokens", seed=seed).set_index("token")["text"].to_dict()
@@ -259,7 +263,9 @@ def draw_skills(evidence: Evidence) -> Figure:
                 one.vlines(rows["hops"], rows["low"].clip(0, 1), rows["high"].clip(0, 1), color=colour, lw=0.9)
                 one.plot(rows["hops"], rows["mean"], color=colour, marker=marker, ms=4, mfc="white", label=label)
             one.set(
-                title=f"{('answer', 'chain of thought')[place[0]]}, γ = {gamma:g}", ylim=(-0.03, 1.05), xlabel="hops"
+                title=f"{('answer', 'chain of thought')[place[0]]}, γ = {gamma:g}",
+                ylim=(-0.03, 1.05),
+                xlabel="hops",
             )
             if not place[0]:
                 one.axhline(BY_CHANCE, color=style.GREY, lw=0.8, ls=style.DASHED, zorder=0)
