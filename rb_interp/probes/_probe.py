@@ -28,6 +28,7 @@ from rb_interp.probes.capturing import (
     Keep,
     Source,
     as_rows,
+    attention_layers,
     caller_hooks,
     capture,
     float64,
@@ -249,7 +250,7 @@ def check_layer_head(
     *,
     caches: bool = False,
 ) -> None:
-    """Raise ModelError where one of the models has no attention, or no such layer or head (counted from 0).
+    """Raise ModelError where one of the models, or the layer, has no attention, or there is no such layer or head.
 
     A cache in place of a model is refused too, unless the caller reads ``caches``.
     """
@@ -268,6 +269,8 @@ def check_layer_head(
                     f"s, counted from 0. Use {name}=0 to {name}={count - 1}." if count > 1 else f". Use {name}=0."
                 )
                 raise ModelError(f"{probe} got {name}={given}; {what} has {count} {name}{advice}")
+        if layer not in (layers := attention_layers(cast(Any, source))):
+            raise ModelError(f"{probe} got layer={layer}; {what} has attention in the layers {layers} alone.")
 
 
 def check_rows(inputs: Inputs, probe: str) -> Int[Tensor, "row pos"]:
@@ -369,7 +372,7 @@ def scan(
     Args:
         probe: any probe that takes ``layer`` and ``head``. inputs: what it is given.
         model: a model, or activations of these rows that you have already, such as of ``run_with_cache``.
-        layers, heads: numbers, counted from 0; by default all.
+        layers, heads: numbers, counted from 0; by default all that have attention.
         options: go to the probe, such as ``untrained``, ``n_null``, ``seed`` or ``k``.
 
     Raises:
@@ -386,7 +389,7 @@ def scan(
     if not has_attention(looked_at):
         check_layer_head(looked_at, 0, 0, name)
     heads = list(range(looked_at.cfg.n_heads) if heads is None else heads)
-    layers = list(range(looked_at.cfg.n_layers) if layers is None else layers)
+    layers = attention_layers(model) if layers is None else list(layers)
     source = OnePass(model, layers)
     if options.get("untrained") is not None:
         options["untrained"] = OnePass(options["untrained"], layers)
@@ -423,6 +426,11 @@ class OnePass:
         self.source, self.model, self.layers = source, model_of(source), sorted(layers)
         self.cache_dict: dict[str, Tensor] = {}
         self._kept: dict[tuple, dict[str, Tensor]] = {}
+
+    @cached_property
+    def hook_dict(self) -> Any:
+        """The model's, which a bridge puts together anew at each call."""
+        return self.model.hook_dict
 
     @cached_property
     def finite(self) -> bool:

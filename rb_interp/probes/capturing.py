@@ -155,7 +155,7 @@ def captured(
 
     Args:
         tokens: integers ``[row, pos]``. batch: rows of one pass.
-        names: full hook names; by default the attention patterns of every layer.
+        names: full hook names; by default the attention patterns of every layer that has any.
 
     Raises ModelError as `capture` does.
 
@@ -169,7 +169,7 @@ def captured(
     """
     from transformer_lens import ActivationCache
 
-    names = names or [f"blocks.{layer}.attn.hook_pattern" for layer in range(model_of(model).cfg.n_layers)]
+    names = names or [f"blocks.{layer}.attn.hook_pattern" for layer in attention_layers(model)]
     return ActivationCache(capture(model, tokens, names, batch=batch), model)
 
 
@@ -244,7 +244,7 @@ def caller_hooks(model: Source, untrained: Source | None = None) -> dict[str, st
     """A caution that names the hooks that somebody left on a model, which act in every pass; none of activations."""
     for who, source in (("the model", model), ("the untrained model", untrained)):
         read: Any = getattr(source, "source", source)
-        points = {} if hasattr(read, "cache_dict") else getattr(read, "hook_dict", {})
+        points = {} if hasattr(read, "cache_dict") else getattr(source, "hook_dict", {})
         names = []
         for name, point in points.items():
             if point.fwd_hooks or point.bwd_hooks:
@@ -259,6 +259,15 @@ def caller_hooks(model: Source, untrained: Source | None = None) -> dict[str, st
 def has_attention(model: HookedModel) -> bool:
     """Whether a model has any attention heads; an EmbMLP has none, and its ``cfg`` says so."""
     return model.cfg.n_layers > 0 and model.cfg.n_heads > 0
+
+
+def attention_layers(source: Source) -> list[int]:
+    """The layers that have attention: all, or of a model of several kinds of layers those that have its hooks."""
+    model: Any = model_of(source)
+    every = list(range(model.cfg.n_layers if has_attention(model) else 0))
+    hooks = {} if isinstance(model, ArrayModel) else getattr(source, "hook_dict", None) or model.hook_dict
+    ends = "hook_pattern", "hook_z", "hook_v"
+    return [at for at in every if any(f"blocks.{at}.attn.{end}" in hooks for end in ends)] or every
 
 
 @contextmanager

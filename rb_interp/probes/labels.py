@@ -77,7 +77,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from rb_interp.errors import ModelError, RolesError, TaskError, shown
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import Found, check_labels, occupied, probe, source
-from rb_interp.probes.capturing import Source, capture, float64, layer_heads, logits_of, model_of
+from rb_interp.probes.capturing import ArrayModel, Source, capture, float64, layer_heads, logits_of, model_of
 from rb_interp.probes.vectors import cosines
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null
@@ -387,7 +387,11 @@ def component_hooks(model: HookedModel, layer: int | None = None, head: int | No
         ("resid_post", layers[-1]),
     ]
     hooks = {f"{component}.{at}": f"blocks.{at}.hook_{component}" for component, at in wanted}
-    return hooks if head is None else hooks | {f"attn_out.{at}": f"blocks.{at}.attn.hook_z" for at in layers}
+    hooks |= {} if head is None else {f"attn_out.{at}": f"blocks.{at}.attn.hook_z" for at in layers}
+    there = (
+        hooks.values() if isinstance(model, ArrayModel) else model.hook_dict
+    )  # a layer may lack attention or an MLP
+    return {name: hook for name, hook in hooks.items() if hook in there}
 
 
 def _centred(vectors: Vectors) -> tuple[Vectors, float]:

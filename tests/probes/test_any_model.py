@@ -8,7 +8,17 @@ from lens_models import bridged, encoder, lens_model, transformers_model
 from rb_interp.errors import ModelError
 from rb_interp.interventions import patching_matrix
 from rb_interp.interventions.attention import token_basis
-from rb_interp.probes import attention_by_role, geometry, scan, uniformity, value_alignment, variance_explained
+from rb_interp.probes import (
+    attention_by_role,
+    captured,
+    geometry,
+    scan,
+    uniformity,
+    value_alignment,
+    variance_explained,
+    weight_rank,
+    weight_spectra,
+)
 from rb_interp.probes.values import token_embeddings, value_matrix
 from rb_interp.probes.vectors import cosines, mean_off_diagonal
 from rb_interp.tasks import AnchorTask, Inputs
@@ -19,6 +29,15 @@ TASK = AnchorTask(
 )
 DATA = TASK.dataset(0)
 ROWS = DATA.rows("rsn_train")
+
+
+class Nothing(torch.nn.Module):
+    """What stands in the place of attention and writes nothing."""
+
+    def forward(self, **given):
+        return torch.zeros_like(given["query_input"])
+
+
 BY_HEAD = (uniformity, value_alignment, attention_by_role)
 
 
@@ -40,6 +59,26 @@ def test_a_bridged_model_without_biases_is_read_as_transformers_computes_it(fami
     assert geometry(model, inputs, head=3, n_null=0).values["cos_all"] == pytest.approx(
         mean_off_diagonal(cosines(read)), abs=1e-4
     )
+
+
+@pytest.mark.lens
+def test_what_a_model_has_is_asked_of_each_layer():
+    """The middle one of three layers has no attention, as in a model of several kinds of layers."""
+    model = lens_model("gpt2", n_layers=3, d_vocab=40)
+    if not hasattr(model, "setup"):
+        pytest.skip("a module of a bridge of TransformerLens 4 is not taken off")
+    model.blocks[1].attn, model.blocks[1].hook_attn_out = Nothing(), torch.nn.Identity()
+    model.setup()
+    inputs = DATA.inputs(ROWS)
+    for probe in (*BY_HEAD, weight_rank, weight_spectra):
+        with pytest.raises(ModelError, match=r"got layer=1; this model has attention in the layers \[0, 2\] alone"):
+            probe(model, inputs, layer=1)
+    assert sorted(set(scan(uniformity, model, inputs, n_null=0).layer)) == [0, 2]
+    assert [*captured(model, inputs.tokens).cache_dict] == [f"blocks.{at}.attn.hook_pattern" for at in (0, 2)]
+    outputs = {"attn_out.0", "mlp_out.0", "mlp_out.1", "attn_out.2", "mlp_out.2"}
+    for head in (None, 1):
+        values = variance_explained(model, inputs, head=head, groupings={"a": ROWS % 2}, n_null=0).values
+        assert {name.split(":")[0] for name in values} - {"resid_pre.0", "resid_post.2"} == outputs
 
 
 @pytest.mark.lens
