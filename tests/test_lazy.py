@@ -46,6 +46,9 @@ from rb_interp.runs.protocol import names, study
 for name in names():
     study(name).preset("smoke")
     check()
+for one in map(study, names()):  # claims are held against their study before training
+    one.check_claims(one.preset("smoke"))
+assert not {"transformer_lens", "matplotlib"} & {*sys.modules}
 
 sys.modules["transformer_lens"] = None  # whoever imports it fails
 run("train", "--preset", "smoke", "--steps", "2", "--seeds", "0", "--gammas", "0.8", "--out", sys.argv[1], status=0)

@@ -2,8 +2,8 @@
 
 Models and training are in float64. Values agree within 1e-6, the mean of a null within its own standard error, and
 what is read of trained runs within 1e-4; ``calls.UNSTABLE`` says what differs between processors by more. CI makes
-every golden run and nine models' readings on the oldest kernels. On the processor's own it makes the other readings,
-and the run of the labels, this with the newest TransformerLens.
+all of them on the oldest kernels. On the processor's own it makes the readings of four models, and with the newest
+TransformerLens those of nine and the run of the labels.
 """
 
 import json
@@ -25,9 +25,9 @@ def _stored(name: str) -> pd.DataFrame:
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
-    wide, same = "composite" in name or "-gamma-" in name, name in calls.OF_A_SHAPE_THAT_IS_THERE
-    trained = name in ("average-then-key", "induction", "key-to-anchors-post-norm")
-    return [pytest.mark.wide] * wide + [pytest.mark.lens] * (not same) + [pytest.mark.trains] * trained
+    quick = name in ("average-then-key", "key-to-anchors-post-norm", "gpt2-induction", "grouped-rotary")
+    lens = name not in calls.OF_A_SHAPE_THAT_IS_THERE
+    return [pytest.mark.lens] * lens + [pytest.mark.trains if quick else pytest.mark.wide]
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(name)) for name in calls.SUBJECTS])
