@@ -269,7 +269,8 @@ def check_layer_head(
                     f"s, counted from 0. Use {name}=0 to {name}={count - 1}." if count > 1 else f". Use {name}=0."
                 )
                 raise ModelError(f"{probe} got {name}={given}; {what} has {count} {name}{advice}")
-        if layer not in (layers := attention_layers(cast(Any, source))):
+        pattern, read = f"blocks.{layer}.attn.hook_pattern", cast(Any, source)
+        if pattern not in getattr(read, "hook_dict", ()) and layer not in (layers := attention_layers(read)):
             raise ModelError(f"{probe} got layer={layer}; {what} has attention in the layers {layers} alone.")
 
 
