@@ -14,23 +14,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import groupby, pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
-from rb_interp.claims import Verdict
 from rb_interp.claims.rule import FEWEST, OUTCOMES
 from rb_interp.errors import StudyError, nearest
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import mean_text, number, seeds_text, share_text, two_digits
 from rb_interp.figures.style import save_figures
 from rb_interp.report.terminal import effect_text, notes
-from rb_interp.runs.protocol import Study
 from rb_interp.runs.store import write_file
 from rb_interp.settings import read_toml
+
+if TYPE_CHECKING:
+    from rb_interp.claims import Verdict
+    from rb_interp.runs.protocol import Study
 
 __all__ = ["Page", "write_report"]
 
