@@ -245,13 +245,15 @@ def caller_hooks(model: Source, untrained: Source | None = None) -> dict[str, st
     for who, source in (("the model", model), ("the untrained model", untrained)):
         read: Any = getattr(source, "source", source)
         points = {} if hasattr(read, "cache_dict") else getattr(source, "hook_dict", {})
-        names = []
+        names = {}  # TransformerLens 4.x has two names for a point
         for name, point in points.items():
             if point.fwd_hooks or point.bwd_hooks:
-                names.append(name)
+                names[id(point)] = name
         if names:
             more = f" and {len(names) - 3} others" if len(names) > 3 else ""
-            text = f"{who} carries hooks of yours, which act in every pass: {', '.join(names[:3])}{more}."
+            text = (
+                f"{who} carries hooks of yours, which act in every pass: {', '.join([*names.values()][:3])}{more}."
+            )
             return {"hooks": f"{text} model.reset_hooks() takes them off."}
     return {}
 

@@ -81,7 +81,6 @@ def test_what_a_model_has_is_asked_of_each_layer():
         assert {name.split(":")[0] for name in values} - {"resid_pre.0", "resid_post.2"} == outputs
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("layer", [0, 1])
 def test_an_encoder_s_embedding_is_read_as_it_enters_the_first_layer(layer):
     """BERT normalises the sum of its three embeddings, before any layer."""
