@@ -171,12 +171,6 @@ MECHANISM = (
         (Condition(_uniformity(SMALL, "half"), "<=", 0.10),),
     ),
     Claim(
-        "M1c",
-        "While the circuit forms, every row of L0 is nearly an average.",
-        "Fig. 6, first layer",
-        (Condition(_uniformity(SMALL, "half"), "<=", 0.02),),
-    ),
-    Claim(
         "M2",
         "With large initialisation L0 is further from an average than with small initialisation.",
         "contrast",
