@@ -8,7 +8,7 @@ from rb_interp.probes.labels import cosines_by_target, label_range, variance_exp
 from rb_interp.probes.language import chain_accuracy, chain_inputs, embedding_rank, next_token
 from rb_interp.probes.tokens import token_similarity, token_table, typical_tokens
 from rb_interp.probes.values import value_alignment
-from rb_interp.probes.weights import condensation, weight_norms, weight_rank, weight_spectra
+from rb_interp.probes.weights import condensation, weight_rank, weight_spectra
 from rb_interp.statistics.reading import Null, Reading
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "uniformity",
     "value_alignment",
     "variance_explained",
-    "weight_norms",
     "weight_rank",
     "weight_spectra",
 ]

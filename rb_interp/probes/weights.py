@@ -108,16 +108,6 @@ def weight_rank(model: Source, *, layer: int) -> Found:
 
 
 @probe(layer_matrices, ZERO, place={"layer": 0})
-def weight_norms(held: Mapping[str, Matrix]) -> Found:
-    """Root mean square of every matrix of one layer, heads joined.
-
-    Values: rms_W, at least 0; an untrained model reads the standard deviation of its initialisation, d_in^-gamma. No
-    quantity has a null.
-    """
-    return Found({f"rms_{name}": float(np.sqrt((matrix**2).mean())) for name, matrix in held.items()})
-
-
-@probe(layer_matrices, ZERO, place={"layer": 0})
 def weight_spectra(held: Mapping[str, Matrix]) -> Found:
     """Participation ratio and stable rank of every matrix of one layer, heads joined.
 

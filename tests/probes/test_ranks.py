@@ -9,11 +9,10 @@ import pytest
 from language_text import D_MODEL, D_VOCAB, PRONTOQA, STORIES, Embedded, frequency_alone, made_counts, noise, p_values
 from lens_models import lens_model
 
-from rb_interp import scale_init
 from rb_interp.errors import ModelError
 from rb_interp.probes.language import _swapped, embedding_rank
 from rb_interp.probes.vectors import gaussian_participations, participation
-from rb_interp.probes.weights import spectrum, weight_norms, weight_rank
+from rb_interp.probes.weights import spectrum, weight_rank
 
 COUNTS = made_counts()
 
@@ -108,13 +107,3 @@ def test_a_list_of_one_token_has_no_dimension():
         assert math.isnan(reading.values[name])
     assert reading.values["participation_stories"] == pytest.approx(1)
     assert math.isnan(p_values(reading)["participation_prontoqa"])
-
-
-def test_norms_of_an_untrained_model_are_those_of_its_initialisation():
-    model = lens_model("gpt2", seed=0)
-    scale_init(model, 0.5, seed=0)
-    values = weight_norms(model, layer=0).values
-    for name, d_in in (("W_Q", model.cfg.d_model), ("W_in", model.cfg.d_model), ("W_out", model.cfg.d_mlp)):
-        assert values[f"rms_{name}"] == pytest.approx(d_in**-0.5, rel=0.1)
-    model.blocks[0].attn.W_Q.data *= 3
-    assert weight_norms(model, layer=0).values["rms_W_Q"] == pytest.approx(3 * values["rms_W_Q"])
