@@ -277,17 +277,6 @@ def draw_attention_by_role(evidence: Evidence) -> Figure:
     return figure
 
 
-def draw_uniformity(evidence: Evidence) -> Figure:
-    """TV of L0's attention from 1/i at the middle of learning, each seed a dot, at each gamma."""
-    figure, [[axes]] = kit.panels(1, 1, 3.2)
-    with kit.missing(axes):
-        for gamma in evidence.gammas:
-            seeds = evidence.values("uniformity", "tv", gamma, stage="half", set="rsn_train")
-            axes.plot([gamma] * len(seeds), seeds, "o", color=style.INK)
-        axes.set(xlabel="gamma", ylabel="TV from 1/i")
-    return figure
-
-
 def draw_variance_explained(evidence: Evidence) -> Figure:
     """Share of variance by component and grouping at the small initialisation, and the two shares of M8 by rate."""
     evidence.require(SMALL)
@@ -323,7 +312,6 @@ FIGURES = {
     "equivalence": draw_equivalence,
     "causes": draw_causes,
     "first_layer": draw_first_layer,
-    "uniformity": draw_uniformity,
     "attention_by_role": draw_attention_by_role,
     "variance_explained": draw_variance_explained,
     "patching_matrix": draw_patching,
