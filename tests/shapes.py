@@ -4,11 +4,10 @@ A check of such a one would be written anew at each call, 2 ms each, and made th
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from beartype import beartype
 
 
-def checked(function: Callable) -> Any:
+def checked(function: Callable) -> Callable:
     """The function with its shapes checked, or as it is where another function makes it."""
     return function if "<locals>" in function.__qualname__ else beartype(function)

@@ -196,7 +196,7 @@ def read_run(folder: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         content = {}
-    if content.get("format") != FORMAT:
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise RunError(f"{path} is not of the format {FORMAT!r}, which this version reads; make the run again.")
     return content
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int, Int8, Int32
+from jaxtyping import Bool, Int, Int32
 
 from rb_interp.errors import TextError, nearest
 from rb_interp.record import Record
@@ -48,7 +48,7 @@ class Rows(Record):
     """
 
     tokens: Int[np.ndarray, "row n_ctx_and_1"]
-    corpus: Int8[np.ndarray, " row"]
+    corpus: Int[np.ndarray, " row"]
     lengths: Int[np.ndarray, " row"]
 
     def __len__(self) -> int:
