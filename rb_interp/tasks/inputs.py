@@ -143,10 +143,15 @@ def _named(known: Mapping[str, np.ndarray], name: str, needs: str, task: str) ->
 
 
 def places(name: str, given: Any) -> Int[np.ndarray, "row n"]:
-    """Positions of a role from ``[row, n]``, from ``[row]``, or from a mask of booleans ``[row, pos]``."""
+    """Positions of a role, each once, from ``[row, n]``, from ``[row]``, or from a mask of booleans ``[row, pos]``."""
     at = as_array(given)
     if at.dtype != bool and at.ndim in (1, 2):
-        return _whole_numbers(name, at).reshape(len(at), -1 if at.size else at.shape[-1])
+        at = _whole_numbers(name, at).reshape(len(at), -1 if at.size else at.shape[-1])
+        if (np.diff(np.sort(at), axis=1) == 0).any():
+            raise RolesError(
+                f"role '{name}' holds a position twice in a row; a mask is of booleans: .astype(bool)."
+            )
+        return at
     if at.ndim != 2:
         kind = "a mask" if at.dtype == bool else "positions"
         shape = list(at.shape)

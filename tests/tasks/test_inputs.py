@@ -37,7 +37,7 @@ def test_a_missing_role_names_the_probe_and_what_there_is():
 
 def test_rows_that_disagree_are_refused():
     with pytest.raises(RolesError, match="disagree on the number of rows"):
-        Roles({"key": np.zeros((2, 1)), "anchor": np.zeros((3, 2))})
+        Roles({"key": np.zeros((2, 1)), "anchor": np.zeros((3, 1))})
     with pytest.raises(RolesError, match=r"role 'key' has positions of shape \[1, 2, 1\]; expected \[row, n\]"):
         Roles({"key": np.zeros((1, 2, 1))})
 
@@ -61,6 +61,8 @@ def test_one_position_a_row_needs_no_second_dimension():
 def test_a_mask_that_differs_between_rows_is_refused():
     with pytest.raises(RolesError, match="role 'threes' is a mask of 0 to 2 positions a row; expected as many in each"):
         Roles({"threes": TOKENS == 3})
+    with pytest.raises(RolesError, match="role 'io' holds a position twice in a row; a mask is of booleans"):
+        Roles({"io": [[0, 1, 0, 1]]})
     with pytest.raises(RolesError, match=r"role 'io' has a mask of shape \[4\]; expected .* a mask \[row, pos\]"):
         Roles({"io": TOKENS[0] == 7})
     with pytest.raises(RolesError, match=r"'odd' is a mask of shape \[3, 4\]; expected .* a mask \[d_vocab\]"):
