@@ -2,11 +2,12 @@
 
 import gc
 import os
+import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
-from jaxtyping import install_import_hook
+from shapes import Finder
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for each other cost more than a second one gains
 ROOT = Path(__file__).parent
@@ -15,8 +16,8 @@ WITH_SHAPES = [
     for path in sorted((ROOT / "rb_interp").rglob("*.py"))
     if "from jaxtyping import" in path.read_text("utf-8") and path.name not in ("typed.py", "inputs.py")
 ]  # Inputs and Roles are made from lists; pyright checks other types, and words are drawn by the hundred thousand
-if not os.environ.get("JAXTYPING_DISABLE"):  # the hook would wrap every function even so
-    install_import_hook(WITH_SHAPES, "shapes.checked")
+if not os.environ.get("JAXTYPING_DISABLE"):
+    sys.meta_path.insert(0, Finder(WITH_SHAPES))
 
 collect_ignore = ["docs/conf.py"]
 collect_ignore_glob = ["docs/notebooks/*.py"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,18 +13,26 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pytest
 import torch
+from beartype.roar import BeartypeCallHintViolation
 from jaxtyping import Float
 from torch import Tensor
 
 import rb_interp as rb
 from rb_interp.errors import ArgumentError
 from rb_interp.interventions import metrics
+from rb_interp.probes.vectors import cosines
 from rb_interp.theory import permuted_r2
 from rb_interp.typed import _hints, as_array, typed
 
 FORMS = {"list": np.ndarray.tolist, "array": np.asarray, "tensor": torch.from_numpy}
 LOGITS = torch.tensor([[1.0, 4.0, 2.0], [0.0, 0.0, 5.0]])
 TASK = rb.AnchorTask.preset("smoke")
+
+
+@pytest.mark.skipif("JAXTYPING_DISABLE" in os.environ, reason="shapes are not checked")
+def test_shapes_are_checked_while_testing():
+    with pytest.raises(BeartypeCallHintViolation, match="token d"):
+        cosines(np.zeros(3))
 
 
 @typed

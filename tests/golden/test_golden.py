@@ -2,7 +2,7 @@
 
 Models and training are in float64. Values agree within 1e-6, the mean of a null within its own standard error, and
 what is read of trained runs within 1e-4; ``calls.UNSTABLE`` says what differs between processors by more. CI makes
-all of them on the oldest kernels. On the processor's own it makes the readings of four models, and with the newest
+all of them on the oldest kernels. On the processor's own it makes the readings of one model, and with the newest
 TransformerLens those of nine and the run of the labels.
 """
 
@@ -25,9 +25,8 @@ def _stored(name: str) -> pd.DataFrame:
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
-    quick = name in ("average-then-key", "key-to-anchors-post-norm", "gpt2-induction", "grouped-rotary")
     lens = name not in calls.OF_A_SHAPE_THAT_IS_THERE
-    return [pytest.mark.lens] * lens + [pytest.mark.trains if quick else pytest.mark.wide]
+    return [pytest.mark.lens] * lens + [pytest.mark.trains if name == "average-then-key" else pytest.mark.wide]
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(name)) for name in calls.SUBJECTS])
