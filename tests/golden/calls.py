@@ -444,7 +444,7 @@ CALLS: dict[str, Callable[[Subject], Any]] = {
 STUDIES = ("addition-and-scan", "anchor", "composite", "composite-map", "emb-mlp", "labels", "language")
 FEWER: dict[str, dict[str, Any]] = {
     "anchor": {"probe_rows": 200, "n_null": DRAWS, "n_init": DRAWS},
-    "language": {"n_null": DRAWS, "train": {"steps": 20, "lr": 1e-2}},
+    "language": {"n_null": DRAWS, "train": {"steps": 12, "lr": 1e-2}},
 }
 """What the golden run of a study has less of than its preset ``smoke``."""
 UNSTABLE = {"anchor": 0.3, "composite": 0.1}
