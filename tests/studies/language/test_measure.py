@@ -84,11 +84,13 @@ def test_readings_agree_with_probes_called_by_hand(run):
     assert found == pytest.approx(participation(vectors) / participation(start), rel=1e-4)
     examples = chain_inputs(text_of(run.sweep(), 0).examples, text.tokenizer)
     reading = chain_accuracy(run.model(gamma=0.8, seed=0, stage="final"), examples, n_null=0)
-    skills = run.table("skills").query("gamma == 0.8 and seed == 0 and step == 20 and accuracy_of == 'step'")
+    skills = run.table("skills").query(
+        "gamma == 0.8 and seed == 0 and step == @run.config.train.steps and accuracy_of == 'step'"
+    )
     assert np.average(skills.accuracy, weights=skills.n) == pytest.approx(reading.values["step"])
     final = readings.query("gamma == 0.8 and seed == 0 and probe == 'chain' and stage == 'final'").set_index("quantity")
     assert final.value["loss_chain"] == pytest.approx(reading.values["loss_chain"], rel=1e-5)
-    course = run.table("similarity").query("gamma == 0.3 and seed == 1 and step == 20")
+    course = run.table("similarity").query("gamma == 0.3 and seed == 1 and step == @run.config.train.steps")
     assert course.difference.item() == pytest.approx(found_difference(readings), abs=1e-6)
     start = run.table("similarity").query("gamma == 0.3 and seed == 1 and step == 0").difference.item()
     at_init = readings.query("gamma == 0.3 and seed == 1 and stage == 'init' and quantity == 'difference'")
@@ -116,7 +118,9 @@ def test_curves_and_delta_l_are_those_of_the_exported_models(run):
         tokens = torch.from_numpy(rows.tokens[: run.config.train.eval_rows].astype(np.int64))
         with torch.no_grad():
             loss = cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
-        assert curves.query(f"set == '{name}' and step == 20").loss.item() == pytest.approx(loss.item(), abs=1e-5)
+        assert curves.query(f"set == '{name}' and step == @run.config.train.steps").loss.item() == pytest.approx(
+            loss.item(), abs=1e-5
+        )
     wide = curves.pivot(index="step", columns="set", values="loss")
     delta = ((wide.stories_train - wide.prontoqa_train) / wide.prontoqa_train).mean()
     readings = run.readings.query("gamma == 0.5 and seed == 1 and probe == 'corpus_loss'")
