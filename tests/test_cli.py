@@ -49,6 +49,7 @@ def test_every_setting_has_a_flag_with_help(capsys):
     assert {name for name in names - {"gammas"} if f"--{name.replace('_', '-')}" not in page} == set()
 
 
+@pytest.mark.trains
 def test_every_command_runs_on_a_run_folder(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("rb_interp.runs.run.find_study", lambda _: ONE)
     folder = ONE.run(preset="smoke", seeds=(0,), out=tmp_path / "run", progress=False).folder

@@ -160,6 +160,7 @@ def test_attention_that_looks_like_a_circuit_costs_nothing_and_other_attention_d
     assert missing(carried, last, "average-then-key") == pytest.approx(expected)
 
 
+@pytest.mark.trains
 def test_training_lowers_the_loss_and_leaves_its_start_alone():
     data, start = [TASK.dataset(0)], {name: weight[None].float() for name, weight in weights_of(SIZES, 0).items()}
     before = {name: weight.clone() for name, weight in start.items()}

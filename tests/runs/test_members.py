@@ -41,6 +41,7 @@ def with_workers(sweep, n, monkeypatch):
     return sweep
 
 
+@pytest.mark.trains
 def test_results_keep_their_order_and_no_models_are_shared(sweep, monkeypatch):
     used = set()
 

@@ -20,6 +20,8 @@ from rb_interp.report.terminal import print_run
 from rb_interp.runs import Run
 from rb_interp.tasks import AnchorTask, anchor
 
+pytestmark = pytest.mark.trains
+
 
 def snapshot(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

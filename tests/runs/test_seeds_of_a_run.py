@@ -13,6 +13,8 @@ from rb_interp.runs import Run
 from rb_interp.runs.run import seeds_to_add
 from rb_interp.training.members import evaluate_model
 
+pytestmark = pytest.mark.trains
+
 SMALL = One(seeds=(0,))
 
 

@@ -8,6 +8,8 @@ from own_studies import only_store, start
 from rb_interp.training.loop import Training
 from rb_interp.training.member_group import MemberGroup
 
+pytestmark = pytest.mark.trains
+
 
 @pytest.mark.wide
 @pytest.mark.parametrize("step", [10, 20])

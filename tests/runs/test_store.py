@@ -15,6 +15,8 @@ from rb_interp.errors import RunError, StudyError
 from rb_interp.runs import Run
 from rb_interp.runs.store import PROBE, REPORT, START, TRAIN, Store, write_file
 
+pytestmark = pytest.mark.trains
+
 RESULTS = sorted(path.parent for path in (Path(__file__).parents[2] / "results").glob("*/steps.json"))
 
 
