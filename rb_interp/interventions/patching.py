@@ -58,7 +58,7 @@ from rb_interp.interventions.effect import Direction, Matrix
 from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_positions, measure
 from rb_interp.models.generations import resid_mid_is_a_copy
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import as_rows, attached, capture, evaluation, passes
+from rb_interp.probes.capturing import as_rows, attached, caller_hooks, capture, evaluation, passes
 from rb_interp.tasks.inputs import Inputs
 
 __all__ = ["attribution_matrix", "patching_matrix"]
@@ -330,11 +330,12 @@ class Write(NamedTuple):
 class CellRuns:
     """Runs of the base rows with one cell from other rows each.
 
-    ``late``: a run begins at the block of its cell (a HookedTransformer, by ``start_at_layer`` and the mask of the
-    whole pass). A cell that acts on its own position alone begins a block later, with what one pass of its block leaves
-    there. ``narrow``: the last block computes the position of the answer alone after its attention. Both are done where
-    they give the logits of the whole pass in every row. Left out are runs that change nothing or that nothing later
-    reads. Under hooks of the caller's, which may tell rows apart, a pass has one cell, all rows in their order.
+    ``late``: a run begins at the block of its cell (a HookedTransformer itself, by ``start_at_layer`` and the mask of
+    the whole pass; somebody's own forward may change its input). A cell that acts on its own position alone begins a
+    block later, with what one pass of its block leaves there. ``narrow``: the last block computes the position of the
+    answer alone after its attention. Both are done where they give the logits of the whole pass in every row. Left out
+    are runs that change nothing or that nothing later reads. Under hooks of the caller's, which may tell rows apart, a
+    pass has one cell, all rows in their order.
     """
 
     def __init__(
@@ -351,7 +352,7 @@ class CellRuns:
         self.tokens, self.device = as_rows(base.tokens), next(model.parameters()).device
         self.n_layers, (self.n_rows, self.length) = model.cfg.n_layers, self.tokens.shape
         self.at = torch.full((self.n_rows,), self.length - 1) if at is None else at
-        self.disturbed = any(point.fwd_hooks for point in model.hook_dict.values())
+        self.disturbed = bool(caller_hooks(model))
         self.layers = sorted({site.layer for site in groups})
         streams = [self._stream(layer) for layer in {*self.layers, *(layer + 1 for layer in self.layers)}]
         self.own = capture(model, self.tokens, [*{site.hook: None for site in (*groups, *streams)}])
@@ -359,8 +360,9 @@ class CellRuns:
         ends = (sites.Site(name, self.n_layers - 1).hook for name in ("z", "resid_mid", "resid_post"))
         self.ends = [hook for hook in ends if hook in model.hook_dict]
         can = (True, False) if not self.disturbed else (False,)
+        is_plain = type(model).__module__ == "transformer_lens.HookedTransformer" and "forward" not in vars(model)
         with torch.no_grad(), evaluation(model):
-            for self.late, self.narrow in product(can if not resid_mid_is_a_copy(model) else (False,), can):
+            for self.late, self.narrow in product(can if is_plain else (False,), can):
                 if not (self.late or self.narrow) or self._gives_the_whole():
                     break
 

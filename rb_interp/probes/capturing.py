@@ -34,7 +34,7 @@ import numpy as np
 import torch
 from beartype.vale import Is
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from rb_interp.errors import ArgumentError, ModelError, nearest, shown
 from rb_interp.models.protocol import HookedModel, hooked
@@ -73,6 +73,8 @@ LONGEST = 10**6
 """Positions of a row where no array tells them."""
 TELLING = {"d_model": "'resid_pre' or 'W_E'", "d_head": "'W_V'", "d_vocab": "'W_E'"}
 """Size -> arrays that tell it."""
+LIBRARIES = ("transformer_lens", "transformers", "torch", "rb_interp")
+"""Packages whose hooks are a part of what they do."""
 SUM = 0.05
 """By how much attention in half precision may miss a sum of 1."""
 
@@ -244,17 +246,27 @@ def caller_hooks(model: Source, untrained: Source | None = None) -> dict[str, st
     """A caution that names the hooks that somebody left on a model, which act in every pass; none of activations."""
     for who, source in (("the model", model), ("the untrained model", untrained)):
         read: Any = getattr(source, "source", source)
-        points = {} if hasattr(read, "cache_dict") else getattr(source, "hook_dict", {})
-        names = {}  # TransformerLens 4.x has two names for a point
-        for name, point in points.items():
-            if point.fwd_hooks or point.bwd_hooks:
-                names[id(point)] = name
+        if hasattr(read, "cache_dict") or not hasattr(read, "hook_dict"):
+            continue
+        names, remedies, handles = {}, {}, []
+        for name, point in read.hook_dict.items():
+            if here := [*point.fwd_hooks, *point.bwd_hooks]:
+                names[id(point)] = name  # TransformerLens 4.x has two names for a point
+                handles += here
+        if handles:
+            permanent = any(handle.is_permanent for handle in handles)
+            remedies[f"model.reset_hooks({'including_permanent=True' * permanent})"] = None
+        for module, name in modules_of(read).items():
+            functions = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+            if any(str(getattr(f, "__module__", "")).partition(".")[0] not in LIBRARIES for f in functions):
+                names[id(module)] = names.get(id(module), name or type(module).__name__)
+                remedies["the handle's remove()"] = None
         if names:
             more = f" and {len(names) - 3} others" if len(names) > 3 else ""
             text = (
                 f"{who} carries hooks of yours, which act in every pass: {', '.join([*names.values()][:3])}{more}."
             )
-            return {"hooks": f"{text} model.reset_hooks() takes them off."}
+            return {"hooks": f"{text} Take them off by {' and '.join(remedies)}."}
     return {}
 
 
@@ -328,18 +340,26 @@ def check_range(model: HookedModel, rows: Int[Tensor, "row pos"]) -> None:
 @contextmanager
 def evaluation(model: HookedModel) -> Iterator[None]:
     """Evaluation mode (no dropout), and each module's own mode again afterwards."""
-    parts = {
-        model,
-        getattr(model, "original_model", model),
-    }  # a bridge does not list all modules of what it bridges
-    training = [module for part in parts for module in part.modules() if module.training]
+    training = [module for module in modules_of(model) if module.training]
     try:
         if training:  # eval() sets an attribute of every module, longer than a small model's forward pass
             model.eval()
+        for module in training:
+            module.training = False
         yield
     finally:
         for module in training:
             module.training = True
+
+
+def modules_of(model: HookedModel) -> dict[nn.Module, str]:
+    """Every module that runs in a pass, with its name; a bridge or a wrapper may hold a model without listing it."""
+    inner, found = getattr(model.run_with_cache, "__self__", model), {}
+    parts = {name: getattr(inner, name, None) for name in ("original_model", "embed", "blocks", "unembed")}
+    for name, part in [("", model), ("", inner), *parts.items()]:
+        if isinstance(part, nn.Module) and part not in found:
+            found = {module: place for place, module in part.named_modules(prefix=name)} | found
+    return found
 
 
 def layer_heads(source: Source, layer: int, name: str) -> Float[Tensor, "head rows columns"]:

@@ -28,6 +28,7 @@ from rb_interp.interventions.path import path_patch
 from rb_interp.interventions.sites import Site, last_logits, positions
 from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
+from rb_interp.probes.capturing import capture
 from rb_interp.tasks import AnchorTask, Inputs
 from rb_interp.tasks.inputs import Roles
 
@@ -133,6 +134,20 @@ def test_what_the_callers_hooks_do_is_part_of_the_model():
         np.testing.assert_allclose(found.clean, row_metric(last_logits(model, CLEAN.tokens)), atol=1e-5)
     assert not np.allclose(found.patched[..., 0], without.patched[..., 0], atol=1e-3)
     np.testing.assert_allclose(found.patched[..., 1:], without.patched[..., 1:], atol=1e-5)
+
+
+def test_runs_begin_at_a_block_only_where_the_forward_is_transformer_lens_own():
+    """One that bounds its input leaves tokens as they are, and a stream of the rows that run, but not a patched one."""
+    model, pair, hook = MODELS["gpt2"](), (BOTH.take(np.arange(4)), CLEAN.take(np.arange(4))), "blocks.1.hook_resid_pre"
+    wanted, low = {"components": ["resid_pre"], "layers": [1]}, capture(model, pair[1].tokens, [hook])[hook].min()
+
+    class Bounded(type(model)):
+        def forward(self, input, *args, **kwargs):
+            return super().forward(input.maximum(low.to(input)), *args, **kwargs)
+
+    plain = patching_matrix(model, *pair, **wanted).patched
+    model.__class__ = Bounded
+    np.testing.assert_allclose(patching_matrix(model, *pair, **wanted).patched, plain, atol=1e-5)
 
 
 def test_all_of_the_stream_recovers_everything_and_what_is_the_same_recovers_nothing():

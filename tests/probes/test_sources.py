@@ -12,6 +12,7 @@ from transformer_lens import ActivationCache
 from rb_interp import probes
 from rb_interp.errors import ModelError
 from rb_interp.interventions import attribution_matrix, patching_matrix, subspace_effect
+from rb_interp.probes.capturing import caller_hooks
 from rb_interp.probes.values import token_embeddings
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks import Inputs
@@ -247,12 +248,43 @@ def test_hooks_that_the_caller_left_are_named(model):
     """On the model or on the untrained one, for a probe of attention and one of weights; a cache was made before."""
     other, cache = lens_model("gpt2", seed=1), probes.captured(model, INPUTS.tokens)
     assert not {"hooks"} & probes.uniformity(model, INPUTS, untrained=other, n_null=0).notes.keys()
-    told = "carries hooks of yours, which act in every pass: blocks.1.hook_mlp_out. model.reset_hooks() takes them off."
+    told = "carries hooks of yours, which act in every pass: blocks.1.hook_mlp_out"
+    cure = "Take them off by model.reset_hooks("
     for one, name in ((other, "the untrained model"), (model, "the model")):
         with one.hooks(fwd_hooks=[("blocks.1.hook_mlp_out", lambda value, hook: value)]):
             for probe in (probes.uniformity, probes.weight_rank):
-                assert probe(model, INPUTS, untrained=other, n_null=0).notes["hooks"] == f"{name} {told}"
+                assert probe(model, INPUTS, untrained=other, n_null=0).notes["hooks"] == f"{name} {told}. {cure})."
             assert "hooks" not in probes.uniformity(cache, INPUTS, n_null=0).notes
+    model.hook_dict["blocks.1.hook_mlp_out"].add_perma_hook(lambda value, hook: value)
+    handle = model.blocks[0].register_forward_hook(lambda *_: None)
+    cure = f"{cure}including_permanent=True) and the handle's remove()."
+    assert caller_hooks(model) == {"hooks": f"the model {told}, blocks.0. {cure}"}
+    model.reset_hooks(including_permanent=True)
+    assert "by the handle's remove()" in caller_hooks(Wrapped(model))["hooks"]
+    handle.remove()
+    bridge = bridged(transformers_model("GPTNeoX"))
+    bridge(torch.from_numpy(TOKENS))  # a bridge sets hooks of its own in its first pass
+    assert caller_hooks(model) == caller_hooks(bridge) == {}
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["GPTNeoX", "gpt2", "with names alone"])
+def test_a_model_that_its_wrapper_does_not_list_is_read_in_evaluation_mode(kind):
+    model = bridged(transformers_model(kind)) if kind == "GPTNeoX" else lens_model("gpt2")
+    wrapper = torch.nn.Module()
+    for name in ("blocks", "embed", "unembed", "run_with_cache", "cfg", "hook_dict", "parameters"):
+        wrapper.__dict__[name] = getattr(model, name)
+    parts, seen = [*model.modules(), *getattr(model, "original_model", model).modules()], []
+    if kind == "with names alone":
+        wrapper.run_with_cache, parts = None, [*model.blocks.modules(), *model.embed.modules()]
+    wrapper.__dict__["forward"] = lambda tokens: seen.extend(part.training for part in parts) or model(tokens)
+    model.train()
+    model.blocks[0].eval()
+    modes = [part.training for part in parts]
+    probes.capture(wrapper, TOKENS, [PATTERN])
+    assert seen
+    assert not any(seen)
+    assert [part.training for part in parts] == modes
 
 
 def state_of(model) -> list:
