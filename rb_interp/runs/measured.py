@@ -160,7 +160,7 @@ ARRAYS, VERDICTS, WITHIN, CHECKS = "arrays.safetensors", "verdicts.json", "verdi
 def write_measured(run: Run, measured: Measured) -> None:
     """Judge what was measured, and write the files of the step ``probe``.
 
-    Raises StudyError for other tables than the study declares, and for two rows of one key.
+    Raises StudyError for other tables or fewer columns than the study declares, and for two rows of one key.
     """
     tables = {"curves_summary": curves_summary(run.curves), **measured.tables, "readings": measured.readings}
     keys = run.table_keys
@@ -170,6 +170,9 @@ def write_measured(run: Run, measured: Measured) -> None:
             f"agree."
         )
     tables = {name: with_reached(run, table) for name, table in tables.items()}
+    for name, table in tables.items():
+        if missing := [one for one in {**keys, "readings": READINGS}[name].split() if one not in table]:
+            raise StudyError(f"study '{run.study.name}' measured the table '{name}' without the columns {missing}.")
     tables["summary"] = summary_table(tables["readings"])
     measured = replace(
         measured, readings=tables["readings"], tables={name: tables[name] for name in measured.tables}

@@ -185,10 +185,16 @@ class Run:
         for a member, stage, step or sweep that the run does not have.
         """
         self.check_checkpoints()
-        model, member = self.sweep(sweep).model(gamma=gamma, seed=seed, stage=stage), Member(gamma, seed)
-        if not self.sweep(sweep).reached(stage)[member]:
-            warnings.warn(f"gamma={gamma:g}, seed={seed} never came to '{stage}'; {LATE}.", stacklevel=3)
+        model = self.sweep(sweep).model(gamma=gamma, seed=seed, stage=stage)
+        self._reached(Member(gamma, seed), stage, sweep)
         return model
+
+    def _reached(self, member: Member, stage: str | int, sweep: str) -> bool:
+        """Whether a member came to a stage; a warning says so to the caller of the method if it never did."""
+        if not (reached := self.sweep(sweep).reached(stage)[member]):
+            told = f"gamma={member.gamma:g}, seed={member.seed} never came to '{stage}'; {LATE}."
+            warnings.warn(told, stacklevel=4)
+        return reached
 
     @typed
     def figure(self, name: str) -> Figure:
@@ -454,8 +460,8 @@ class Run:
             path: the folder, which must be new or empty.
             facts: ``name``, ``description`` and ``licence``, as of `save_member`.
 
-        Raises RunError for a member, stage, step or sweep that the run does not have, and for a folder that holds
-        something; nothing is changed then.
+        Warns as `model` does. Raises RunError for a member, stage, step or sweep that the run does not have, and for a
+        folder that holds something; nothing is changed then.
         """
         self.check_checkpoints()
         own, config, circuit, readings = self.sweep(sweep), self.sweep(sweep).config, None, []
@@ -470,8 +476,9 @@ class Run:
         return save_member(
             path, model=config.model, weights=checkpoint.member(gamma, seed), task=config.task, data=own.dataset(seed),
             data_seed=config.data_seed_of(seed), study=self.study.name, gamma=gamma, seed=seed, stage=str(stage),
-            step=checkpoint.step, circuit=circuit, readings=readings,
-            training=config.train.steps_alone(lr=dict(config.rates).get(gamma, config.train.lr)), **facts,
+            step=checkpoint.step, reached=self._reached(Member(gamma, seed), stage, sweep), circuit=circuit,
+            training=config.train.steps_alone(lr=dict(config.rates).get(gamma, config.train.lr)), readings=readings,
+            **facts,
         )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -277,6 +277,7 @@ def save_member(
     seed: int | None = None,
     stage: str = "final",
     step: int = 0,
+    reached: bool = True,
     training: Mapping[str, Any] = {},
     circuit: Circuit | None = None,
     readings: Sequence[Mapping[str, Any]] = (),
@@ -290,7 +291,7 @@ def save_member(
         study: an installed study that trains tasks of this class, by which the task is found again.
         name: by default that of the folder. description: in words. licence: of the weights, as the Hub spells it.
         gamma, seed: of its initialisation; both None for weights that were written by hand.
-        stage, step: where in training it stands. training: settings of the training.
+        stage, step: where in training it stands. reached: whether it came to the stage. training: its settings.
         circuit: None if nobody has named it. readings: rows of a table of readings.
 
     Raises RunError if the folder holds something, ModelError if the weights do not fit the model.
@@ -323,7 +324,7 @@ def save_member(
         "n_ctx": n_ctx, "task": task_spec(task, study), "dtype": str(dtype).removeprefix("torch."),
         "description": description, "data_seed": data_seed, "gamma": gamma, "seed": seed, "stage": stage, "step": step,
         "checksum": "", "sha256": {WEIGHTS: hashlib.sha256(packed).hexdigest()}, "training": training,
-        "circuit": asdict(circuit) if circuit else None,
+        "circuit": asdict(circuit) if circuit else None, "reached": reached,
         "accuracy": {row["set"]: row["accuracy"] for row in few_threads(evaluate_model)(built, data)},
         "readings": readings, "licence": licence,
         "versions": {name: installed[name] for name in ("rb-interp", "torch", "numpy", "transformer-lens")},
@@ -365,6 +366,7 @@ def model_card(told: Mapping[str, Any]) -> str:
     tags = ["transformer-lens", "mechanistic-interpretability", "initialisation", "rb-interp"]
     front = {"library_name": "rb-interp", "license": told["licence"], "tags": tags}
     drawn = "" if seed is None else f", scheme {model['scheme']}, gamma {told['gamma']:g}, seed {seed}"
+    late = "" if told.get("reached", True) else " (which it never reached: these are its weights at the last step)"
     named = "Nobody has named it."
     if circuit:
         front["circuit"] = circuit["name"]
@@ -377,7 +379,7 @@ def model_card(told: Mapping[str, Any]) -> str:
             f"# {told['name']}",
             told["description"],
             f"A {model['architecture']} of {model['n_layers']} layers (d_model {model['d_model']}, norm {model['norm']}"
-            f"{drawn}) on the task `{_task_name(told)}`, at stage {told['stage']}, step {told['step']:,}.",
+            f"{drawn}) on the task `{_task_name(told)}`, at stage {told['stage']}{late}, step {told['step']:,}.",
             '```python\nimport rb_interp as rb\n\nmember = rb.from_pretrained("PATH OR HUB ID")\n'
             "member.model, member.task, member.untrained, member.circuit, member.readings\n```",
             f"## Circuit\n\n{named} Shares are of the change of the answer that a changed input makes, by exchange of "

@@ -154,8 +154,13 @@ def test_tables_say_which_members_reached_their_stage(tmp_path, monkeypatch):
         if least_of <= anchor.HALF:
             run.model(gamma=gamma, seed=seed, stage="half")  # without a warning, which would be an error
         else:
-            with pytest.warns(UserWarning, match=f"gamma={gamma:g}, seed={seed} never came to 'half'; these are its"):
+            told = f"gamma={gamma:g}, seed={seed} never came to 'half'; these are its"
+            with pytest.warns(UserWarning, match=told):
                 run.model(gamma=gamma, seed=seed, stage="half")
+            with pytest.warns(UserWarning, match=told):
+                shared = run.export(gamma=gamma, seed=seed, stage="half", path=tmp_path / f"{gamma}-{seed}")
+            assert not shared.content["reached"]
+            assert "at stage half (which it never reached" in shared.card
     screen = Console(file=StringIO(), width=300)
     print_run(run, screen)
     assert "half reached by 2 of 4" in screen.file.getvalue()
@@ -251,7 +256,13 @@ def test_interventions_ask_a_task_for_its_counterfactuals(one, monkeypatch, tmp_
 
 
 def test_a_measure_that_returns_something_else_is_named(tmp_path):
-    run = start(tmp_path / "run", SMALL, replace(ONE, measure=lambda run, progress: [1]))
-    run.train(progress=False)
-    with pytest.raises(StudyError, match=r"measure of study 'one' returned \[1\]; expected Measured\(readings, tables"):
-        run.probe(progress=False)
+    start(tmp_path / "run").train(progress=False)
+    whole = measure(Run.open(tmp_path / "run", study=ONE), False)
+    lacking = replace(whole, readings=whole.readings.drop(columns=["layer", "n"]))
+    for measured, told in (
+        ([1], r"measure of study 'one' returned \[1\]; expected Measured\(readings, tables"),
+        (lacking, r"study 'one' measured the table 'readings' without the columns \['layer', 'n'\]"),
+    ):
+        run = Run.open(tmp_path / "run", study=replace(ONE, measure=lambda run, progress, found=measured: found))
+        with pytest.raises(StudyError, match=told):
+            run.probe(progress=False)
