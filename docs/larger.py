@@ -7,8 +7,7 @@ import numpy as np
 
 from rb_interp.claims import Claim, Condition, Term
 from rb_interp.probes import attention
-from rb_interp.runs import StudyConfig, SweepConfig
-from rb_interp.runs.members import measure_members
+from rb_interp.runs import Measured, StudyConfig, SweepConfig
 from rb_interp.runs.protocol import Study
 from rb_interp.tasks import Dataset, fingerprint
 from rb_interp.training import TrainConfig
@@ -24,9 +23,9 @@ class Larger:
     def dataset(self, seed):
         a, b = np.divmod(np.arange(100), 10)
         unseen = np.random.default_rng(seed).permutation(100) < 20  # of a row: the number of its set
-        roles = {"first": np.zeros((100, 1), int), "second": np.ones((100, 1), int)}
+        roles = {"first": np.zeros(100, int), "second": np.ones(100, int)}
         tokens = np.stack([a, b, np.full(100, 10)], 1)
-        return Dataset(seed, tokens, np.maximum(a, b), unseen.astype(int), self.sets, self.train_sets, roles, {})
+        return Dataset(seed, tokens, np.maximum(a, b), unseen.astype(int), self.sets, self.train_sets, roles)
 
 
 class Config(SweepConfig, StudyConfig):
@@ -35,18 +34,11 @@ class Config(SweepConfig, StudyConfig):
     train: TrainConfig = TrainConfig(steps=500, lr=1e-2)
 
 
-def measure_member(models, member):
-    models.load(member, "final")
-    data = models.sweep.dataset(member.seed)
-    rows, to = data.inputs(data.rows("unseen")), ["first", "second"]
-    yield "final", "unseen", attention(models.model, rows, query="last", to=to, untrained=models.untrained)
+def measure(run, progress):
+    return Measured(run.probe_members(attention, set="unseen", query="last", to=["first", "second"]))
 
 
-def measure(run, progress=True):
-    return measure_members(run, measure_member, progress=progress)
-
-
-LOOKS = Condition(Term("attention", "last_to_first", 0.8, "final", "unseen"), ">=", 0.3)
+LOOKS = Condition(Term("attention", "last_to_first", 0.8, "final", "unseen"), ">=", 0.4)  # evenly it is 1/3
 CLAIMS = (Claim("C1", "With small weights the last position looks at the first number.", "this page", (LOOKS,)),)
-STUDY = Study("larger", "The larger of two numbers", "Does it look at the first?", {"quick": "a minute"},
-              config=f"{__name__}:Config", measure=f"{__name__}:measure", claims=f"{__name__}:CLAIMS")  # fmt: skip
+STUDY = Study("larger", "The larger of two numbers", "Does it look at the first?", {"quick": "a minute"}, Config,
+              measure, claims=CLAIMS, quantities={"attention": "last_to_first last_to_second"})  # fmt: skip

@@ -31,7 +31,7 @@ class Term:
             member; in the readings its gamma is NaN.
         set: the inputs behind the number (``rsn_train``, ``mem``), or the tokens; empty for weights and curves.
         layer: as in TransformerLens, L0 first; None where the reading is not tied to one.
-        label: how people call the number.
+        label: how people call the number; by default its quantity.
         sweep: name of the sweep in a study of several; empty for what compares sweeps.
         sweep_label, stage_label: how people call sweep and stage, where that is not their name.
     """
@@ -96,9 +96,10 @@ class Condition:
     @property
     def statistic(self) -> str:
         """What is computed for each seed, in words."""
+        name = self.of.label or self.of.quantity
         if self.minus is None:
-            return self.of.label
-        return f"{self.of.label} ({self.of.place}) - {self.minus.label} ({self.minus.place})"
+            return name
+        return f"{name} ({self.of.place}) - {self.minus.label or self.minus.quantity} ({self.minus.place})"
 
     @property
     def comparison(self) -> str:

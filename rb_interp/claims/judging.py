@@ -390,7 +390,7 @@ def _shown(table: _Table, term: Term) -> rule.Judged:
     sample = table.term(term)
     before = [value for value in sample.untrained.values() if np.isfinite(value)]
     return rule.Judged(
-        statistic=f"{term.place}: {term.label}",
+        statistic=f"{term.place}: {term.label or term.quantity}",
         **_numbers(median_and_range([*sample.values.values()])),
         n_seeds=len(sample.values),
         untrained=_finite(median_and_range(before).estimate),
