@@ -14,6 +14,7 @@ exclude_patterns = ["_build", "conf.py", "larger.py", "made_pages.py", "settings
 html_theme = "furo"
 html_title = "rb_interp"
 html_static_path = ["_static"]
+html_extra_path = ["larger.py"]  # the page that shows it links to it
 html_css_files = ["pages.css"]
 
 # Notebooks are Python files that jupytext opens; each build runs them.

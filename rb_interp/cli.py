@@ -185,7 +185,8 @@ class Patch(OnMembers):
         reached = sweep.reached(_stage(self.stage))
         table = matrix.to_frame().assign(**place, reached=reached[Member(self.gamma, seed)])
         print(
-            f"share of the {self.metric} recovered: 1 where a cell carries all of the difference, 0 where none of it"
+            f"share of the {self.metric} recovered: 1 where a cell carries all of the difference, 0 where none of it; "
+            f"roles overlap: the last position counts under its other role too"
         )
         print(", ".join(f"{name} {value}" for name, value in place.items()) + f", n {table['n'].iloc[0]}")
         if not table["reached"].iloc[0]:

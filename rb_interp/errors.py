@@ -57,15 +57,15 @@ SHOWN = 24
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint that names the nearest known name, or lists what is known.
 
-    >>> nearest("gama", ["gamma", "seed"])
-    "did you mean 'gamma'?"
+    >>> nearest("attn", ["pattern", "attn_out"])
+    "did you mean 'attn_out'?"
     >>> nearest("zzz", ["gamma", "seed"])
     'known: gamma, seed'
     >>> nearest("zzz", ["", "seed"])
     "known: '' (no name), seed"
     """
     options = sorted(known)
-    close = get_close_matches(str(name), options, n=1)
+    close = sorted(get_close_matches(str(name), options), key=lambda option: not option.startswith(str(name)))
     if close:
         return f"did you mean '{close[0]}'?"
     more = f" and {len(options) - SHOWN} more" if len(options) > SHOWN else ""

@@ -93,7 +93,7 @@ class Settings:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
-        """Settings of a preset: ``smoke`` (seconds), ``quick`` (minutes) or ``paper`` (the paper's sizes).
+        """Settings of a preset: ``smoke`` (a minute), ``quick`` (minutes) or ``paper`` (the paper's sizes).
 
         Raises the class's ``ERROR`` for another name.
         """

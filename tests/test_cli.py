@@ -64,7 +64,14 @@ def test_every_command_runs_on_a_run_folder(capsys, tmp_path, monkeypatch):
     ):
         assert main(words) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    for word in ("1 OPEN", "step 20 of 20, finished", "emb-mlp", "share of the logit_diff recovered", "accuracy lost"):
+    for word in (
+        "1 OPEN",
+        "step 20 of 20, finished",
+        "emb-mlp",
+        "share of the logit_diff recovered",
+        "roles overlap",
+        "accuracy lost",
+    ):
         assert word in printed
     assert (tmp_path / "patch.csv").read_text().startswith("component")
     assert (folder / "verdicts.json").read_bytes() == before

@@ -44,7 +44,7 @@ from rb_interp.interventions.effect import (
     check_control,
     effect_of,
 )
-from rb_interp.interventions.sites import Edit, check_finite, last_logits, positions
+from rb_interp.interventions.sites import Edit, Site, aligned, check_finite, last_logits, positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import caller_hooks
 from rb_interp.tasks.inputs import Inputs
@@ -274,6 +274,7 @@ class Comparison:
             self.notes |= check_control(control, clean)
             self.clean = self.start = self.of(self.answers[0].logits)
             return
+        aligned(Site("resid_pre", 0), corrupted, clean)  # refuses rows that are no pairs
         self.answers.append(answers_of(corrupted, answer_logits(model, corrupted, (), answer_at)))
         self.answered = answered(*self.answers)
         self.clean, self.corrupted = (self.of(answers.logits) for answers in self.answers)

@@ -248,20 +248,18 @@ def caller_hooks(model: Source, untrained: Source | None = None) -> dict[str, st
         read: Any = getattr(source, "source", source)
         if hasattr(read, "cache_dict") or not hasattr(read, "hook_dict"):
             continue
-        names, remedies, handles = {}, {}, []
+        names, of_torch, permanent = {}, {}, False
         for name, point in read.hook_dict.items():
-            if here := [*point.fwd_hooks, *point.bwd_hooks]:
+            for handle in (*point.fwd_hooks, *point.bwd_hooks):
                 names[id(point)] = name  # TransformerLens 4.x has two names for a point
-                handles += here
-        if handles:
-            permanent = any(handle.is_permanent for handle in handles)
-            remedies[f"model.reset_hooks({'including_permanent=True' * permanent})"] = None
+                permanent |= handle.is_permanent
         for module, name in modules_of(read).items():
             functions = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
             if any(str(getattr(f, "__module__", "")).partition(".")[0] not in LIBRARIES for f in functions):
-                names[id(module)] = names.get(id(module), name or type(module).__name__)
-                remedies["the handle's remove()"] = None
-        if names:
+                of_torch[id(module)] = name or type(module).__name__
+        remedies = [f"model.reset_hooks({'including_permanent=True' * permanent})"] * bool(names)
+        remedies += ["the handle's remove()"] * bool(of_torch)
+        if names := names | of_torch:
             more = f" and {len(names) - 3} others" if len(names) > 3 else ""
             text = (
                 f"{who} carries hooks of yours, which act in every pass: {', '.join([*names.values()][:3])}{more}."
@@ -342,8 +340,6 @@ def evaluation(model: HookedModel) -> Iterator[None]:
     """Evaluation mode (no dropout), and each module's own mode again afterwards."""
     training = [module for module in modules_of(model) if module.training]
     try:
-        if training:  # eval() sets an attribute of every module, longer than a small model's forward pass
-            model.eval()
         for module in training:
             module.training = False
         yield

@@ -119,7 +119,10 @@ class Run:
         Raises RunError, with what is wrong with the folder, and StudyError for a study that is not installed.
         """
         folder, metadata = Path(folder), read_run(Path(folder))
-        study = study or find_study(metadata["study"])
+        try:
+            study = study or find_study(metadata["study"])
+        except StudyError as error:
+            raise StudyError(f"{error} (or open the run in Python: Run.open(folder, study=STUDY))") from None
         settings = config or from_mapping(study.load("config"), metadata["config"], str(folder / RUN))
         if metadata["fingerprint"] != fingerprint(study.name, settings):
             raise RunError(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from rb_interp.errors import RolesError, first_line, shown
+from rb_interp.errors import RolesError, first_line, nearest, shown
 from rb_interp.record import Record
 from rb_interp.typed import as_array, typed
 
@@ -136,8 +136,10 @@ def rest_positions(roles: Roles, length: int) -> Int[np.ndarray, "row n"]:
 
 def _named(known: Mapping[str, np.ndarray], name: str, needs: str, task: str) -> np.ndarray:
     if name not in known:
+        near = nearest(name, known)
+        advice = f"; {near} If not, add" if near.startswith("did") else ". Add"
         raise RolesError(
-            f"{needs} '{name}'; {task} provides {{{', '.join(sorted(known))}}}. Add it to the Roles that you pass."
+            f"{needs} '{name}'; {task} provides {{{', '.join(sorted(known))}}}{advice} it to the Roles that you pass."
         )
     return known[name]
 
@@ -220,8 +222,9 @@ class Inputs(Record):
         if not isinstance(self.roles, Roles):
             raise RolesError(f"Inputs got roles={shown(self.roles)}; expected Roles(positions, tokens), or None.")
         tokens = np.asarray(as_array(self.tokens), order="C")
-        if tokens.ndim == 0 or (tokens.dtype.kind not in "iu" and tokens.size):
-            raise RolesError(f"got tokens of type {tokens.dtype}; expected whole numbers of shape [row, pos].")
+        if tokens.ndim == 0 or ((tokens.ndim != 2 or tokens.dtype.kind not in "iu") and tokens.size):
+            told = f"got tokens of type {tokens.dtype} and shape {list(tokens.shape)}"
+            raise RolesError(f"{told}; expected whole numbers of shape [row, pos].")
         object.__setattr__(self, "tokens", tokens)
         if self.labels is not None:
             object.__setattr__(self, "labels", as_array(self.labels))

@@ -257,6 +257,8 @@ def test_interventions_ask_a_task_for_its_counterfactuals(one, monkeypatch, tmp_
 
 def test_a_measure_that_returns_something_else_is_named(tmp_path):
     start(tmp_path / "run").train(progress=False)
+    with pytest.raises(StudyError, match=r"no study 'one' is installed; .* Run.open\(folder, study=STUDY\)"):
+        Run.open(tmp_path / "run")
     whole = measure(Run.open(tmp_path / "run", study=ONE), False)
     lacking = replace(whole, readings=whole.readings.drop(columns=["layer", "n"]))
     for measured, told in (

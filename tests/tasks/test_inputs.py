@@ -14,7 +14,7 @@ def test_rows_have_whole_tokens_and_a_label_each():
     assert len(Inputs(np.empty((0, 4)))) == 0
     with pytest.raises(RolesError, match="got 64 rows of tokens and 3 labels; expected one for each row"):
         Inputs(np.zeros((64, 5), dtype=int), np.arange(3))
-    for tokens in ([[0.5, 1.0]], [[True, False]], [["a"]]):
+    for tokens in ([[0.5, 1.0]], [[True, False]], [["a"]], [1, 2], [[[1]]]):
         with pytest.raises(RolesError, match="got tokens of type .*; expected whole numbers of shape"):
             Inputs(tokens)
 
@@ -29,6 +29,8 @@ def test_a_missing_role_names_the_probe_and_what_there_is():
     roles = Roles({"key": np.zeros((2, 1))}, {"key": np.arange(3)}, task="task 'modular_addition'")
     with pytest.raises(RolesError) as caught:
         roles.group("reasoning_anchor", "probe 'value_alignment'")
+    with pytest.raises(RolesError, match=r"provides \{key\}; did you mean 'key'\? If not, add it to the Roles"):
+        roles.position("kye")
     assert str(caught.value) == (
         "probe 'value_alignment' needs the token group 'reasoning_anchor'; task 'modular_addition' provides {key}. "
         "Add it to the Roles that you pass."
