@@ -350,7 +350,7 @@ def evaluation(model: HookedModel) -> Iterator[None]:
 
 def modules_of(model: HookedModel) -> dict[nn.Module, str]:
     """Every module that runs in a pass, with its name; a bridge or a wrapper may hold a model without listing it."""
-    inner, found = getattr(model.run_with_cache, "__self__", model), {}
+    inner, found = getattr(getattr(model, "run_with_cache", model), "__self__", model), {}
     parts = {name: getattr(inner, name, None) for name in ("original_model", "embed", "blocks", "unembed")}
     for name, part in [("", model), ("", inner), *parts.items()]:
         if isinstance(part, nn.Module) and part not in found:
