@@ -32,7 +32,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, nearest
-from rb_interp.interventions.effect import SHARES, Direction, Effect, check_control, predicted_effect
+from rb_interp.interventions.effect import SHARES, Direction, Effect, check_control, equal_note, predicted_effect
 from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_logits, answered, answers_of
 from rb_interp.interventions.sites import (
     Edit,
@@ -43,6 +43,7 @@ from rb_interp.interventions.sites import (
     intervention,
     parse_sites,
     told,
+    unmoved,
     values_at,
     with_edits,
 )
@@ -147,7 +148,8 @@ def patching_effect(
     """
     parsed = parse_sites(sites)
     pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control)
-    runs = (pair.run(interchange_edits(model, pair.base, some, parsed)) for some in pair.sources)
+    runs = [pair.run(interchange_edits(model, pair.base, some, parsed)) for some in pair.sources]
+    pair.note_control(control, parsed)
     return pair.effect(f"patching ({direction})", told(parsed, model), runs, quantity=SHARES[direction])
 
 
@@ -177,6 +179,7 @@ def ablation(
     runs = [pair.run(_edits(model, inputs, parsed, method, seed))]
     if control is not None:
         runs.append(pair.run(interchange_edits(model, inputs, control, parsed)))
+    pair.note_control(control, parsed)
     return pair.effect(f"{method} ablation", told(parsed, model), runs)
 
 
@@ -193,7 +196,7 @@ def ablations(
     """Every ablation of every site, from one capture: the same numbers as ``ablation`` one by one, means over inputs.
 
     Columns: component, method, accuracy (without the component), accuracy_drop, loss_increase, control_accuracy_drop,
-    control_loss_increase (the same for all methods; NaN without a control), n.
+    control_loss_increase (the same for all methods; NaN without a control), n, note (such as of a control's rows).
 
     Args:
         sites: any components. methods: what stands in their place.
@@ -210,11 +213,12 @@ def ablations(
     other = {} if control is None else values_at(model, control, parsed)
     for site in parsed:
         aside = means(site, other[site])[1:] if other else [np.nan, np.nan]
+        equal = (own[site] == other.get(site, np.nan)).flatten(1).all(1).numpy()
+        notes = accuracy.notes | equal_note(equal, str(site))
+        said = len(inputs), " ".join(f"{name}: {why}" for name, why in notes.items())
         for method in methods:
-            rows.append(
-                (str(site), method, *means(site, replacement(own[site], method, seed)), *aside, len(inputs))
-            )
-    columns = ["accuracy_drop", "loss_increase", "control_accuracy_drop", "control_loss_increase", "n"]
+            rows.append((str(site), method, *means(site, replacement(own[site], method, seed)), *aside, *said))
+    columns = ["accuracy_drop", "loss_increase", "control_accuracy_drop", "control_loss_increase", "n", "note"]
     return pd.DataFrame(rows, columns=pd.Index(["component", "method", "accuracy", *columns]))
 
 
@@ -250,6 +254,7 @@ def interchange(
     edits = ([], *([*held, *interchange_edits(model, base, rows, taken)] for rows in (source, control)))
     before, after, other = (answer_logits(model, base, some, answer_at) for some in edits)
     place = told(taken, model) + (f"; held: {told(kept, model)}" if kept else "")
+    notes |= equal_note(unmoved(model, base, control, taken), told(taken, model))
     if len(predicted) and not 0 <= predicted.min() <= predicted.max() < before.shape[1]:
         raise ModelError(
             f"got predicted answers from {predicted.min()} to {predicted.max()}; the model answers with tokens 0 to "

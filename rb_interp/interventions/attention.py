@@ -60,12 +60,11 @@ from rb_interp.interventions.sites import (
     replaced,
     scatter,
     site_positions,
-    visible,
 )
 from rb_interp.models.generations import value_weights
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes._probe import check_layer_head
-from rb_interp.probes.capturing import Tokens, capture
+from rb_interp.probes._probe import check_attends, check_layer_head
+from rb_interp.probes.capturing import Tokens, capture, visible
 from rb_interp.probes.values import token_embeddings, token_groups
 from rb_interp.statistics.nulls import random_subspaces
 from rb_interp.tasks.inputs import Inputs
@@ -74,6 +73,8 @@ from rb_interp.typed import typed
 __all__ = ["Match", "blocked_attention", "blocked_edits", "forced_average", "forced_pattern", "leading"]
 __all__ += ["matched_spans", "pattern_of", "random_patterns", "row_entropies", "span", "subspace_effect"]
 __all__ += ["token_basis", "with_subspace"]
+
+Places = Int[np.ndarray, "row _"]
 
 
 def forced_pattern(
@@ -103,16 +104,27 @@ def forced_pattern(
 
 @intervention
 def pattern_of(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Float[Tensor, "row head query key"]:
-    """What every head of a layer attends to. Raises ModelError for a layer that is not there."""
+    """What every head of a layer attends to; ModelError for a layer that is not there, and for what is not finite."""
     site = Site("pattern", layer)
     site.check(model)
-    return capture(model, tokens, [site.hook])[site.hook]
+    pattern = capture(model, tokens, [site.hook])[site.hook]
+    if not (attends := pattern.any(-1)).all():
+        check_attends(model, attends.numpy())
+    return pattern
+
+
+def _seen(model: HookedModel, inputs: Inputs, layer: int) -> Bool[np.ndarray, "*row query key"]:
+    """Which positions each query of a layer may attend to, without what attends to nothing: padding in front."""
+    attends = pattern_of(model, inputs.tokens, layer=layer).any(-1).any(1).numpy()
+    seen = visible(model, layer, attends.shape[1])
+    return seen if attends.all() else seen & attends[:, None] & attends[..., None]
 
 
 @intervention
 def row_entropies(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Float[np.ndarray, "head query"]:
-    """Entropy of each query's attention in nats, mean over inputs, from 0 (one position) to ln i at query i."""
-    return entr(pattern_of(model, tokens, layer=layer).double().numpy()).sum(-1).mean(0)
+    """Entropy of each query's attention, 0 (one position) to ln i nats at query i; mean over rows where it attends."""
+    pattern = pattern_of(model, tokens, layer=layer).double().numpy()
+    return entr(pattern).sum(-1).sum(0) / np.maximum(pattern.any(-1).sum(0), 1)
 
 
 def random_patterns(
@@ -169,7 +181,8 @@ def forced_average(
 ) -> Effect:
     """Nats that each input loses when a layer's attention is exactly 1/i; unbounded, 0 where it was so already.
 
-    i counts the positions that a query sees: all of them in a bidirectional model, those of its window in a local one.
+    i counts the positions that a query sees: all of them in a bidirectional model, its window in a local one, and never
+    padding in front.
 
     Args:
         entropies: of each query in nats, those that the random patterns are to have; ``row_entropies`` of a model that
@@ -177,17 +190,21 @@ def forced_average(
         pattern: what the layer attends to in place of 1/i, for instance ``pattern_of`` another model.
         beside: patterns of the control in place of random ones, for instance ``pattern_of`` other members.
 
-    Raises ModelError for a layer, head or metric that is not there. Source: paper 1, Fig. 6 ("average operator").
+    Raises ModelError for a layer, head or metric that is not there, and for entropies where rows have padding in front.
+    Source: paper 1, Fig. 6 ("average operator").
     """
     Site("pattern", layer, unit=head).check(model)
     length, control = inputs.tokens.shape[1], "pattern of another model on the same inputs"
-    seen = visible(model, layer, length)
+    seen = _seen(model, inputs, layer)
     if entropies is not None:
+        if seen.ndim == 3:
+            raise ModelError("rows with padding in front have no pattern in common; make one call for each length.")
         control, n_heads = "random fixed pattern of the same entropy", 1 if head is not None else model.cfg.n_heads
         wanted = np.broadcast_to(np.asarray(entropies, dtype=np.float64), (n_draws, n_heads, length))
         beside = [*random_patterns(wanted, np.random.default_rng([seed, 10]), seen)]
     pair = Comparison(model, metric, answer_at, inputs)
-    every = [seen / seen.sum(1, keepdims=True) if pattern is None else pattern, *beside]
+    average = seen / np.maximum(seen.sum(-1, keepdims=True), 1)
+    every = [(average if seen.ndim == 2 else average[:, None]) if pattern is None else pattern, *beside]
     runs = (pair.run(forced_pattern(model, one, layer=layer, head=head)) for one in every)
     name = "attention forced to 1/i" if pattern is None else "attention of another model"
     return pair.effect(name, str(Site("pattern", layer, unit=head)), runs, control)
@@ -220,8 +237,9 @@ def blocked_attention(
     pair, rng = Comparison(model, metric, answer_at, inputs), np.random.default_rng([seed, 11])
     queries, keys = (site_positions(Site("pattern", layer, role), inputs).numpy() for role in (query, key))
     Site("pattern", layer, unit=head).check(model)
-    others, seen = _noise(inputs, queries, keys) if n_draws else keys, visible(model, layer, inputs.tokens.shape[1])
-    hidden = ~np.take_along_axis(np.asarray(seen[queries].any(1)), others, 1)
+    others, seen = _noise(inputs, queries, keys) if n_draws else keys, _seen(model, inputs, layer)
+    seen = np.take_along_axis(np.broadcast_to(seen, (len(queries), *seen.shape[-2:])), queries[..., None], 1)
+    hidden = ~np.take_along_axis(seen.any(1), others, 1)
     if few := int(((~hidden).sum(1) < keys.shape[1]).sum()):
         text = f"in {few} rows it blocks positions that the query does not see, which changes nothing."
         pair.notes |= {"control": text} if n_draws else {}
@@ -233,12 +251,7 @@ def blocked_attention(
 
 
 def blocked_edits(
-    model: HookedModel,
-    queries: Int[np.ndarray, "row n"],
-    keys: Int[np.ndarray, "row m"],
-    *,
-    layer: int,
-    head: int | None = None,
+    model: HookedModel, queries: Places, keys: Places, *, layer: int, head: int | None = None
 ) -> list[Edit]:
     """Edits that set each row's attention from some positions to others to 0 and scale the rest to sum to 1."""
     site = Site("pattern", layer, unit=head)
@@ -252,8 +265,8 @@ def blocked_edits(
         if at.numel() and not 0 <= at.min() <= at.max() < length:
             raise ModelError(f"got positions of queries or keys outside the rows, which have 0 to {length - 1}.")
         closed[here, key] = True
-        seen = torch.from_numpy(visible(model, layer, length))
-        open_to = (seen[query] & ~closed[:, None]).to(activation)  # [row, n, key]
+        seen, attends = torch.from_numpy(visible(model, layer, length)), activation.any(-1).any(1).cpu()
+        open_to = (seen[query] & ~closed[:, None] & attends[:, None]).to(activation)  # [row, n, key], no padding
         if not open_to.any(-1).all():
             raise ModelError(f"in L{layer} a query sees nothing but what is blocked; choose a later query.")
         kept = activation[here, :, query] * open_to[:, :, None]  # [row, n, head, key]
@@ -264,9 +277,7 @@ def blocked_edits(
     return [Edit(site.hook, change, len(queries))]
 
 
-def _noise(
-    inputs: Inputs, queries: Int[np.ndarray, "row n"], keys: Int[np.ndarray, "row m"]
-) -> Int[np.ndarray, "row count"]:
+def _noise(inputs: Inputs, queries: Places, keys: Places) -> Places:
     """Positions that a control may block: noise, or where there is no such role those without the two roles."""
     if "noise" in inputs.roles.positions:
         free = positions(inputs.roles, "noise", inputs.tokens.shape[1])
@@ -282,13 +293,7 @@ def _noise(
     return free
 
 
-def _some(
-    others: Int[np.ndarray, "row count"],
-    queries: Int[np.ndarray, "row n"],
-    hidden: Bool[np.ndarray, "row count"],
-    count: int,
-    rng: np.random.Generator,
-) -> Int[np.ndarray, "row some"]:
+def _some(others: Places, queries: Places, hidden: np.ndarray, count: int, rng: np.random.Generator) -> Places:
     """So many of these positions at random: what a query sees first, then queries themselves, then hidden ones."""
     is_query = (others[:, :, None] == queries[:, None]).any(-1)
     order = rng.random(others.shape) + is_query + 2.0 * hidden

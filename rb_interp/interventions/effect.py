@@ -196,14 +196,17 @@ def check_control(control: Inputs | None, base: Inputs, source: Inputs | None = 
     """
     if control is None:
         return {}
-    equal = _equal_rows(control, base)
+    equal = np.array(control.tokens.shape == base.tokens.shape and (control.tokens == base.tokens).all(1))
+    for role, at in control.roles.positions.items() if equal.any() else ():
+        its = base.roles.positions.get(role, at)
+        equal &= (at == its).all(1) if at.shape == its.shape else False
+    equal = np.broadcast_to(equal, len(control))
     if len(equal) and equal.all():
         raise ModelError(
             "got a control that is the rows themselves, so it changes nothing; redraw the noise of the rows that run: "
             "with_tokens_of(other, 'noise') of these."
         )
-    text = f"{equal.sum()} of its {len(equal)} rows are the rows themselves, and change nothing."
-    notes = {"control": text} if equal.any() else {}
+    notes = equal_note(equal)
     if source is None or control.labels is None or source.labels is None or base.labels is None:
         return notes
     if np.array_equal(control.labels, source.labels) and not np.array_equal(source.labels, base.labels):
@@ -214,15 +217,11 @@ def check_control(control: Inputs | None, base: Inputs, source: Inputs | None = 
     return notes
 
 
-def _equal_rows(one: Inputs, other: Inputs) -> np.ndarray:
-    """Which rows of two inputs have the same tokens, with the same roles; none where they are of another shape."""
-    if one.tokens.shape != other.tokens.shape:
-        return np.zeros(len(one), dtype=bool)
-    equal = (one.tokens == other.tokens).all(1)
-    for role, at in one.roles.positions.items():
-        its = other.roles.positions.get(role, at)
-        equal &= (at == its).all(1) if at.shape == its.shape else False
-    return equal
+def equal_note(equal: np.ndarray, site: str = "") -> dict[str, str]:
+    """A note on a control: how many of its rows are the rows that run, or have their values at a site."""
+    at = f" at {site}" * bool(site)
+    text = f"{equal.sum()} of its {len(equal)} rows are the rows themselves{at}, and change nothing."
+    return {"control": text} if equal.any() else {}
 
 
 def ratio_interval(
@@ -347,6 +346,7 @@ class Matrix(Record):
 
 
 def rank_correlation(first: Matrix, second: Matrix) -> float:
-    """Spearman's correlation of two matrices of the same cells, over all that both have; nan where one is constant."""
-    pair = pd.DataFrame({"first": first.values.ravel(), "second": second.values.ravel()})
+    """Spearman's correlation over the cells that both have and that change a row in one; nan where one is constant."""
+    moved = np.logical_or(*((one.patched != one._runs()[0]).any(-1) for one in (first, second)))
+    pair = pd.DataFrame({"first": first.values[moved], "second": second.values[moved]})
     return float(pair.dropna().corr("spearman").iloc[0, 1])

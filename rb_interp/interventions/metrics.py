@@ -43,8 +43,18 @@ from rb_interp.interventions.effect import (
     Matrix,
     check_control,
     effect_of,
+    equal_note,
 )
-from rb_interp.interventions.sites import Edit, Site, aligned, check_finite, last_logits, positions
+from rb_interp.interventions.sites import (
+    Edit,
+    Site,
+    aligned,
+    check_finite,
+    last_logits,
+    positions,
+    reaches,
+    unmoved,
+)
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import caller_hooks
 from rb_interp.tasks.inputs import Inputs
@@ -288,6 +298,15 @@ class Comparison:
                 f"the mean {self.metric.name} is {self.clean.mean():.3g} on clean and corrupted rows, so there is "
                 f"nothing to recover; let them differ in what the answer depends on, with another right answer."
             )
+
+    def note_control(self, control: Inputs | None, sites: Sequence[Site]) -> None:
+        """Note in how many rows a control has the values of the base rows at all of the sites."""
+        if control is not None:
+            self.notes |= equal_note(unmoved(self.model, self.base, control, sites), " + ".join(map(str, sites)))
+
+    def reads(self, site: Site) -> bool:
+        """Whether what stands at a site can reach the answer in any row."""
+        return reaches(self.model, self.base, site, answer_positions(self.answer_at, self.base))
 
     def of(self, logits: Float[Tensor, "row d_vocab"]) -> Float[np.ndarray, " row"]:
         """The metric of each row; ModelError for logits that are not finite."""

@@ -76,8 +76,6 @@ PASS_VALUES = 200_000
 """Values in the widest activation of one pass of cells, at most; larger ones leave the cache."""
 SLOW = 5
 """Seconds after which a progress bar is shown."""
-ACTS_ON_OTHERS = ("resid_pre", "k", "v", *sites.EMBEDDINGS)
-"""Components through which a position acts on others in their own block. The others act on their own position there."""
 
 
 @sites.intervention
@@ -220,6 +218,8 @@ class Cells:
         if self.layers != (0,):
             early = (name for name in self.components if name in sites.EMBEDDINGS)
             self.notes |= dict.fromkeys(early, "stands before the first layer, and has cells in layer 0 alone.")
+        self.unseen = [role for role in self.roles if not pair.reads(sites.Site("embed", 0, role))]
+        self.notes |= dict.fromkeys(self.unseen, "no cells: it stands behind the answer, which sees none of it.")
 
     def matrix(
         self, pair: Comparison, patched: Float[np.ndarray, "n group role row"], method: str = "patching"
@@ -229,6 +229,7 @@ class Cells:
         cells = np.full((len(patched), len(self.components), len(self.layers), *patched.shape[2:]), np.nan)
         for group, site in enumerate(self.groups):
             cells[:, self.components.index(site.component), self.layers.index(site.layer)] = patched[:, group]
+        cells[..., [role in self.unseen for role in self.roles], :] = np.nan
         return pair.matrix(axes, cells, self.notes, method)
 
 
@@ -393,7 +394,7 @@ class CellRuns:
         """The block at which the runs of a site's cells begin; -1 at the tokens, n_layers after all blocks."""
         if not self.late or site.component in sites.EMBEDDINGS:
             return -1
-        return site.layer + (site.component not in ACTS_ON_OTHERS)
+        return site.layer + (site.component not in sites.ACTS_ON_OTHERS)
 
     def _gives_the_whole(self) -> bool:
         """Whether passes that begin and end as they are to do have the values of the whole pass, in every row."""
@@ -413,7 +414,11 @@ class CellRuns:
 
     def _write(self, site: sites.Site, found: Tensor, run: Tensor, pos: Tensor, source_pos: Tensor) -> Write:
         """What the cells of one component and layer change where their runs begin, or later."""
-        place, rows, is_local = site.in_hook(self.model), run % self.n_rows, site.component not in ACTS_ON_OTHERS
+        place, rows, is_local = (
+            site.in_hook(self.model),
+            run % self.n_rows,
+            site.component not in sites.ACTS_ON_OTHERS,
+        )
         values, own = (
             sites.gather(place, found, source_pos, rows),
             sites.gather(place, self.own[site.hook], pos, rows),
@@ -453,7 +458,9 @@ class CellRuns:
                     hooks.append((write.site.hook, lambda value, hook, cut=cut: _written(value, cut)))
             if narrow:
                 one = each, self.at[rows]
-                hooks += [(hook, lambda value, hook, one=one: _narrowed(value, *one)) for hook in self.ends]
+                hooks += [
+                    (hook, lambda x, hook, one=one: x[one][:, None] if x.shape[1] > 1 else x) for hook in self.ends
+                ]
             if begin >= 0:
                 told = {"start_at_layer": begin, **{name: value[rows] for name, value in self.mask.items()}}
             with attached(self.model, hooks):
@@ -475,11 +482,6 @@ def role_positions(
     """Positions of each role in the rows and in their source, pair by pair as ``aligned`` has them."""
     site = next((site for site in groups if site.component == "pattern"), groups[0])
     return [sites.aligned(replace(site, role=role), base, source) for role in roles]
-
-
-def _narrowed(activation: Tensor, rows: Tensor, pos: Tensor) -> Tensor:
-    """An activation ``[run, pos, ...]`` at one position of each run, which stays as an axis of size 1."""
-    return activation[rows, pos][:, None] if activation.shape[1] > 1 else activation
 
 
 def _written(activation: Tensor, write: Write) -> Tensor:

@@ -44,10 +44,10 @@ from rb_interp.interventions.sites import (
     site_positions,
     told,
     values_at,
-    visible,
 )
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import check_labels
+from rb_interp.probes.capturing import visible
 from rb_interp.tasks.inputs import Inputs
 
 __all__ = ["path_matrix", "path_patch"]
@@ -55,8 +55,6 @@ __all__ = ["path_matrix", "path_patch"]
 STEP = {"resid_pre": 0, "q": 1, "k": 1, "v": 1, "pattern": 2, "z": 3, "attn_out": 4, "resid_mid": 5, "mlp_post": 6}
 STEP |= {"mlp_out": 7, "resid_post": 8, "embed": -1, "pos_embed": -1}
 """Where in its layer each component comes; equal ones do not act on each other, nor does v on the pattern."""
-UNSEEN = "no path: no position of the receiver sees one of the sender."
-"""Why a cell is nan."""
 Mlps = Literal["frozen", "recomputed"]
 
 
@@ -112,7 +110,8 @@ def path_patch(
                 f"receiver in the order of a pass. Exchange them."
             )
         runs.append(logits)
-    pair.notes |= {} if _meets(model, base, sent_by, received_by) else {"path": UNSEEN}
+    pair.note_control(control, [sent_by])
+    pair.notes |= {"path": why} if (why := _broken(pair, sent_by, received_by)) else {}
     place = f"{sent_by} -> {received_by}"
     if metric is not None:
         return pair.effect("path patch", place, runs, quantity="recovered")
@@ -140,8 +139,8 @@ def path_matrix(
 ) -> Matrix:
     """The direct effect of each sender on each receiver: the numbers of ``path_patch``, one run fewer a path.
 
-    A path that there is not, since the sender does not come before the receiver or no position of the receiver sees
-    one of the sender, is nan and has a note.
+    A path that there is not, since the sender does not come before the receiver, no position of the receiver sees one
+    of the sender, or the answer sees none of the receiver, is nan and has a note.
 
     Args:
         senders, receivers: sites. All others are those of ``path_patch``.
@@ -157,8 +156,8 @@ def path_matrix(
         for column, (receiver, logits) in enumerate(zip(received_by, found, strict=True)):
             if logits is None:
                 notes[f"{sender} -> {receiver}"] = "no path: the sender does not come before the receiver."
-            elif not _meets(model, base, sender, receiver):
-                notes[f"{sender} -> {receiver}"] = UNSEEN
+            elif why := _broken(pair, sender, receiver):
+                notes[f"{sender} -> {receiver}"] = why
             else:
                 patched[number, row, column] = pair.of(logits)
     senders, receivers = ([told([site], model) for site in sites] for sites in (sent_by, received_by))
@@ -212,20 +211,22 @@ def path_logits(
     return [found.get(site) for site in receivers]
 
 
-def _meets(model: HookedModel, base: Inputs, sender: Site, receiver: Site) -> bool:
-    """Whether a sender's positions reach the receiver's in any row: their own, and by one attention what sees them.
+def _broken(pair: Comparison, sender: Site, receiver: Site) -> str:
+    """Why a sender's positions do not reach the receiver's, or these the answer, in any row; empty where they do.
 
-    Attention that carries is the receiver's own (of a pattern, of z, of attn_out), or that of a sender's keys and
-    values; all others between the two are held.
+    A position reaches itself, and by one attention what sees it: the receiver's own (of a pattern, of z, of attn_out),
+    or that of a sender's keys and values; all others between the two are held.
     """
-    here, there = (site_positions(site, base).numpy() for site in (sender, receiver))
+    here, there = (site_positions(site, pair.base).numpy() for site in (sender, receiver))
     inside = sender.layer == receiver.layer and STEP[sender.component] >= STEP["q"]
     reads = receiver.component in ("pattern", "z", "attn_out") and not inside
     layer = sender.layer if sender.component in ("k", "v") else receiver.layer if reads else None
     meets = there[:, :, None] == here[:, None]
     if layer is not None:
-        meets |= visible(model, layer, base.tokens.shape[1])[there[:, :, None], here[:, None]]
-    return bool(meets.any())
+        meets |= visible(pair.model, layer, pair.base.tokens.shape[1])[there[:, :, None], here[:, None]]
+    if not meets.any():
+        return "no path: no position of the receiver sees one of the sender."
+    return "" if pair.reads(receiver) else "no path: the answer sees no position of the receiver."
 
 
 def _acts_on(sender: Site, receiver: Site, side_by_side: bool) -> bool:

@@ -39,6 +39,7 @@ from rb_interp.probes.capturing import (
     evaluation,
     has_attention,
     passes,
+    visible,
 )
 from rb_interp.tasks.inputs import REST, Inputs, Roles, rest_positions
 from rb_interp.torch_threads import few_threads
@@ -69,6 +70,8 @@ PER_HEAD = ("q", "k", "v", "z", "pattern")
 """Components that have a head axis: axis 2 of q, k, v and z, axis 1 of pattern."""
 EMBEDDINGS = ("embed", "pos_embed")
 """Components that stand before the first layer."""
+ACTS_ON_OTHERS = ("resid_pre", "k", "v", *EMBEDDINGS)
+"""Components through which a position acts on others in their own block. The others act on their own position there."""
 FORM = re.compile(r"([^.@]+)(?:\.(0|[1-9][0-9]{0,8})(?:\.(0|[1-9][0-9]{0,8}))?)?(?:@(.+))?")
 """Component, layer, head or neuron, and role, as they are written; a number is not 01, which may be meant as 0.1."""
 F = TypeVar("F", bound=Callable)
@@ -217,16 +220,6 @@ def components_of(model: HookedModel, layer: int | None = None) -> tuple[str, ..
     )
 
 
-def visible(model: HookedModel, layer: int, length: int) -> Bool[np.ndarray, "query key"]:
-    """Which positions each query of a layer may attend to: all, those up to its own, or those of a window before it."""
-    attn = model.blocks[layer].attn
-    direction = getattr(attn, "_attention_dir_override", None) or getattr(model.cfg, "attention_dir", "causal")
-    if direction == "bidirectional":
-        return np.ones((length, length), dtype=bool)
-    is_local = getattr(attn, "attn_type", "global") == "local"
-    return np.triu(np.tri(length, dtype=bool), 1 - model.cfg.window_size if is_local else -length)
-
-
 def positions(roles: Roles, role: str, length: int) -> Int[np.ndarray, "row n"]:
     """Positions of a role in every row; besides the roles at hand, the names that this module's docstring lists.
 
@@ -302,6 +295,22 @@ def values_at(model: HookedModel, rows: Inputs, sites: Sites) -> dict[Site, Tens
         site.check(model)
     values = capture(model, rows.tokens, sorted({site.hook for site in parsed})) if parsed else {}
     return {site: gather(site.in_hook(model), values[site.hook], site_positions(site, rows)) for site in parsed}
+
+
+def unmoved(model: HookedModel, rows: Inputs, others: Inputs, sites: Sequence[Site]) -> Bool[np.ndarray, " row"]:
+    """In which rows all sites have the same values in both inputs, so that taking them changes nothing."""
+    own, other = (values_at(model, some, sites) for some in (rows, others))
+    return torch.stack([(own[site] == other[site]).flatten(1).all(1) for site in own]).all(0).numpy()
+
+
+def reaches(model: HookedModel, rows: Inputs, site: Site, at: Int[Tensor, " row"] | None) -> bool:
+    """Whether what stands at a site can reach a position of each row, None for the last one, or is at no position."""
+    length, found = rows.tokens.shape[1], site_positions(site, rows).numpy()
+    seen = np.arange(length) == (np.full((len(rows), 1), length - 1) if at is None else at.numpy()[:, None])
+    for layer in range(site.layer, model.cfg.n_layers)[::-1]:
+        if layer > site.layer or site.component in ACTS_ON_OTHERS:
+            seen = seen @ visible(model, layer, length) | seen
+    return not found.size or bool(np.take_along_axis(seen, found, 1).any())
 
 
 def gather(site: Site, activation: Tensor, at: Int[Tensor, "*n"], rows: Int[Tensor, "*n"] | None = None) -> Tensor:

@@ -1,8 +1,8 @@
 r"""Attention of one head: which role attends to which, and is it uniform on everything it can see?
 
 `attention` (paper 2, Fig. 3, draws these numbers as the width of its lines). With A the pattern on row r, Q_r and K_r
-the positions of two roles in it, and O_rq the other positions that query q sees, itself and what stands before it, or
-all of them where attention looks both ways:
+the positions of two roles in it, and O_rq the other positions that query q sees, itself and what stands before it, in
+its window where attention is local, or all of them where attention looks both ways, and never padding in front:
 
     query_to_key          mean over rows r and q in Q_r of a_rq = sum over k in K_r of A_r[q, k]       [0, 1]
     query_to_key_excess   mean over the same of a_rq - |K_r| times the mean of A_r[q, k] over O_rq    [-1, 1]
@@ -18,11 +18,11 @@ it is noise itself; where it is an anchor, it counts as that anchor.
 `attention_to_key` (paper 2, Fig. 3, "inferential" flow: L0 moves the key onto the anchors, L1 moves the anchors'
 positions to the last token) is the same from each anchor: key_from_anchor_j = mean over rows of A_r[a_rj, p_r].
 
-The null of both gives each row the roles of another row, and keeps the pattern: it asks whether the head follows what
-stands in the row. A head that prefers a place, or a distance, reads as much under it. So the null says nothing of roles
-at fixed distances, and where the places are the same in every row p is 1 and a note says so. There read the size of the
-excess beside an untrained model's. Patterns drawn at random are no null: under them any preference for a place is
-significant.
+The null of both gives each row the roles of another row, one of the same padding in front, and keeps the pattern: it
+asks whether the head follows what stands in the row. A head that prefers a place, or a distance, reads as much under
+it. So the null says nothing of roles at fixed distances, and where the places are the same in every row p is 1 and a
+note says so. There read the size of the excess beside an untrained model's. Patterns drawn at random are no null: under
+them any preference for a place is significant.
 
 How it can mislead. A role of many positions is given more by a head that looks anywhere: an averaging head reads about
 n / L for n positions of L, and an excess of 0. An early position can look at few others: the second one of a row gives
@@ -33,15 +33,15 @@ also holds what L0 wrote, and W_V W_O may drop it; see variance_explained. At th
 carries reads key_from_anchor_j above .99; one that averages about .25, and an untrained one at small initialisation the
 mean of 1/i over the anchors' positions: .25 for the first of two anchors in 9 positions, .19 for the second. A head
 that looks at the previous position reads 1 for the first anchor whatever stands there. Attention shows where a position
-looks, not what it takes, nor that it is passed on; patch to know. Padding in front counts among what a query sees.
+looks, not what it takes, nor that it is passed on; patch to know.
 
 `uniformity` (paper 1, Lemma 1 and Fig. 6: "average operator"). Query i (counted from 1) of the average operator puts
 1/i on each of positions 1..i. The distance of a pattern from it:
 
     TV_i = 1/2 sum_j |A_ij - 1/i|      entropy_i = -sum_j A_ij ln A_ij / ln i      for i = 2..L  (i = 1 has no choice)
 
-Where attention looks both ways every query sees all L positions, and 1/L stands for 1/i, for i = 1..L. A query that
-attends to nothing is padding: it does not count, and i counts no position of it.
+Where attention looks both ways every query sees all L positions, and 1/L stands for 1/i, for i = 1..L. Local attention
+sees its window. A query that attends to nothing is padding: it does not count, and i counts no position of it.
 
 How it can mislead. A trained averaging head reads TV near 0 (claim M1 asks for at most .10) and entropy near 1. A head
 that looks at one position reads 1 - 1/i, .77 on average over i = 2..9; a fixed pattern drawn at random reads
@@ -55,19 +55,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 from scipy.special import entr
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.probes._probe import Found, drawn_once, occupied, pattern, probe
+from rb_interp.probes._probe import Attention, Found, drawn_once, occupied, pattern, probe
 from rb_interp.statistics.nulls import dirichlet_rows, permutations
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import REST, Inputs, Roles
 
 PERMUTED = "roles permuted over rows"
+STILL = "the roles stand at the same positions in every row{}, so their null says nothing (p = 1)."
+LONE = "{} of {} rows have no other row of the same padding, so their null keeps their roles."
 NULLED = ("key", "anchors")
 """Quantities of attention_by_role that have a null."""
 EXCESS, LAST = "_excess", "last"
@@ -84,11 +85,13 @@ Pattern = Float[np.ndarray, "row query key"]
 Mask = Bool[np.ndarray, "row pos"]
 Looking = Bool[np.ndarray, "row query q"]
 Seen = Bool[np.ndarray, "row key k"]
+Excess = tuple[Float[np.ndarray, "row query"], float, float]
+"""Weights of queries, what is taken off their sum, and how many they are."""
 
 
 @probe(pattern, UNDEFINED)
 def attention(
-    pattern: Pattern, inputs: Inputs, *, query: str | Sequence[str] = (), to: str | Sequence[str] = ()
+    read: Attention, inputs: Inputs, *, query: str | Sequence[str] = (), to: str | Sequence[str] = ()
 ) -> Found:
     """Mean attention from some roles to others in one head, in [0, 1], and what it exceeds other positions by.
 
@@ -112,47 +115,57 @@ def attention(
     >>> round(sum(reading.values[f"anchor_to_{role}"] for role in ("key", "anchor", "noise")), 6)
     1.0
     """
-    queries, looking = role_masks(inputs.roles, query, pattern.shape[::2])
-    keys, seen = role_masks(inputs.roles, to, pattern.shape[::2])
-    visible, places, parts = seen_by_queries(pattern), {}, {}
+    shape, places, parts = read.pattern.shape[::2], {}, {}
+    queries, looking = role_masks(inputs.roles, query, shape)
+    keys, seen = role_masks(inputs.roles, to, shape)
+    looking &= read.attends[..., None]
+    visible = read.visible & (True if read.attends.all() else read.attends[:, None])
     for (q, asks), (k, asked) in product(enumerate(queries), enumerate(keys)):
         places[f"{asks}_to_{asked}"] = q, k
-        parts[f"{asks}_to_{asked}{EXCESS}"] = Excess.of(looking[..., q], seen[..., k], visible)
-    told = inputs.roles.without_a_role(pattern.shape[-1]) if not to else ""
-    return _between(pattern, looking, seen, places, parts)._replace(told=told)
+        parts[f"{asks}_to_{asked}"] = excess(looking[..., q], seen[..., k], visible)
+    told = inputs.roles.without_a_role(shape[1]) if not to else ""
+    return _between(read, looking, seen, places, parts)._replace(told=told)
 
 
 def _between(
-    pattern: Pattern, looking: Looking, seen: Seen, places: Mapping[str, tuple[int, int]],
-    parts: Mapping[str, Excess] = {},
+    read: Attention, looking: Looking, seen: Seen, places: Mapping[str, tuple[int, int]],
+    parts: Mapping[str, Excess] = {}, nulled: Sequence[str] = (),
 ) -> Found:  # fmt: skip
-    """What some roles give to others, by name, with the null of other rows.
+    """What some roles give to others, by name, with the null of other rows of the same padding.
 
-    ``places`` are the numbers of both roles, ``parts`` the excess of the same.
+    ``places`` are the numbers of both roles, ``parts`` the excess of the same. All have a null, or those of ``nulled``.
     """
+    pattern, alike, still = read.pattern, read.alike, {}
     total = (looking.astype(float).swapaxes(-1, -2) @ pattern @ seen.astype(float)).sum(0)
     table = _per_query(total, looking)  # mean attention from the positions of each role to those of each role
-    still_q, still_k = (looking == looking[:1]).all((0, 1)), (seen == seen[:1]).all((0, 1))
     values = {name: float(table[place]) for name, place in places.items()}
-    still = [name for name, (q, k) in places.items() if still_q[q] and still_k[k]]
-    still += [name + EXCESS for name in still if parts]
-    for name, one in parts.items():
-        values[name] = float(one(np.einsum("rqk,rq,rk->", pattern, one.weights, one.seen)[None])[0])
+    for name, (weights, off, count) in parts.items():
+        given = np.einsum("rqk,rq,rk->", pattern, weights, seen[..., places[name][1]])
+        values[name + EXCESS] = float((given - off) / count)
+    still_q, still_k = (looking == looking[alike]).all((0, 1)), (seen == seen[alike]).all((0, 1))
+    named, n_lone, padded = nulled or tuple(places), int((np.bincount(alike) == 1).sum()), bool(alike.any())
+    for name in named:
+        q, k = places[name]
+        why = LONE.format(n_lone, len(alike)) if n_lone else ""
+        why = STILL.format(" of the same padding" * padded) if still_q[q] and still_k[k] else why
+        still |= dict.fromkeys([name, name + EXCESS][: 1 + bool(parts)], why) if why else {}
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
-        orders = permutations(n_null, len(pattern), np.random.default_rng(seed))
-        draws = _per_query(other_rows(pattern, looking, seen, orders), looking)
-        drawn = {name: Null(PERMUTED, draws[:, q, k] + ROUNDING) for name, (q, k) in places.items()}
-        for name, one in parts.items():
-            totals = other_rows(pattern, one.weights[..., None], one.seen[..., None], orders)[:, 0, 0]
-            drawn[name] = Null(PERMUTED, one(totals) + ROUNDING)
+        rng, drawn = np.random.default_rng(seed), {}
+        for names in [[name] for name in nulled] or [named]:  # these have draws of their own
+            orders = permutations(n_null, len(alike), rng, alike)
+            draws = _per_query(other_rows(pattern, looking, seen, orders), looking)
+            drawn |= {name: Null(PERMUTED, draws[(..., *places[name])] + ROUNDING) for name in names}
+            for name, (weights, off, count) in parts.items():
+                given = other_rows(pattern, weights[..., None], seen[..., [places[name][1]]], orders)[:, 0, 0]
+                drawn[name + EXCESS] = Null(PERMUTED, (given - off) / count + ROUNDING)
         return drawn
 
     return Found(values, nulls, {"attention": table}, len(pattern), still=still)
 
 
 @probe(pattern, place={"layer": 1, "head": 0})
-def attention_by_role(pattern: Pattern, inputs: Inputs) -> Found:
+def attention_by_role(read: Attention, inputs: Inputs) -> Found:
     """Attention of the last position by role, on the given rows (memory and reasoning inputs: call it on each).
 
     Values, all in [0, 1]: ``key``, ``anchor_1`` .. ``anchor_q``, ``anchors`` (their sum), ``self`` (the last position
@@ -178,27 +191,19 @@ def attention_by_role(pattern: Pattern, inputs: Inputs) -> Found:
         **{f"anchor_{i + 1}": anchors[:, [i]] for i in range(anchors.shape[1])},
         "anchors": anchors,
     }
-    seen = {name: _mask(at, pattern.shape[-1]) for name, at in named.items()}
-    noise, at_end = ~seen["key"] & ~seen["anchors"], np.arange(pattern.shape[-1]) == pattern.shape[-1] - 1
+    last, length = read.pattern[:, -1:], read.pattern.shape[-1]
+    seen = {name: _mask(at, length) for name, at in named.items()}
+    noise, at_end = ~seen["key"] & ~seen["anchors"], np.arange(length) == length - 1
     seen |= {"self": noise & at_end, "noise": noise & ~at_end}
-    last, looking = pattern[:, -1:], np.ones((len(pattern), 1, 1), dtype=bool)
+    looking = np.ones((len(last), 1, 1), dtype=bool)
     places = {role: (0, number) for number, role in enumerate(seen)}
-    found = _between(last, looking, np.stack(list(seen.values()), 2), places)
-
-    def nulls(n_null: int, seed: int) -> dict[str, Null]:
-        rng, drawn = np.random.default_rng(seed), {}
-        for role in NULLED:
-            orders = permutations(n_null, len(last), rng)
-            draws = other_rows(last, looking, seen[role][..., None], orders)[:, 0, 0] / len(last)
-            drawn[role] = Null(PERMUTED, draws + ROUNDING)
-        return drawn
-
-    still = [role for role in NULLED if role in found.still]
-    return found._replace(nulls=nulls, arrays={"mean_attention": last[:, 0].mean(0)}, still=still)
+    masks = np.stack(list(seen.values()), 2)
+    found = _between(read._replace(pattern=last), looking, masks, places, nulled=NULLED)
+    return found._replace(arrays={"mean_attention": last[:, 0].mean(0)})
 
 
 @probe(pattern)
-def attention_to_key(pattern: Pattern, inputs: Inputs) -> Found:
+def attention_to_key(read: Attention, inputs: Inputs) -> Found:
     """Attention of each anchor's position to the key in one head, mean over rows, in [0, 1].
 
     Values: key_from_anchor_1 .. key_from_anchor_q, key_from_last_anchor. Null: positions of one row's roles used for
@@ -211,12 +216,13 @@ def attention_to_key(pattern: Pattern, inputs: Inputs) -> Found:
         RolesError: for missing roles, and for roles of other rows. ``attention`` reads roles of any names.
     """
     anchors, key = (_of_the_anchor_task(inputs, role, "attention_to_key", True) for role in ("anchor", "key"))
-    looking = np.stack([_mask(at[:, None], pattern.shape[-1]) for at in anchors.T], 2)
+    pattern, attends = read.pattern, read.attends
+    looking = np.stack([_mask(at[:, None], pattern.shape[-1]) & attends for at in anchors.T], 2)
     seen = _mask(key[:, :1], pattern.shape[-1])[..., None]
     places = {f"key_from_anchor_{j + 1}": (j, 0) for j in range(anchors.shape[1])}
     places["key_from_last_anchor"] = (anchors.shape[1] - 1, 0)
     by_row = pattern[np.arange(len(pattern))[:, None], anchors, key[:, :1]]
-    return _between(pattern, looking, seen, places)._replace(arrays={"attention": by_row})
+    return _between(read, looking, seen, places)._replace(arrays={"attention": by_row})
 
 
 def _of_the_anchor_task(inputs: Inputs, role: str, asker: str, needed: bool = False) -> Int[np.ndarray, "row n"]:
@@ -283,41 +289,21 @@ def other_rows(
     return every[np.arange(n), orders].sum(1)
 
 
-def seen_by_queries(pattern: Pattern) -> Bool[np.ndarray, "query key"]:
-    """Which positions each query can see: itself and what stands before it, or all where some attention looks ahead."""
-    return (
-        np.tri(pattern.shape[-1], dtype=bool) if not np.triu(pattern, 1).any() else np.ones(pattern.shape[1:], bool)
-    )
-
-
-class Excess(NamedTuple):
-    """What queries give to a role beyond what they give to as many others, as a function of what they give to the role.
+def excess(looking: Mask, seen: Mask, visible: Bool[np.ndarray, "*row query key"]) -> Excess:
+    """How the queries ``looking`` count for what they give to the positions ``seen`` beyond as many others.
 
     A query that sees n positions of the role and m others, and gives a to the role, gives a - n (1 - a) / m beyond: so
     a counts 1 + n / m times, and n / m is taken off. Queries with m < n have no choice and do not count.
     """
-
-    weights: Float[np.ndarray, "row query"]
-    seen: Mask
-    off: float
-    count: int
-
-    @classmethod
-    def of(cls, looking: Mask, seen: Mask, visible: Bool[np.ndarray, "query key"]) -> Excess:
-        """That of the queries ``looking`` for the positions ``seen``."""
-        n = seen.astype(float) @ visible.T
-        others = visible.sum(1) - n
-        choice = looking & (n > 0) & (others >= n)
-        ratio = np.divide(n, others, out=np.zeros_like(n), where=choice)
-        return cls(choice + ratio, seen, float(ratio.sum()), int(choice.sum()))
-
-    def __call__(self, total: Float[np.ndarray, " draw"]) -> Float[np.ndarray, " draw"]:
-        """The mean over queries, from the sum of what they give times their weights; NaN without a query."""
-        return (total - self.off) / self.count if self.count else np.full_like(total, np.nan)
+    n = (visible.astype(float) @ seen.astype(float)[..., None])[..., 0]
+    others = visible.sum(-1) - n
+    choice = looking & (n > 0) & (others >= n)
+    ratio = np.divide(n, others, out=np.zeros_like(n), where=choice)
+    return choice + ratio, float(ratio.sum()), float(choice.sum()) or np.nan
 
 
 @probe(pattern)
-def uniformity(pattern: Pattern, inputs: Inputs, *, counted: Bool[np.ndarray, "row pos"] | None = None) -> Found:
+def uniformity(read: Attention, inputs: Inputs, *, counted: Bool[np.ndarray, "row pos"] | None = None) -> Found:
     """How far one head's attention is from uniform, on the given rows.
 
     Values: ``tv`` in [0, 1], the mean of TV_i over inputs and rows 2..L (0: the average operator); ``max_deviation``,
@@ -330,14 +316,13 @@ def uniformity(pattern: Pattern, inputs: Inputs, *, counted: Bool[np.ndarray, "r
         counted: queries that are text, where rows are filled up behind their end; what fills a row is no query. By
             default all.
     """
-    length = pattern.shape[-1]
-    if length < 2:
+    pattern, visible = read.pattern, read.visible
+    if len(visible) < 2:
         raise ModelError("uniformity got rows of 1 position; give at least 2, since the first has no choice.")
-    visible, is_text = seen_by_queries(pattern), np.asarray(pattern.any(-1))
-    counted = is_text & (True if counted is None else counted)
+    counted = read.attends & (True if counted is None else counted)
     if not counted.any():
         raise ModelError(f"uniformity got {len(pattern)} rows in which no query that counts attends to anything.")
-    seen, chooses = visible & is_text[:, None], visible.sum(1) > 1
+    seen, chooses = visible & read.attends[:, None], visible.sum(1) > 1
     sizes = np.maximum(seen.sum(-1), 1)
     deviation, chosen = np.abs(pattern - seen / sizes[..., None]), (counted & (sizes > 1))[:, chooses]
     distance = deviation[:, chooses].sum(-1) / 2
@@ -356,15 +341,6 @@ def uniformity(pattern: Pattern, inputs: Inputs, *, counted: Bool[np.ndarray, "r
         arrays,
         len(inputs),
     )
-
-
-def average_operator(length: int) -> Float[np.ndarray, "query key"]:
-    """The causal pattern that attends uniformly: 1/i on each of the first i positions.
-
-    >>> average_operator(2).tolist()
-    [[1.0, 0.0], [0.5, 0.5]]
-    """
-    return np.tril(np.ones((length, length))) / np.arange(1, length + 1)[:, None]
 
 
 @drawn_once

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast, runtime_
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError
@@ -35,6 +35,7 @@ from rb_interp.probes.capturing import (
     has_attention,
     kept,
     model_of,
+    visible,
 )
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import REST, Inputs, rest_positions
@@ -45,7 +46,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 NOT_FINITE = "the model's activations are not finite."
 DIVERGED = "weights are not all finite: its training has diverged."
-STILL = "the roles stand at the same positions in every row, so their null says nothing (p = 1)."
 HEAD: Mapping[str, int | None] = {"layer": 0, "head": 0}
 """The place of a probe that reads one head, unless another one is asked for."""
 ROOM = 2**30
@@ -73,7 +73,7 @@ class Found(NamedTuple):
         values: quantity -> number. n: rows that it rests on; 0 for weights.
         nulls: gives the nulls, from the number of draws and their seed. tables: gives tables, from the seed.
         arrays: by name, or a function that gives them.
-        still: quantities whose roles stand at the same positions in every row.
+        still: quantity -> what its null cannot say.
         words: what stands in place of some words in every name and note.
         told: a note of the reading as a whole.
     """
@@ -83,9 +83,18 @@ class Found(NamedTuple):
     arrays: Any = None
     n: int = 0
     tables: Callable[[int], Mapping[str, pd.DataFrame]] | None = None
-    still: Sequence[str] = ()
+    still: Mapping[str, str] = {}
     words: Mapping[str, str] = {}
     told: str = ""
+
+
+class Attention(NamedTuple):
+    """A head's pattern, what its queries may attend to and which do, and each row's first one with the same padding."""
+
+    pattern: Float[np.ndarray, "row query key"]
+    visible: Bool[np.ndarray, "query key"]
+    attends: Bool[np.ndarray, "row query"]
+    alike: Int[np.ndarray, " row"]
 
 
 @runtime_checkable
@@ -110,14 +119,18 @@ def embedding(model: Source, **_: Any) -> Tensor:
     return model_of(model).W_E.detach()
 
 
-def pattern(model: Source, inputs: Inputs, layer: int, head: int) -> np.ndarray:
-    """The attention pattern of a head; ModelError where TransformerLens wrote 0 for what is not finite."""
+def pattern(model: Source, inputs: Inputs, layer: int, head: int) -> Attention:
+    """The attention of a head; ModelError where TransformerLens wrote 0 for what is not finite."""
     name = f"blocks.{layer}.attn.hook_pattern"
     read = inspect.unwrap(capture)  # the probe has checked its arguments, and has few threads
     found = float64(read(model, inputs.tokens, [name], keep=lambda every: every[:, head])[name])
-    if not found.any(-1).all() and not finite_weights(model):
-        raise ModelError(f"got a model whose {DIVERGED}")
-    return found
+    attends, alike = np.asarray(found.any(-1)), np.zeros(len(found), int)
+    if not attends.all():
+        check_attends(model, attends)
+        _, first, number = np.unique(attends, axis=0, return_index=True, return_inverse=True)
+        alike = first[number.reshape(-1)]
+    ahead = bool(np.triu(found, 1).any())  # arrays do not say what their queries may attend to
+    return Attention(found, visible(model_of(model), layer, found.shape[-1]) | ahead, attends, alike)
 
 
 def probe(
@@ -161,10 +174,10 @@ def probe(
                 before = dict(checked(reads(untrained, inputs=inputs, **at), **options).values)
             if "participation_ratio" in "".join(values):
                 _beside(values, before, nulls)
-            sound = isinstance(what, np.ndarray) and bool(
-                np.isfinite(what).all()
+            sound = isinstance(what, Attention) and bool(
+                np.isfinite(what[0]).all()
             )  # then weights are not the reason
-            notes = dict.fromkeys(found.still if nulls else (), STILL)
+            notes = dict(found.still if nulls else {})
             notes |= undefined(values, None if sound else model, why, before, untrained)
             notes |= {"roles": found.told} if found.told else {}
             notes |= caller_hooks(model, untrained)
@@ -316,6 +329,13 @@ def occupied(inputs: Inputs, role: str, probe: str) -> Int[np.ndarray, "row n"]:
     if not places.shape[1]:
         raise RolesError(f"{probe} got the role '{role}' without a position; give it one or more in each row.")
     return places
+
+
+def check_attends(model: Source, attends: Bool[np.ndarray, "*lead query"]) -> None:
+    """Raise ModelError where queries attend to nothing and are no padding in front: TransformerLens wrote 0 for NaN."""
+    finite, ends = finite_weights(model), attends[..., -1].all() or hasattr(model_of(model), "arrays")
+    if not (finite and ends):
+        raise ModelError(f"got a model whose {'attention is not all finite.' if finite else DIVERGED}")
 
 
 def finite_weights(source: Source) -> bool:

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 import numpy as np
 import torch
 from beartype.vale import Is
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from rb_interp.errors import ArgumentError, ModelError, nearest, shown
@@ -280,6 +280,16 @@ def attention_layers(source: Source) -> list[int]:
     hooks = {} if isinstance(model, ArrayModel) else getattr(source, "hook_dict", None) or model.hook_dict
     ends = "hook_pattern", "hook_z", "hook_v"
     return [at for at in every if any(f"blocks.{at}.attn.{end}" in hooks for end in ends)] or every
+
+
+def visible(model: HookedModel, layer: int, length: int) -> Bool[np.ndarray, "query key"]:
+    """Which positions each query of a layer may attend to: all, those up to its own, or those of a window before it."""
+    attn = getattr(model.blocks[layer], "attn", None)
+    direction = getattr(attn, "_attention_dir_override", None) or getattr(model.cfg, "attention_dir", "causal")
+    if direction == "bidirectional":
+        return np.ones((length, length), dtype=bool)
+    is_local = getattr(attn, "attn_type", "global") == "local"
+    return np.triu(np.tri(length, dtype=bool), 1 - model.cfg.window_size if is_local else -length)
 
 
 @contextmanager

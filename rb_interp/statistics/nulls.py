@@ -85,13 +85,19 @@ def dirichlet_rows(n_draws: int, length: int, rng: np.random.Generator) -> Float
 
 
 @typed
-def permutations(n_draws: int, n: int, rng: np.random.Generator) -> Int[np.ndarray, "draw n"]:
-    """Independent random permutations of 0..n-1, one a row.
+def permutations(
+    n_draws: int, n: int, rng: np.random.Generator, groups: Int[np.ndarray, " n"] | int = 0
+) -> Int[np.ndarray, "draw n"]:
+    """Independent random permutations of 0..n-1, one a row, each within the groups.
 
     >>> sorted(permutations(3, 4, np.random.default_rng(0))[1].tolist())
     [0, 1, 2, 3]
     """
-    return rng.permuted(np.tile(np.arange(n), (n_draws, 1)), axis=1)
+    orders = np.tile(np.arange(n), (n_draws, 1))
+    for group in np.unique(groups):
+        at = np.flatnonzero(np.broadcast_to(groups, n) == group)
+        orders[:, at] = rng.permuted(orders[:, at], axis=1)
+    return orders
 
 
 @typed

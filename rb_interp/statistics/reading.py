@@ -112,8 +112,9 @@ class Reading(Record):
         return pd.DataFrame(self.noted_rows())
 
     def noted_rows(self) -> list[dict]:
-        """The rows of the table with the note of each quantity."""
-        return [row | {"note": self.notes.get(row["quantity"], "")} for row in self.rows()]
+        """The rows of the table with the note of each quantity, and in each row those of the whole reading."""
+        whole = " ".join(f"{name}: {why}" for name, why in self.notes.items() if name not in self.values)
+        return [row | {"note": f"{self.notes.get(row['quantity'], '')} {whole}".strip()} for row in self.rows()]
 
     def rows(self) -> list[dict]:
         """The rows that a run keeps, one dictionary per quantity: all columns but the note."""

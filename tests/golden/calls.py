@@ -412,7 +412,7 @@ CALLS: dict[str, Callable[[Subject], Any]] = {
     "pattern_of": lambda s: pattern_of(s.model, s.inputs.tokens, layer=_last(s)),
     **{f"ablation, {method}, {metric}": partial(_ablation, method=method, metric=metric)
        for method, metric in (("zero", "loss"), ("mean", "accuracy"), ("resample", "logit"))},
-    "ablations": lambda s: ablations(s.model, s.inputs, ["attn_out.0", "mlp_out.1"], control=s.noise),
+    "ablations": lambda s: ablations(s.model, s.inputs, ["attn_out.0", "mlp_out.1"], control=s.noise).iloc[:, :-1],
     "patching_matrix": _matrix(do.patching_matrix, "denoise"),
     "patching_matrix, noise": _matrix(do.patching_matrix, "noise"),
     "attribution_matrix": _matrix(do.attribution_matrix, "denoise", components=("attn_out", "z"), steps=2),

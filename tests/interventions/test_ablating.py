@@ -159,8 +159,8 @@ def test_a_row_that_answers_as_predicted_already_is_left_out():
 
 
 CONTROLLED = {
-    "ablation": lambda model, control: ablation(model, INPUTS, "z.0@key", control=control),
-    "ablations": lambda model, control: ablations(model, INPUTS, ["z.0@key"], control=control),
+    "ablation": lambda model, control: ablation(model, INPUTS, "z.0", control=control),
+    "ablations": lambda model, control: ablations(model, INPUTS, ["z.0"], control=control),
     "interchange": lambda model, control: interchange(model, INPUTS, BOTH, "z.0", BOTH.labels, control=control),
     "patching_effect": lambda model, control: patching_effect(model, BOTH, INPUTS, "z.0", control=control),
     "patching_matrix": lambda model, control: patching_matrix(model, BOTH, INPUTS, layers=[0], control=control),
@@ -178,8 +178,22 @@ def test_a_control_that_is_the_rows_themselves_is_refused(name):
     some = np.where((np.arange(30) < 4)[:, None], INPUTS.tokens, NOISE.tokens)
     found = call(model, Inputs(some, INPUTS.labels, INPUTS.roles))
     if name != "ablations":  # a table has no notes
-        assert found.notes["control"] == "4 of its 30 rows are the rows themselves, and change nothing."
+        assert found.notes["control"].startswith("4 of its 30 rows are the rows themselves")
         assert "control: 4 of its 30 rows" in str(found)
+
+
+def test_a_control_that_leaves_a_site_as_it_is_says_so():
+    """Noise does not reach the key's embedding, nor its z in rows in which all noise stands behind the key."""
+    model, behind = model_of("gpt2"), np.arange(9) > INPUTS.roles.position("key")
+    n = int(((INPUTS.tokens == NOISE.tokens) | behind).all(1).sum())
+    some, every = (f"{n} of its 30 rows are the rows themselves at {site}@key, and change nothing."
+                   for n, site in ((n, "z.0"), (30, "embed")))  # fmt: skip
+    assert ablation(model, INPUTS, "z.0@key", control=NOISE).notes["control"] == some
+    notes = ablations(model, INPUTS, ["z.0@key", "embed@key", "z.0"], control=NOISE, methods=["mean"]).note
+    assert notes.tolist() == [f"control: {some}", f"control: {every}", ""]
+    assert path_patch(model, INPUTS, BOTH, "embed@key", "z.0", control=NOISE).notes["control"] == every
+    assert interchange(model, INPUTS, BOTH, "embed@key", BOTH.labels, control=NOISE).notes["control"] == every
+    assert patching_effect(model, BOTH, INPUTS, "embed@key", control=NOISE).notes["control"] == every
 
 
 def test_an_effect_says_what_was_before_and_after_and_how_many_rows_are_answered_rightly():

@@ -18,7 +18,9 @@ from rb_interp.interventions import (
 )
 from rb_interp.interventions.ablating import ablation, interchange, patch
 from rb_interp.interventions.attention import blocked_edits, random_patterns
-from rb_interp.interventions.sites import last_logits, visible, with_edits
+from rb_interp.interventions.sites import last_logits, with_edits
+from rb_interp.probes import attention, from_arrays, uniformity
+from rb_interp.probes.capturing import visible
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.inputs import Roles
 
@@ -85,19 +87,27 @@ def test_what_a_query_sees_is_asked_of_the_model(model):
         own = loss(model.run_with_hooks(tokens, fwd_hooks=[("blocks.0.attn.hook_pattern", force)]), -1)
     found = forced_average(model, ROWS, np.log(seen.sum(1)) / 2, n_draws=2)
     assert found.after == pytest.approx(own.mean().item(), abs=1e-4)
+    source = from_arrays(pattern=even.expand(1, N, 4, LENGTH, LENGTH))
+    source.model = model  # which says what a query sees
+    values = uniformity(source, ROWS).values | attention(source, ROWS, query="key", to="mid").values
+    assert (values["tv"], values["key_to_mid_excess"]) == pytest.approx((0, 0), abs=1e-6)
     drawn = random_patterns(np.log(seen.sum(1)), np.random.default_rng(0), seen)
     np.testing.assert_allclose(drawn, even.numpy(), atol=1e-4)
 
 
 def test_a_path_that_no_position_can_take_is_nan():
     """Held attention carries nothing from one position to another, and a causal one nothing to an earlier one."""
-    model, senders = model_of(2), ["z.0@mid", "v.0@key", "embed@key"]
-    causal = path_matrix(model, ROWS, OTHER, senders, ["v.1@key", "z.1@mid", "resid_post.1@last"])
-    missing = [[True, False, True], [False, True, False], [False, True, True]]
+    model, senders = model_of(2, n_layers=3), ["z.0@mid", "v.0@key", "embed@key"]
+    receivers = ["v.1@key", "z.1@mid", "resid_post.1@last", "z.2@mid"]
+    causal = path_matrix(model, ROWS, OTHER, senders, receivers)
+    missing = [[True, False, True, True], [False, True, False, True], [False, True, True, True]]
     assert np.isnan(causal.values).tolist() == missing
     assert causal.notes["embed@key -> z.1@mid"] == "no path: no position of the receiver sees one of the sender."
-    both = path_matrix(BIDIRECTIONAL, ROWS, OTHER, senders, ["v.1@key", "z.1@mid", "resid_post.1@last"])
-    assert np.isnan(both.values).tolist() == [[True, False, True], [False, False, False], [False, False, True]]
+    assert causal.notes["z.0@mid -> z.2@mid"] == "no path: the answer sees no position of the receiver."
+    both = path_matrix(BIDIRECTIONAL, ROWS, OTHER, senders, receivers[:3], answer_at="mid")
+    assert np.isnan(both.values).tolist() == [[True, False, True], [False, False, True], [False, False, True]]
+    cells = patching_matrix(model, ROWS, OTHER, components=("z",), roles=("mid", "key", "last"), answer_at=-2)
+    assert np.isnan(cells.values[0]).tolist() == [[False, False, True]] * 3
 
 
 def test_positions_outside_the_rows_are_refused_in_one_sentence():

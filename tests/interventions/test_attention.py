@@ -29,7 +29,6 @@ from rb_interp.interventions.attention import (
 from rb_interp.interventions.sites import last_logits, with_edits
 from rb_interp.models.generations import live_tensors, read_weights
 from rb_interp.models.reference import reference
-from rb_interp.probes._attention import average_operator
 from rb_interp.probes.capturing import capture
 from rb_interp.probes.values import token_embeddings, value_matrix
 from rb_interp.statistics.nulls import random_subspaces
@@ -37,7 +36,7 @@ from rb_interp.tasks import Inputs, Roles
 
 ROWS = DATA.sample("rsn_train", 30)
 INPUTS = DATA.inputs(ROWS)
-RNG = np.random.default_rng(0)
+RNG, AVERAGE = np.random.default_rng(0), np.tri(9) / np.arange(1, 10)[:, None]
 
 
 def pattern_in(model, edits, layer):
@@ -59,7 +58,7 @@ def test_random_patterns_have_exactly_the_entropies_asked_for():
         assert not np.triu(patterns, 1).any()
         distinct = np.unique(patterns.reshape(100, -1).round(6), axis=0)
         assert len(distinct) == (1 if share == 1.0 else 100)
-    np.testing.assert_allclose(random_patterns(most, RNG), average_operator(9))
+    np.testing.assert_allclose(random_patterns(most, RNG), AVERAGE)
 
 
 def test_entropies_that_no_row_can_have_are_refused():
@@ -74,7 +73,7 @@ def test_a_forced_pattern_is_what_the_layer_computes_with(kind, monkeypatch):
     model = model_of(kind)
     heads, clean = model.cfg.n_heads, pattern_in(model, [], 1)
     own = torch.as_tensor(random_patterns(np.broadcast_to(0.5 * np.log(np.arange(1, 10)), (30, heads, 9)), RNG))
-    for pattern in (average_operator(9), own[0], own[:, :1], own):
+    for pattern in (AVERAGE, own[0], own[:, :1], own):
         wanted = torch.as_tensor(pattern).to(clean).expand_as(clean)
         torch.testing.assert_close(pattern_in(model, forced_pattern(model, pattern, layer=1), 1), wanted)
         found = pattern_in(model, forced_pattern(model, pattern, layer=1, head=2), 1)
@@ -111,7 +110,7 @@ def test_the_average_beside_patterns_of_others():
     """Its control is what forcing each pattern costs: nothing for the model's own, the effect for the average."""
     model, other = model_of("plain"), lens_model("plain", seed=1, d_vocab=40)
     own, theirs = (pattern_of(found, INPUTS.tokens, layer=1) for found in (model, other))
-    effect = forced_average(model, INPUTS, beside=[own, theirs, average_operator(9)], layer=1)
+    effect = forced_average(model, INPUTS, beside=[own, theirs, AVERAGE], layer=1)
     assert (effect.control.shape, effect.control_name) == ((3, 30), "pattern of another model on the same inputs")
     assert np.abs(effect.control[0]).max() < 1e-4
     np.testing.assert_allclose(effect.control[1], forced_average(model, INPUTS, pattern=theirs, layer=1).values)

@@ -77,7 +77,7 @@ def test_every_cell_has_the_number_of_a_hook_by_hand_under_any_metric_and_answer
         )
         known = metric_of(metric)
         np.testing.assert_allclose(matrix.clean, measure(known, clean.logits, clean, corrupted), atol=1e-5)
-        for component, layer, role in (("k", 0, "key"), ("resid_post", 1, "last"), ("q", 1, "query")):
+        for component, layer, role in (("k", 0, "key"), ("resid_post", 1, "query"), ("q", 1, "query")):
             cell = matrix.cell(component, layer, role)
             logits = by_hooks(MODEL, CORRUPTED, CLEAN, [(component, layer, None, role)], where)
             expected = measure(known, logits, clean, corrupted)

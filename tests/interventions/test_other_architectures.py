@@ -12,8 +12,8 @@ from tokenizers.models import WordLevel
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions import ablation, patching_matrix, path_patch
-from rb_interp.interventions.attention import with_subspace
+from rb_interp.interventions import ablation, blocked_attention, forced_average, patching_matrix, path_patch
+from rb_interp.interventions.attention import blocked_edits, row_entropies, with_subspace
 from rb_interp.interventions.patching import COMPONENTS
 from rb_interp.interventions.path import path_logits
 from rb_interp.interventions.sites import Site, last_logits
@@ -128,6 +128,25 @@ def padded_left(tmp_path):
     model = lens_model("gpt2", n_layers=2)
     model.set_tokenizer(AutoTokenizer.from_pretrained(tmp_path, padding_side="left"), default_padding_side="left")
     return model
+
+
+@pytest.mark.skipif(GENERATION == 4, reason="a bridge is told its mask")
+def test_padding_in_front_is_nothing_to_attend_to(tmp_path):
+    """Rows with padding read what they do without it; the control blocks what the query attends to."""
+    model, rng = padded_left(tmp_path), np.random.default_rng(0)
+    tokens, labels, at = rng.integers(2, 30, (6, 5)), rng.integers(2, 30, 6), np.ones((6, 1), int)
+    rows, padded = (Inputs(np.pad(tokens, ((0, 0), (n, 0))), labels, Roles({"key": at + n})) for n in (0, 3))
+    entropies, other = (row_entropies(model, some.tokens, layer=1) for some in (rows, padded))
+    np.testing.assert_allclose(other[:, 3:], entropies, atol=1e-4)
+    for call in (forced_average, blocked_attention):
+        own, other = (call(model, some, layer=1) for some in (rows, padded))
+        np.testing.assert_allclose(other.values, own.values, atol=1e-4)
+        assert {*other.control.round(3).ravel()} == {*own.control.round(3).ravel()}
+    with pytest.raises(ModelError, match="rows with padding in front have no pattern in common"):
+        forced_average(model, padded, np.zeros(8), layer=1)
+    edits = blocked_edits(model, at + 3, np.full((6, 2), [3, 4]), layer=1)
+    with pytest.raises(ModelError, match="a query sees nothing but what is blocked"):
+        last_logits(model, padded.tokens, edits)
 
 
 def overridden(tmp_path):

@@ -131,7 +131,7 @@ def test_a_matrix_of_paths_is_each_path_by_itself(norm, mlps):
         assert cell.recovered == pytest.approx(path.values.mean(), abs=1e-9)
         assert cell.control == pytest.approx(path.control.mean(), abs=1e-9)
         assert cell.low <= cell.recovered <= cell.high
-    assert set(matrix.notes) == {"z.0.1@anchor -> v.0@key", "resid_pre.0@key -> q.1.0@last"}
+    assert set(matrix.notes) == {"z.0.1@anchor -> v.0@key", *(f"{sender} -> q.1.0@last" for sender in SENDERS)}
     assert len(matrix) == len(BASE)
     assert "share of the kl recovered, by path patching, n = 24" in str(matrix)
 

@@ -8,14 +8,14 @@ from lens_models import lens_model
 from scipy.stats import kstest
 
 from rb_interp.errors import ModelError, RolesError
+from rb_interp.interventions.attention import pattern_of
 from rb_interp.models.build import build_model
-from rb_interp.probes import attention, attention_by_role, from_arrays, uniformity, weight_rank
-from rb_interp.probes._attention import average_operator
+from rb_interp.probes import attention, attention_by_role, attention_to_key, from_arrays, uniformity, weight_rank
 from rb_interp.statistics.nulls import dirichlet_rows
 from rb_interp.tasks import AnchorTask, Inputs, Roles
 
 ROLES = ("key", "a1", "a2", "last", "noise")
-N = 60
+N, EVEN = 60, np.tri(9) / np.arange(1, 10)[:, None]
 KEY = np.random.default_rng(0).integers(0, 3, (N, 1))
 NOISE = np.arange(3) + 3 * (np.arange(3) >= KEY)
 INPUTS = Inputs(
@@ -239,10 +239,10 @@ def averaged(patterns, **options):
 
 def test_distances_from_an_average_by_hand():
     """Row 2: |.9 - .5| / 2 + |.1 - .5| / 2 = .4; row 3 looks at itself: 1 - 1/3. The mean leaves row 1 out."""
-    nothing = averaged(np.tile(average_operator(9), (3, 1, 1)), n_null=0)
+    nothing = averaged(np.tile(EVEN, (3, 1, 1)), n_null=0)
     assert nothing.values == pytest.approx({"tv": 0.0, "max_deviation": 0.0, "entropy": 1.0}, abs=1e-12)
-    np.testing.assert_allclose(nothing.arrays["mean_pattern"], average_operator(9))
-    found = averaged([[[1.0, 0, 0], [0.9, 0.1, 0], [0, 0, 1.0]], average_operator(3)], n_null=0)
+    np.testing.assert_allclose(nothing.arrays["mean_pattern"], EVEN)
+    found = averaged([[[1.0, 0, 0], [0.9, 0.1, 0], [0, 0, 1.0]], EVEN[:3, :3]], n_null=0)
     np.testing.assert_allclose(found.arrays["tv_per_row"], [0.4 / 2, (2 / 3) / 2])
     assert found.values["tv"] == pytest.approx((0.4 + 2 / 3) / 4)
     assert found.values["max_deviation"] == pytest.approx(2 / 3)
@@ -255,8 +255,8 @@ def test_distances_from_an_average_by_hand():
 def test_padding_in_front_is_no_query_and_nothing_that_one_sees():
     """The first of four positions is padding: its query attends to nothing, and the third one sees two positions."""
     even = np.zeros((4, 4))
-    even[1:, 1:] = average_operator(3)
-    found = averaged([even, average_operator(4)], n_null=0)
+    even[1:, 1:] = EVEN[:3, :3]
+    found = averaged([even, EVEN[:4, :4]], n_null=0)
     assert found.values == pytest.approx({"tv": 0.0, "max_deviation": 0.0, "entropy": 1.0}, abs=1e-12)
     np.testing.assert_allclose(found.arrays["tv_per_row"], 0, atol=1e-12)
     even[3, 1:] = 0, 0, 1  # 1 - 1/3 from the average over the three that it sees
@@ -267,6 +267,22 @@ def test_padding_in_front_is_no_query_and_nothing_that_one_sees():
         averaged([even, even], counted=np.tile(np.arange(4) == 0, (2, 1)))
     inputs = Inputs(np.zeros((1, 4), int), roles=Roles({"key": np.array([[1]])}))
     assert attention(of_pattern([even]), inputs, query="last", to="key", n_null=0).values["last_to_key"] == 0
+
+
+def test_a_null_takes_roles_of_rows_with_the_same_padding():
+    """A head that averages what it sees follows no role, so p is 1. A role moved onto padding would read less."""
+    padding, few = np.repeat([0, 2, 4], (20, 20, 1)), np.array([0, 20, 40])
+    even = np.stack([np.pad(EVEN[: 9 - n, : 9 - n], ((n, 0), (n, 0))) for n in padding])
+    at = np.random.default_rng(0).integers(padding, 8)[:, None]
+    inputs = Inputs(np.zeros((41, 9), int), roles=Roles({"key": at, "anchor": np.full((41, 1), 8)}))
+    for probe, asked in ((attention, {"query": "anchor"}), (attention_by_role, {}), (attention_to_key, {})):
+        found = probe(of_pattern(even), inputs, layer=0, head=0, **asked).to_frame()
+        found = found[found.null.notna() & found.quantity.str.contains("key")]
+        assert set(found.p_value) == {1.0}
+        assert found.note.str.startswith("1 of 41 rows have no other row of the same padding, so").all()
+    apart = attention(of_pattern(even[few]), inputs.take(few), query="rest", to=["rest", "key", "anchor"])
+    assert sum(apart.values[f"rest_to_{role}"] for role in ("rest", "key", "anchor")) == pytest.approx(1)
+    assert "at the same positions in every row of the same padding, so" in apart.notes["rest_to_key"]
 
 
 def test_p_values_are_uniform_under_the_null_of_an_average():
@@ -304,10 +320,12 @@ def test_a_diverged_model_is_refused_where_its_attention_is_undefined_and_noted_
     task = AnchorTask()
     data, model = task.dataset(seed=0), build_model(task, gamma=0.5)
     inputs = data.inputs(data.sample("rsn_train", 5))
-    with torch.no_grad():
-        model.blocks[0].attn.W_Q.fill_(torch.nan)
-    with pytest.raises(ModelError, match="got a model whose weights are not all finite"):
-        uniformity(model, inputs)
+    for weight, why in ((3e38, "attention is not all finite"), (torch.nan, "weights are not all finite")):
+        with torch.no_grad():
+            model.blocks[0].attn.W_Q.fill_(weight)
+        for call in (uniformity, lambda *given: pattern_of(model, inputs.tokens)):
+            with pytest.raises(ModelError, match=f"got a model whose {why}"):
+                call(model, inputs)
     reading = weight_rank(model, inputs)
     assert reading.notes == {"stable_rank_W_QK": "the model's weights are not all finite: its training has diverged."}
     assert "has diverged" in reading._repr_html_()

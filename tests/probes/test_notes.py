@@ -147,6 +147,9 @@ def test_a_null_that_cannot_differ_has_a_note():
     assert dict(table.note) == dict.fromkeys(table.index, "") | dict(found.notes)
     everywhere = probes.scan(probes.attention, known().model, still, query="second", to="first")
     assert set(everywhere.note[everywhere.quantity == "second_to_first"]) == {found.notes["second_to_first"]}
+    with known().model.hooks([("blocks.0.attn.hook_z", lambda z, hook: z)]):
+        said = probes.scan(probes.attention, known().model, still, query="second").note
+    assert said.str.contains("roles: positions without a role.* hooks: the model carries hooks of yours").all()
     assert set(table.p_value) == {1}
     assert set(found.notes) == {"second_to_first", "second_to_first_excess"}
     assert found.notes["second_to_first"].startswith(

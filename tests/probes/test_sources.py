@@ -158,8 +158,9 @@ def test_what_does_not_fit_is_refused(both):
 def passes(model, work):
     """How often a model runs through its first block while something is done."""
     seen = []
-    with model.hooks(fwd_hooks=[("blocks.0.hook_resid_pre", lambda value, hook: seen.append(1))]):
-        found = work()
+    counter = model.blocks[0].register_forward_pre_hook(lambda *_: seen.append(1))  # no hook that a note would name
+    found = work()
+    counter.remove()
     return len(seen), found
 
 

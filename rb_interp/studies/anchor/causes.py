@@ -155,7 +155,7 @@ def contributions(model: HookedModel, data: AnchorDataset) -> Iterator[tuple[str
         chosen = data.sample(name, ROWS)
         if len(chosen):
             quiet = data.task.counterfactual(data, chosen, "noise")
-            yield name, ablations(model, data.inputs(chosen), sites, control=quiet)
+            yield name, ablations(model, data.inputs(chosen), sites, control=quiet).drop(columns="note")
 
 
 def matrices(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFrame]:
