@@ -27,6 +27,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import repeat
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
@@ -73,6 +74,8 @@ LONGEST = 10**6
 """Positions of a row where no array tells them."""
 TELLING = {"d_model": "'resid_pre' or 'W_E'", "d_head": "'W_V'", "d_vocab": "'W_E'"}
 """Size -> arrays that tell it."""
+PARTS = ("original_model", "embed", "blocks", "unembed")
+"""Where a bridge or a wrapper may hold modules that it does not list."""
 LIBRARIES = ("transformer_lens", "transformers", "torch", "rb_interp")
 """Packages whose hooks are a part of what they do."""
 SUM = 0.05
@@ -254,9 +257,9 @@ def caller_hooks(model: Source, untrained: Source | None = None) -> dict[str, st
                 names[id(point)] = name  # TransformerLens 4.x has two names for a point
                 permanent |= handle.is_permanent
         for module, name in modules_of(read).items():
-            functions = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
-            if any(str(getattr(f, "__module__", "")).partition(".")[0] not in LIBRARIES for f in functions):
-                of_torch[id(module)] = name or type(module).__name__
+            for function in (*module._forward_hooks.values(), *module._forward_pre_hooks.values()):
+                if str(getattr(function, "__module__", "")).partition(".")[0] not in LIBRARIES:
+                    of_torch[id(module)] = name or type(module).__name__
         remedies = [f"model.reset_hooks({'including_permanent=True' * permanent})"] * bool(names)
         remedies += ["the handle's remove()"] * bool(of_torch)
         if names := names | of_torch:
@@ -361,10 +364,11 @@ def evaluation(model: HookedModel) -> Iterator[None]:
 def modules_of(model: HookedModel) -> dict[nn.Module, str]:
     """Every module that runs in a pass, with its name; a bridge or a wrapper may hold a model without listing it."""
     inner, found = getattr(getattr(model, "run_with_cache", model), "__self__", model), {}
-    parts = {name: getattr(inner, name, None) for name in ("original_model", "embed", "blocks", "unembed")}
-    for name, part in [("", model), ("", inner), *parts.items()]:
+    for name, whole in (("", model), ("", inner), *zip(PARTS, repeat(inner))):
+        part = getattr(whole, name, None) if name else whole
         if isinstance(part, nn.Module) and part not in found:
-            found = {module: place for place, module in part.named_modules(prefix=name)} | found
+            for place, module in part.named_modules(prefix=name):
+                found.setdefault(module, place)
     return found
 
 

@@ -157,10 +157,11 @@ def test_what_does_not_fit_is_refused(both):
 
 def passes(model, work):
     """How often a model runs through its first block while something is done."""
-    seen = []
-    counter = model.blocks[0].register_forward_pre_hook(lambda *_: seen.append(1))  # no hook that a note would name
+    seen, block = [], model.blocks[0]
+    forward = block.forward
+    block.forward = lambda *args, **options: seen.append(1) or forward(*args, **options)  # a note would name a hook
     found = work()
-    counter.remove()
+    del block.forward
     return len(seen), found
 
 
