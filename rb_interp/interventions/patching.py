@@ -72,7 +72,7 @@ Numbers = Sequence[int] | None
 EMBED = "hook_embed"
 HELD_VALUES = 2**26
 """Values of the activations whose gradients are held at a time, at most."""
-PASS_VALUES = 200_000
+PASS_VALUES = 400_000
 """Values in the widest activation of one pass of cells, at most; larger ones leave the cache."""
 SLOW = 5
 """Seconds after which a progress bar is shown."""
@@ -355,7 +355,9 @@ class CellRuns:
         self.at = torch.full((self.n_rows,), self.length - 1) if at is None else at
         self.disturbed = bool(caller_hooks(model))
         self.layers = sorted({site.layer for site in groups})
-        streams = [self._stream(layer) for layer in {*self.layers, *(layer + 1 for layer in self.layers)}]
+        self.streams = [sites.Site("resid_pre", layer) for layer in range(self.n_layers)]  # before each layer
+        self.streams.append(sites.Site("resid_post", self.n_layers - 1))
+        streams = [self.streams[layer] for layer in {*self.layers, *(layer + 1 for layer in self.layers)}]
         self.own = capture(model, self.tokens, [*{site.hook: None for site in (*groups, *streams)}])
         self.mask: dict[str, Any] = {}
         ends = (sites.Site(name, self.n_layers - 1).hook for name in ("z", "resid_mid", "resid_post"))
@@ -386,10 +388,6 @@ class CellRuns:
                     patched[changed[here] % self.n_rows] = logits[here]
                     yield group, role, patched
 
-    def _stream(self, layer: int) -> sites.Site:
-        """The residual stream before a layer, or after the last one."""
-        return sites.Site("resid_pre", layer) if layer < self.n_layers else sites.Site("resid_post", layer - 1)
-
     def _begin(self, site: sites.Site) -> int:
         """The block at which the runs of a site's cells begin; -1 at the tokens, n_layers after all blocks."""
         if not self.late or site.component in sites.EMBEDDINGS:
@@ -405,7 +403,7 @@ class CellRuns:
                 told = {"shortformer_pos_embed": shortformer, "attention_mask": mask}
                 self.mask = {name: value for name, value in told.items() if value is not None}
                 for layer in self.layers:
-                    after = self.own[self._stream(layer + 1).hook]
+                    after = self.own[self.streams[layer + 1].hook]
                     pairs.append((self._passes(layer, every, stop_at_layer=layer + 1), after))
             pairs += [(self._passes(begin, every), self.logits) for begin in {*map(self._begin, self.groups)}]
         except Exception:  # whatever the reason, such a model does not run so
@@ -429,7 +427,7 @@ class CellRuns:
                 kept &= pos == self.at[rows]
             run, rows, pos, source_pos, values = (x[kept] for x in (run, rows, pos, source_pos, values))
         if site.component == "resid_mid" and resid_mid_is_a_copy(self.model):
-            before = self.own[self._stream(site.layer).hook]
+            before = self.own[self.streams[site.layer].hook]
             place, values = sites.Site("attn_out", site.layer), values - before[rows, pos]
         if not (self.late and is_local and len(run)):
             return Write(place, run, pos, values)
@@ -438,11 +436,11 @@ class CellRuns:
             sequences, number = sequence.unique(return_inverse=True)
             write = Write(place, sequence, pos, values)
             values = self._passes(site.layer, sequences, write, stop_at_layer=site.layer + 1)[number, pos]
-        return Write(self._stream(site.layer + 1), run, pos, values)
+        return Write(self.streams[site.layer + 1], run, pos, values)
 
     def _passes(self, begin: int, runs: Int[Tensor, " run"], write: Write | None = None, **stop: int) -> Tensor:
         """Logits where the answer is read, of some runs with a write in them, or the stream before a block."""
-        after_all, narrow, stream = begin == self.n_layers, self.narrow and not stop, self._stream(max(begin, 0))
+        after_all, narrow, stream = begin == self.n_layers, self.narrow and not stop, self.streams[max(begin, 0)]
         found = []
         for part in runs.split(self.n_rows if self.disturbed else self._pass_rows(begin, narrow)):
             rows, hooks, told, each = part % self.n_rows, [], {}, torch.arange(len(part))
