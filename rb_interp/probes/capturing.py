@@ -291,8 +291,13 @@ def visible(model: HookedModel, layer: int, length: int) -> Bool[np.ndarray, "qu
     direction = getattr(attn, "_attention_dir_override", None) or getattr(model.cfg, "attention_dir", "causal")
     if direction == "bidirectional":
         return np.ones((length, length), dtype=bool)
-    is_local = getattr(attn, "attn_type", "global") == "local"
-    return np.triu(np.tri(length, dtype=bool), 1 - model.cfg.window_size if is_local else -length)
+    inner = getattr(
+        attn, "original_component", None
+    )  # a bridge's: transformers keeps windows there, or in its config
+    window = getattr(inner, "sliding_window", getattr(getattr(inner, "config", None), "sliding_window", None))
+    if getattr(attn, "attn_type", "global") == "local":
+        window = model.cfg.window_size
+    return np.triu(np.tri(length, dtype=bool), 1 - window if window else -length)
 
 
 @contextmanager

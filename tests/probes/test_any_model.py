@@ -1,5 +1,6 @@
 """Every probe on models that somebody else trained: many layers and heads, no rb_interp in how they are built."""
 
+import lens_models
 import numpy as np
 import pytest
 import torch
@@ -19,6 +20,7 @@ from rb_interp.probes import (
     weight_rank,
     weight_spectra,
 )
+from rb_interp.probes.capturing import capture, visible
 from rb_interp.probes.values import token_embeddings, value_matrix
 from rb_interp.probes.vectors import cosines, mean_off_diagonal
 from rb_interp.tasks import AnchorTask, Inputs
@@ -144,3 +146,14 @@ def test_scan_takes_some_layers_and_refuses_probes_without_heads():
 
     with pytest.raises(ModelError, match=r"whole does not look at single layers and heads; call whole\("):
         scan(whole, model, DATA.inputs(ROWS))
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("family", ["Gemma2", "Mistral"])
+def test_a_sliding_window_of_transformers_is_what_a_query_sees(family, monkeypatch):
+    monkeypatch.setitem(lens_models.TRANSFORMERS, family, {"num_key_value_heads": 2, "sliding_window": 3})
+    model, tokens = bridged(transformers_model(family)), torch.arange(18).reshape(2, 9)
+    for layer in range(2):
+        hook = f"blocks.{layer}.attn.hook_pattern"
+        seen = (capture(model, tokens, [hook])[hook] > 0).all(0).all(0).numpy()
+        assert np.array_equal(visible(model, layer, 9), seen)
