@@ -536,4 +536,7 @@ def _array(full: str, name: str, value: Any) -> Tensor:
                 f"from_arrays got {name} with rows that sum to {float(sums.min()):.3g} to {float(sums.max()):.3g}; "
                 f"expected attention after its softmax, each row of which sums to 1."
             )
+        ahead, even = found.triu(1).any(-1), (found == found[..., :1]).all(-1)
+        if not ahead[..., :-1].all() and bool((even | ~ahead).all()):  # causal, and transformers gives a query of
+            found = found.masked_fill((even & ahead)[..., None], 0)  # padding in front the same of every position
     return found

@@ -259,6 +259,8 @@ def test_padding_in_front_is_no_query_and_nothing_that_one_sees():
     found = averaged([even, EVEN[:4, :4]], n_null=0)
     assert found.values == pytest.approx({"tv": 0.0, "max_deviation": 0.0, "entropy": 1.0}, abs=1e-12)
     np.testing.assert_allclose(found.arrays["tv_per_row"], 0, atol=1e-12)
+    of_transformers = np.where(even.any(1)[:, None], even, 1 / 4)  # there a query of padding looks everywhere
+    assert averaged([of_transformers, EVEN[:4, :4]], n_null=0).values == found.values
     even[3, 1:] = 0, 0, 1  # 1 - 1/3 from the average over the three that it sees
     found = averaged([even], n_null=0)
     assert found.values["tv"] == pytest.approx((0 + 2 / 3) / 2)
