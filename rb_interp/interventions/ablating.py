@@ -48,7 +48,7 @@ from rb_interp.interventions.sites import (
     with_edits,
 )
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import caller_hooks
+from rb_interp.probes.capturing import attention_layers, caller_hooks, capture
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
 
@@ -177,6 +177,15 @@ def ablation(
     """
     parsed, pair = parse_sites(sites), Comparison(model, metric, answer_at, inputs, control=control)
     runs = [pair.run(_edits(model, inputs, parsed, method, seed))]
+    if (
+        method != "zero"
+        and any(site.role in (None, "all") for site in parsed)
+        and (layers := attention_layers(model))
+    ):
+        attends = capture(model, inputs.tokens, [hook := Site("pattern", layers[0]).hook])[hook].any(-1).any(1)
+        if padded := int((~attends.all(1)).sum()):
+            text = f"{padded} of {len(inputs)} rows have padding in front, which the {method} takes in"
+            pair.notes["padding"] = f"{text}; name roles, or make one call for each length."
     if control is not None:
         runs.append(pair.run(interchange_edits(model, inputs, control, parsed)))
     pair.note_control(control, parsed)

@@ -204,7 +204,7 @@ def answer_positions(answer_at: AnswerAt, rows: Inputs) -> Int[Tensor, " row"] |
     (tensor([1]), None)
     """
     n_rows, length = rows.tokens.shape
-    if answer_at is None or (isinstance(answer_at, str) and answer_at == "last"):
+    if answer_at is None or (isinstance(answer_at, str) and answer_at == "last" not in rows.roles.positions):
         return None
     at = np.asarray(answer_at)
     if isinstance(answer_at, str):

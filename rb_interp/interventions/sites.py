@@ -251,9 +251,10 @@ def positions(roles: Roles, role: str, length: int) -> Int[np.ndarray, "row n"]:
 def site_positions(site: Site, rows: Inputs) -> Int[Tensor, "row n"]:
     """Positions of a site's role in some rows; every position where it has none. RolesError for other rows' roles."""
     n_rows, length = rows.tokens.shape
-    if site.role in (None, "all"):
+    own = rows.roles.positions  # a caller's 'last' is his
+    if site.role is None or (site.role == "all" and "all" not in own):
         return torch.arange(length).expand(n_rows, length)
-    if site.role == "last":
+    if site.role == "last" and "last" not in own:
         return torch.full((n_rows, 1), length - 1)
     at = positions(rows.roles, site.role, length)
     if len(at) != n_rows:

@@ -144,6 +144,9 @@ def test_padding_in_front_is_nothing_to_attend_to(tmp_path):
         assert {*other.control.round(3).ravel()} == {*own.control.round(3).ravel()}
     with pytest.raises(ModelError, match="rows with padding in front have no pattern in common"):
         forced_average(model, padded, np.zeros(8), layer=1)
+    notes = [ablation(model, padded, site, metric="loss").notes for site in ("attn_out.1", "attn_out.1@key")]
+    assert "6 of 6 rows have padding in front, which the mean takes in" in notes[0]["padding"]
+    assert "padding" not in notes[1]
     edits = blocked_edits(model, at + 3, np.full((6, 2), [3, 4]), layer=1)
     with pytest.raises(ModelError, match="a query sees nothing but what is blocked"):
         last_logits(model, padded.tokens, edits)

@@ -17,6 +17,7 @@ from rb_interp.interventions.sites import (
     Site,
     last_logits,
     positions,
+    site_positions,
     with_edits,
 )
 from rb_interp.models.build import build_model
@@ -59,6 +60,8 @@ def test_positions_of_special_roles():
     second = [[2], [5], [7]]
     assert found == {"first_anchor": [[1], [4], [6]], "last_anchor": second, "anchor_2": second, "last": [[7]] * 3}
     assert positions(ROLES, "all", 8).tolist() == [list(range(8))] * 3
+    own = Inputs(np.zeros((1, 8), int), roles=Roles({"last": np.array([[3]])}))
+    assert site_positions(Site("z", 0, "last"), own).tolist() == [[3]]
     with pytest.raises(RolesError, match=r"needs the role 'anchr'; the test has no such role: did you mean 'anch"):
         positions(ROLES, "anchr", 8)
 
