@@ -214,17 +214,17 @@ def path_logits(
 def _broken(pair: Comparison, sender: Site, receiver: Site) -> str:
     """Why a sender's positions do not reach the receiver's, or these the answer, in any row; empty where they do.
 
-    A position reaches itself, and by one attention what sees it: the receiver's own (of a pattern, of z, of attn_out),
-    or that of a sender's keys and values; all others between the two are held.
+    A position reaches itself, and what sees it: by the attention of a sender's keys and values, then by the receiver's
+    own (of a pattern, of z, of attn_out); all others between the two are held.
     """
     here, there = (site_positions(site, pair.base).numpy() for site in (sender, receiver))
     inside = sender.layer == receiver.layer and STEP[sender.component] >= STEP["q"]
     reads = receiver.component in ("pattern", "z", "attn_out") and not inside
-    layer = sender.layer if sender.component in ("k", "v") else receiver.layer if reads else None
-    meets = there[:, :, None] == here[:, None]
-    if layer is not None:
-        meets |= visible(pair.model, layer, pair.base.tokens.shape[1])[there[:, :, None], here[:, None]]
-    if not meets.any():
+    layers = [sender.layer] * (sender.component in ("k", "v")) + [receiver.layer] * reads
+    sees = np.eye(length := pair.base.tokens.shape[1], dtype=bool)
+    for layer in layers:
+        sees = visible(pair.model, layer, length) @ sees
+    if not sees[there[:, :, None], here[:, None]].any():
         return "no path: no position of the receiver sees one of the sender."
     return "" if pair.reads(receiver) else "no path: the answer sees no position of the receiver."
 

@@ -332,12 +332,13 @@ def uniformity(read: Attention, inputs: Inputs, *, counted: Bool[np.ndarray, "ro
         "max_deviation": float(deviation.max(-1)[counted].max()),
         "entropy": float(entropy[chosen].mean()),
     }
+    typical = sizes[np.abs(sizes.sum(1) - sizes.sum(1).mean()).argmin()]  # of a row with the usual padding
     n = chosen.sum(0)
     per_row = np.where(n > 0, (distance * chosen).sum(0) / np.maximum(n, 1), np.nan)
     arrays = {"tv_per_row": per_row, "mean_pattern": pattern.mean(0)}
     return Found(
         values,
-        lambda n_null, seed: {"tv": simplex_null(visible.sum(1)[chooses], n_null, seed)},
+        lambda n_null, seed: {"tv": simplex_null(typical[typical > 1], n_null, seed)},
         arrays,
         len(inputs),
     )

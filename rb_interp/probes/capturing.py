@@ -288,12 +288,13 @@ def attention_layers(source: Source) -> list[int]:
 def visible(model: HookedModel, layer: int, length: int) -> Bool[np.ndarray, "query key"]:
     """Which positions each query of a layer may attend to: all, those up to its own, or those of a window before it."""
     attn = getattr(model.blocks[layer], "attn", None)
-    direction = getattr(attn, "_attention_dir_override", None) or getattr(model.cfg, "attention_dir", "causal")
-    if direction == "bidirectional":
-        return np.ones((length, length), dtype=bool)
     inner = getattr(
         attn, "original_component", None
     )  # a bridge's: transformers keeps windows there, or in its config
+    inner = getattr(inner, "self", inner)  # BERT's
+    direction = getattr(attn, "_attention_dir_override", None) or getattr(model.cfg, "attention_dir", "causal")
+    if direction == "bidirectional" or not getattr(inner, "is_causal", True):
+        return np.ones((length, length), dtype=bool)
     window = getattr(inner, "sliding_window", getattr(getattr(inner, "config", None), "sliding_window", None))
     if getattr(attn, "attn_type", "global") == "local":
         window = model.cfg.window_size
@@ -406,7 +407,8 @@ def from_arrays(arrays: Mapping | None = None, *, attn_only: bool = False, **nam
         arrays: by name: ``blocks.0.attn.hook_pattern``, ``blocks.0.attn.W_V``, ``("pattern", 0)``, or a short name of
             the module's table with all layers, stacked or as a list or mapping by layer.
         attn_only: whether the layers have no MLP.
-        named: the same by short name, as in ``from_arrays(pattern=patterns, W_V=W_V)``.
+        named: the same by short name, as in ``from_arrays(pattern=patterns, W_V=W_V)``. A pattern does not tell that
+            its layer is local, so what lies outside the window counts as seen.
 
     Raises:
         ModelError: for a name that is not known, and an array of another number of axes.
@@ -539,4 +541,7 @@ def _array(full: str, name: str, value: Any) -> Tensor:
         ahead, even = found.triu(1).any(-1), (found == found[..., :1]).all(-1)
         if not ahead[..., :-1].all() and bool((even | ~ahead).all()):  # causal, and transformers gives a query of
             found = found.masked_fill((even & ahead)[..., None], 0)  # padding in front the same of every position
+        if found.shape[1] > 1 and found.triu(1).any():  # both ways: the end that no query of any head attends to
+            behind = (~found.any((1, 2))).flip(1).int().cumprod(1).flip(1).bool()
+            found = found.masked_fill(behind[:, None, :, None], 0)
     return found

@@ -234,10 +234,12 @@ def token_groups(groups: Mapping | None, roles: Roles, probe: str) -> dict[str, 
             tokens = np.asarray(roles.group(ids, probe) if isinstance(ids, str) else ids)
             if tokens.size and (tokens.dtype.kind not in "iu" or tokens.max() >= 2**63):
                 raise TypeError
+            if len(np.unique(tokens)) < tokens.size:  # ones and zeros, for instance
+                raise TypeError
             result[name] = tokens.astype(np.int64).reshape(-1)
         except (TypeError, ValueError, OverflowError, RuntimeError):
             raise RolesError(
-                f"{probe} got the group {shown(name)} with {shown(ids)}; expected a list of token ids."
+                f"{probe} got the group {shown(name)} with {shown(ids)}; expected a list of token ids, each once."
             ) from None
     return result
 

@@ -84,7 +84,10 @@ Matrix = Float[np.ndarray, "input output"]
 def layer_matrices(model: Source, layer: int, **_: Any) -> dict[str, Matrix]:
     """The matrices of a layer by name, in the convention x W, heads joined, in float64."""
     block = model_of(model).blocks[layer]
-    heads = {name: float64(getattr(block.attn, name)) for name in ATTENTION}
+    own = {
+        name: getattr(block.attn, f"_{name}", getattr(block.attn, name)) for name in ATTENTION
+    }  # shared ones once
+    heads = {name: float64(weight) for name, weight in own.items()}
     joined = {name: np.concatenate(of, axis=0 if name == "W_O" else 1) for name, of in heads.items()}
     there = [name for name in MLP if hasattr(getattr(block, "mlp", None), name)]
     return joined | {name: float64(getattr(block.mlp, name)) for name in there}
@@ -149,7 +152,11 @@ def condensation(held: Mapping[str, Matrix], *, matrices: Sequence[str] = ("W_Q"
     for name in matrices:
         cos = cosines(held[name].T)
         groups = cosine_groups(cos)
-        order, (signed, both) = np.argsort(groups, kind="stable"), condensed_shares(cos)
+        is_finite = bool(np.isfinite(held[name]).all())
+        order, (signed, both) = (
+            np.argsort(groups, kind="stable"),
+            condensed_shares(cos if is_finite else cos * math.nan),
+        )
         told = {"share": signed, "share_abs": both}
         told |= {"abs_cos": math.nan, "groups": float(groups.max() + 1), "largest": float((groups == 0).mean())}
         if math.isfinite(signed):

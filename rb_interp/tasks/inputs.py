@@ -171,6 +171,8 @@ def _token_ids(name: str, given: Any) -> Int[np.ndarray, " n"]:
     """Token ids of a group, from a list of them or a mask over the vocabulary."""
     ids = as_array(given)
     if ids.dtype != bool:
+        if len(np.unique(ids)) < ids.size:
+            raise RolesError(f"'{name}' has a token twice; give each once, or a mask [d_vocab] of True and False.")
         return _whole_numbers(name, ids).reshape(-1)
     if ids.ndim != 1:
         raise RolesError(f"'{name}' is a mask of shape {list(ids.shape)}; expected token ids, or a mask [d_vocab].")
@@ -257,6 +259,8 @@ class Inputs(Record):
         [[0, 2, 3], [4, 5, 9]]
         """
         at = self.roles.position(role, "with_tokens_of")
+        if at.min(initial=0) < 0:
+            raise RolesError(f"with_tokens_of got rows without the role '{role}' (position -1); leave them out.")
         if self.tokens.shape != other.tokens.shape:
             raise RolesError(
                 f"with_tokens_of got tokens of shape {list(other.tokens.shape)} for rows of shape "

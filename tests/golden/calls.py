@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
-from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -455,9 +454,6 @@ Largest difference of a reading of these runs between AVX2 and the oldest instru
 elsewhere; composite 1e-5 at gamma .1 and 2e-8 elsewhere; labels 6e-10; emb-mlp 5e-14 (means of nulls 1e-9);
 composite-map and addition-and-scan 0; language 5e-7.
 """
-OF_ONE_GENERATION = ("grouped-rotary", "condensation")
-"""A model and a call whose numbers of W_V are those of TransformerLens 3.9 alone: there a head of W_V that two heads
-share is in W_V twice, in 4.x it is not."""
 FEW = {"ROWS": 60, "PAIRS": 16, "DRAWS": 4, "MATCHED_DRAWS": 3}
 
 
@@ -487,13 +483,6 @@ def smoke(name: str, folder: Path) -> rb.Run:
         run.train(progress=False)
         run.probe(progress=False)
     return run
-
-
-def of_this_generation(readings: pd.DataFrame) -> pd.DataFrame:
-    """The readings without those that the TransformerLens that runs reads otherwise."""
-    model, call = OF_ONE_GENERATION
-    other = (readings["model"] == model) & (readings["call"] == call) & readings["quantity"].str.contains("W_V")
-    return readings[~other] if version("transformer-lens").startswith("4") else readings
 
 
 def comparable(study: str, readings: pd.DataFrame) -> pd.DataFrame:

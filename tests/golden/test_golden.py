@@ -31,7 +31,8 @@ def _marks(name: str) -> list[pytest.MarkDecorator]:
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(name)) for name in calls.SUBJECTS])
 def test_readings(name):
-    now, then = (calls.of_this_generation(t[t["model"] == name]) for t in (calls.rows_of(name), _stored("readings")))
+    now, then = calls.rows_of(name), _stored("readings")
+    then = then[then["model"] == name]
     found = differing(now, then, ["model", "call", "quantity"], ["value"])
     assert found.empty, found.to_string(max_rows=20)
 

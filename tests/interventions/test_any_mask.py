@@ -104,6 +104,9 @@ def test_a_path_that_no_position_can_take_is_nan():
     assert np.isnan(causal.values).tolist() == missing
     assert causal.notes["embed@key -> z.1@mid"] == "no path: no position of the receiver sees one of the sender."
     assert causal.notes["z.0@mid -> z.2@mid"] == "no path: the answer sees no position of the receiver."
+    # what layer 0 shows to position 5 the last one sees in layer 1, where attention is not local
+    far = path_matrix(LOCAL, ROWS, OTHER, ["v.0@mid"], ["z.1@last"])
+    assert np.isfinite(far.values).all()
     both = path_matrix(BIDIRECTIONAL, ROWS, OTHER, senders, receivers[:3], answer_at="mid")
     assert np.isnan(both.values).tolist() == [[True, False, True], [False, False, True], [False, False, True]]
     cells = patching_matrix(model, ROWS, OTHER, components=("z",), roles=("mid", "key", "last"), answer_at=-2)

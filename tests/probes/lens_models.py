@@ -35,7 +35,8 @@ def transformers_model(family: str, seed: int = 0) -> Any:
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore")
         torch.manual_seed(seed + 1)
-        model = getattr(transformers, f"{family}ForCausalLM")(config).eval()
+        kind = "MaskedLM" if family == "Bert" else "CausalLM"
+        model = getattr(transformers, f"{family}For{kind}")(config).eval()
     return _away_from_default(model, seed)
 
 

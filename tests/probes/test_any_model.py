@@ -149,9 +149,13 @@ def test_scan_takes_some_layers_and_refuses_probes_without_heads():
 
 
 @pytest.mark.lens
-@pytest.mark.parametrize("family", ["Gemma2", "Mistral"])
-def test_a_sliding_window_of_transformers_is_what_a_query_sees(family, monkeypatch):
-    monkeypatch.setitem(lens_models.TRANSFORMERS, family, {"num_key_value_heads": 2, "sliding_window": 3})
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [*((name, {"num_key_value_heads": 2, "sliding_window": 3}) for name in ("Gemma2", "Mistral")), ("Bert", {})],
+)
+def test_what_a_query_sees_in_a_model_of_transformers(family, settings, monkeypatch):
+    """A sliding window, or every position in an encoder, whose bridge says that it is causal."""
+    monkeypatch.setitem(lens_models.TRANSFORMERS, family, settings)
     model, tokens = bridged(transformers_model(family)), torch.arange(18).reshape(2, 9)
     for layer in range(2):
         hook = f"blocks.{layer}.attn.hook_pattern"

@@ -261,6 +261,12 @@ def test_padding_in_front_is_no_query_and_nothing_that_one_sees():
     np.testing.assert_allclose(found.arrays["tv_per_row"], 0, atol=1e-12)
     of_transformers = np.where(even.any(1)[:, None], even, 1 / 4)  # there a query of padding looks everywhere
     assert averaged([of_transformers, EVEN[:4, :4]], n_null=0).values == found.values
+    behind = np.tile([1 / 3, 1 / 3, 1 / 3, 0], (4, 1))  # of an encoder, whose last position is padding in one row
+    both = from_arrays(pattern=np.stack([behind, np.full((4, 4), 1 / 4)])[None, :, None].repeat(2, 2))
+    assert uniformity(both, Inputs(np.zeros((2, 4), int)), n_null=0).values["tv"] == pytest.approx(0)
+    padded = np.pad(EVEN[:3, :3], ((3, 0), (3, 0)))
+    of_text, of_padded = (averaged([one], n_null=400).nulls["tv"] for one in (EVEN[:3, :3], padded))
+    assert of_padded.mean == pytest.approx(of_text.mean, abs=1e-12)
     even[3, 1:] = 0, 0, 1  # 1 - 1/3 from the average over the three that it sees
     found = averaged([even], n_null=0)
     assert found.values["tv"] == pytest.approx((0 + 2 / 3) / 2)

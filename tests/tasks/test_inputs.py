@@ -60,6 +60,14 @@ def test_one_position_a_row_needs_no_second_dimension():
     assert Roles({"io": [1, 0, 3]}).position("io").tolist() == [[1], [0], [3]]
 
 
+def test_ones_and_zeros_are_no_token_ids_and_no_row_lacks_its_noise():
+    with pytest.raises(RolesError, match="'odd' has a token twice; give each once, or a mask"):
+        Roles(tokens={"odd": np.arange(6) % 2})
+    rows = Inputs(TOKENS, None, Roles({"noise": np.array([[1], [-1], [0]])}))
+    with pytest.raises(RolesError, match="with_tokens_of got rows without the role 'noise'"):
+        rows.with_tokens_of(rows, "noise")
+
+
 def test_a_mask_that_differs_between_rows_is_refused():
     with pytest.raises(RolesError, match="role 'threes' is a mask of 0 to 2 positions a row; expected as many in each"):
         Roles({"threes": TOKENS == 3})
