@@ -267,8 +267,11 @@ class Evidence:
         return found
 
     def first(self, probe: str, name: str, gamma: float, *, stage: str, set: str = "") -> tuple[int, np.ndarray]:
-        """The array of the lowest seed that has it, the one that figures of a single member show."""
-        return next(iter(self.array(probe, name, gamma, stage=stage, set=set).items()))
+        """The array that figures of a single member show: of the lowest seed, if any whose circuit has a name."""
+        found, members = self.array(probe, name, gamma, stage=stage, set=set), self.records("circuits", gamma=gamma)
+        named = {member["seed"] for member in members if member["cause"] not in ("none", "mixed")}
+        seed = min(found, key=lambda seed: (seed not in named, seed))
+        return seed, found[seed]
 
     def mean_array(self, probe: str, name: str, gamma: float, *, stage: str, set: str = "") -> np.ndarray:
         """Mean over seeds of an array; MissingEvidenceError where the run was not measured for it."""

@@ -106,9 +106,11 @@ def draw_learning(evidence: Evidence, family: str) -> Figure:
 
 
 def stage_text(evidence: Evidence, gamma: float, seed: int, stage: str) -> str:
-    """A stage's name, with its step where a reading has it."""
+    """A seed and a stage's name, with its step where a reading has it."""
     step = 0 if stage == "init" else evidence.step(gamma, seed, stage)
-    return {"init": "untrained"}.get(stage, stage) + ("" if step is None else f" (step {step:,})")
+    return (
+        f"seed {seed}, " + {"init": "untrained"}.get(stage, stage) + ("" if step is None else f" (step {step:,})")
+    )
 
 
 def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", "final")) -> Figure:
@@ -172,10 +174,10 @@ def scatter_tokens(
         axes.scatter(*points[of].T, marker=marker, zorder=2 + which, **look)
     axes.margins(0.18)
     kinds = [np.flatnonzero(group == which) for which in GROUPS] if named else []
-    ends = [end(of, key=tokens.__getitem__) for of in kinds if len(of) for end in (min, max)]
-    middle, width = points.mean(0), np.maximum(np.ptp(points, 0), 1e-12)
-    for at in ends:  # each name stands on the side that is away from the middle
-        away = (points[at] - middle) / width
+    ends = [(of, end(of, key=tokens.__getitem__)) for of in kinds if len(of) for end in (min, max)]
+    width = np.maximum(np.ptp(points, 0), 1e-12)
+    for of, at in ends:  # each name stands on the side that is away from its group's middle
+        away = (points[at] - points[of].mean(0)) / width
         shift = tuple(8 * away / max(float(np.linalg.norm(away)), 1e-12))
         kit.note(
             axes, str(tokens[at]), tuple(points[at]), "data", fontsize=6, xytext=shift, ha="center", va="center"

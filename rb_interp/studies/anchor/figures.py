@@ -19,7 +19,7 @@ from rb_interp.tasks import AnchorDataset
 
 CIRCUITS = {
     "average-then-key": ("#0c6b6f", ""), "gather-at-last-anchor": ("#9cc9ea", "\\\\\\"),
-    "key-to-anchors": ("#e9b949", "///"), "mixed": ("#a99bd0", "..."), "none": ("#e2e2e2", ""),
+    "key-to-anchors": ("#e9b949", "///"), "mixed": ("#a99bd0", "..."), "none": ("#f0c8c0", ""),
 }  # fmt: skip
 OTHER = ("#ffffff", "xx")
 ROUTES = {
@@ -135,6 +135,7 @@ def draw_circuits(evidence: Evidence) -> Figure:
 def draw_equivalence(evidence: Evidence) -> Figure:
     """Disagreement of every two members at the small initialisation, ordered by circuit, on two kinds of rows."""
     evidence.require(SMALL)
+    evidence.table("disagreement")
     figure, [axes] = kit.panels(1, 2, 3.9)
     found: dict[str, None] = {}
     for one, battery in zip(axes, ("held_out", f"length_{evidence.task.q + 2}"), strict=True):
@@ -162,7 +163,7 @@ def draw_equivalence(evidence: Evidence) -> Figure:
 
 
 def draw_first_layer(evidence: Evidence) -> Figure:
-    """Mean attention against 1/i, spectrum of W_V, its leading vector's cosines with the anchors (after Fig. 6)."""
+    """Mean attention against 1/i, spectrum of W_V, its leading vector's mean cosines with anchors (after Fig. 6)."""
     figure, [patterns, [distance, spectrum, alignment]] = kit.panels(2, 3, 5.4)
     length = evidence.task.length
     average = np.tril(np.ones((length, length))) / np.arange(1, length + 1)[:, None]
@@ -205,7 +206,12 @@ def draw_first_layer(evidence: Evidence) -> Figure:
         spectrum.set(ylim=(0, 1.06), xlabel="singular value k of L0's W$_V$", ylabel="s$_k$ / s$_1$")
         spectrum.set_title(f"s$_1$/s$_2$ = {ratio}")
     with kit.missing(alignment):
-        _alignment(alignment, evidence)
+        memory = kit.Series("cos_memory", "memory anchors", style.BLUE, "s", "half")
+        reasoning = kit.Series("cos_reasoning", "reasoning anchors", style.RED, "D", "half")
+        kit.rates(alignment, evidence, VALUES, memory, reasoning, untrained=True)
+        for claim in ("M4", "M5"):
+            kit.threshold(alignment, evidence, claim, gamma=SMALL)
+        alignment.set(ylim=(0, 1.05), ylabel="mean |cos(u$_1$, anchor)|", title="leading vector of W$_V$, half")
     kit.legend(figure, 4)
     return figure
 
@@ -218,26 +224,6 @@ def _ranked(
     places, marker = np.arange(first, len(mean) + first), style.gamma_marker(gamma, evidence.gammas)
     axes.plot(places, np.transpose([*seeds]), color=colour, lw=0.5, alpha=0.5)
     axes.plot(places, mean, color=colour, marker=marker, ms=3.5, lw=1.5, label=label)
-
-
-def _alignment(axes: Axes, evidence: Evidence) -> None:
-    """Cosine of W_V's leading vector with every anchor."""
-    tokens, group = (evidence.first(VALUES, name, SMALL, stage="half")[1] for name in ("tokens", "group"))
-    leading, before = (
-        np.abs([cosines[0] for cosines in evidence.array(VALUES, "cosines", SMALL, stage=stage).values()])
-        for stage in ("half", "init")
-    )
-    mean, untrained = leading.mean(0), before.mean(0)
-    for which, colour, marker, name in ((1, style.BLUE, "s", "memory"), (2, style.RED, "D", "reasoning")):
-        of = np.flatnonzero(group.astype(int) == which)
-        axes.plot(tokens[of], leading[:, of].T, marker, ms=2.6, mfc="none", mec=colour, mew=0.5, alpha=0.7)
-        axes.plot(tokens[of], mean[of], "_", ms=8, mew=2, color=colour, label=f"{name} anchors")
-    of = np.flatnonzero(group.astype(int) > 0)
-    axes.plot(tokens[of], untrained[of], "x", ms=3.5, color=style.GREY, label="untrained, mean")
-    for claim in ("M4", "M5"):
-        kit.threshold(axes, evidence, claim)
-    axes.set(ylim=(0, 1.05), xlabel="anchor (token)", ylabel="|cos(u$_1$, embedding)|")
-    axes.set_title(f"leading vector of W$_V$, γ = {SMALL:g}, half")
 
 
 def draw_attention_by_role(evidence: Evidence) -> Figure:

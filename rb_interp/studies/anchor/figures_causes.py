@@ -112,8 +112,8 @@ def draw_causes(evidence: Evidence) -> Figure:
             _effects(one, evidence, panel)
             one.set(xlabel="rate γ", ylabel=UNITS[unit])
             one.set_title(panel.title, fontsize=7.5)
-    marks = []
-    for gamma in evidence.gammas:
+    marks, read = [], set(evidence.table("effects")["gamma"])
+    for gamma in filter(read.__contains__, evidence.gammas):
         look = style.gamma_colour(gamma, evidence.gammas), style.gamma_marker(gamma, evidence.gammas)
         marks.append(kit.key(f"γ = {gamma:g}: effect, one seed", *look))
     marks.append(kit.key("grey: control, one seed (shape: its rate)", style.GREY))
@@ -192,15 +192,15 @@ def level(evidence: Evidence, condition: Condition) -> float:
 def draw_patching(evidence: Evidence) -> Figure:
     """Recovered logit difference by component, layer and role: a row per counterfactual, a column per rate.
 
-    The small initialisation has one column a circuit where its members learned several.
+    The small initialisation has one column a circuit. Another rate has a circuit's name if all its members share it.
     """
     table, named = evidence.table("patching", stage="final"), evidence.table("circuits")[["gamma", "seed", "cause"]]
     table = table.merge(named, on=["gamma", "seed"], how="left").fillna({"cause": "not named"})
     shown = []
     for gamma, members in table.groupby("gamma"):
-        causes = sorted(members["cause"].unique()) if gamma == SMALL else []
+        causes = sorted(members["cause"].unique())
         split = [(gamma, cause, members[members["cause"] == cause]) for cause in causes]
-        shown += split if len(split) > 1 else [(gamma, "", members)]
+        shown += split if gamma == SMALL or len(causes) == 1 else [(gamma, "", members)]
     names = sorted(
         {f"{c}.{layer}" for c, layer in zip(table["component"], table["layer"], strict=True)}, key=forward
     )
@@ -226,21 +226,17 @@ def draw_patching(evidence: Evidence) -> Figure:
 
 
 def draw_dynamics(evidence: Evidence) -> Figure:
-    """Step of every event in every seed, one column per rate: losses above, mechanisms below."""
+    """Step of every event in every seed, one column per rate: losses above, mechanisms that are dated below."""
     events, read = evidence.table("events"), evidence.table("dynamics")
     circuits = evidence.table("circuits")[["gamma", "seed", "cause"]]
     events = events.merge(circuits, on=["gamma", "seed"], how="left").fillna({"cause": "none"})
     gammas, last = sorted(events["gamma"].unique().tolist()), float(read["step"].to_numpy().max())
-    never = 2.5 * (last + OFFSET)
+    never, rows = 2.5 * (last + OFFSET), [event for event in CRITERIA if event in set(events["event"])]
     width = max(style.WIDTH, 2.1 + 1.7 * len(gammas))
-    figure, [axes] = kit.panels(1, len(gammas), 0.95 + 0.33 * len(CRITERIA), width, sharex=True, sharey=True)
+    figure, [axes] = kit.panels(1, len(gammas), 1.3 + 0.31 * len(rows), width, sharex=True, sharey=True)
     for one, gamma in zip(axes, gammas, strict=True):
         dated = events.loc[events["gamma"] == gamma].sort_values("seed")
-        undated = [row for row, event in enumerate(CRITERIA) if event not in set(dated["event"])]
-        if undated:
-            words = "not dated: this run has\ntoo few checkpoints along training"
-            one.text(0.5, (undated[0] + undated[-1]) / 2, words, transform=one.get_yaxis_transform(), **style.SAID)
-        for row, event in enumerate(CRITERIA):
+        for row, event in enumerate(rows):
             colour, here = style.SET_COLOURS.get(event, style.INK), dated.loc[dated["event"] == event]
             for y, member in zip(row + np.linspace(-0.3, 0.1, len(here)), here.itertuples(), strict=True):
                 x = member.step + OFFSET if np.isfinite(member.step) else never
@@ -253,15 +249,13 @@ def draw_dynamics(evidence: Evidence) -> Figure:
         for step in seeds.index[seeds == seeds.max()]:
             one.axvline(step + OFFSET, color=KEPT, lw=0.6, zorder=0)
         ticks = [0, *(10**power for power in range(2, 1 + int(np.log10(max(last, 100)))))]
-        one.set(xscale="log", ylim=(len(CRITERIA) - 0.4, -0.6), title=kit.title_of(evidence, gamma))
+        one.set(xscale="log", ylim=(len(rows) - 0.4, -0.6), title=kit.title_of(evidence, gamma))
         one.set_xlim(0.8 * OFFSET, 1.25 * never)
         one.set_xticks([*(step + OFFSET for step in ticks), never], [*(f"{step:,}" for step in ticks), "never"])
         one.set_xticks([], minor=True)
         one.tick_params(axis="x", labelrotation=45)
-    names = [f"loss: {style.SETS[event]}" if event in style.SETS else event for event in CRITERIA]
-    axes[0].set_yticks(
-        range(len(names)), [f"{name}\n{CRITERIA[e]}" for name, e in zip(names, CRITERIA, strict=True)]
-    )
+    names = [f"loss: {style.SETS[event]}" if event in style.SETS else event for event in rows]
+    axes[0].set_yticks(range(len(names)), [f"{name}\n{CRITERIA[e]}" for name, e in zip(names, rows, strict=True)])
     axes[0].tick_params(axis="y", labelsize=6.5)
     figure.supxlabel(f"training step (scaled as the logarithm of step + {OFFSET})", fontsize=7.5)
     marks = [

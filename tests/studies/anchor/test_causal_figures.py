@@ -9,10 +9,12 @@ from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
 from rb_interp.studies.anchor.claims import CAUSAL, SECOND
 from rb_interp.studies.anchor.figures_causes import (
+    CRITERIA,
     PANELS,
     ROLES,
     conditions,
     draw_causes,
+    draw_dynamics,
     draw_patching,
     level,
     stage_of,
@@ -92,3 +94,20 @@ def test_the_page_shows_every_figure_and_every_verdict(evidence):
     page = check_page(ANCHOR, evidence, lacking=["equivalence", "disagreement_means"])  # no member has a circuit
     for check in CHECKS:
         assert check.done.split("'")[0] in page
+
+
+def test_a_single_member_is_of_the_lowest_seed_whose_circuit_has_a_name(evidence):
+    named = evidence.tables["circuits"]
+    place = {"probe": "uniformity", "name": "mean_pattern", "gamma": 0.8, "stage": "half", "set": "rsn_train"}
+    for causes, seed in ((("mixed", "key-to-anchors"), 1), (("mixed", "none"), 0)):
+        circuits = named.assign(cause=named["seed"].map(dict(enumerate(causes))))
+        shown, pattern = replace(evidence, tables={**evidence.tables, "circuits": circuits}).first(**place)
+        assert shown == seed
+        np.testing.assert_array_equal(pattern, evidence.array(**place)[seed])
+
+
+def test_events_without_a_date_have_no_row(evidence):
+    events = pick(evidence.tables["events"], event_of="loss")
+    panel = draw_dynamics(replace(evidence, tables={**evidence.tables, "events": events})).axes[0]
+    assert len(panel.get_yticks()) == 3
+    assert len(draw_dynamics(evidence).axes[0].get_yticks()) == len(CRITERIA)
