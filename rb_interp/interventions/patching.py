@@ -58,7 +58,7 @@ from rb_interp.interventions.effect import Direction, Matrix
 from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_positions, measure
 from rb_interp.models.generations import resid_mid_is_a_copy
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import as_rows, attached, caller_hooks, capture, evaluation, passes
+from rb_interp.probes.capturing import NOWHERE, as_rows, attached, caller_hooks, capture, evaluation, passes
 from rb_interp.tasks.inputs import Inputs
 
 __all__ = ["attribution_matrix", "patching_matrix"]
@@ -230,6 +230,11 @@ class Cells:
         for group, site in enumerate(self.groups):
             cells[:, self.components.index(site.component), self.layers.index(site.layer)] = patched[:, group]
         cells[..., [role in self.unseen for role in self.roles], :] = np.nan
+        acts = (patched != pair.start).any(-1)
+        if len(acts) > 1 and (still := int((acts[0] & ~acts[1]).sum())):
+            self.notes["control"] = (
+                f"in {still} of the {int(acts[0].sum())} cells that do something it changes nothing."
+            )
         return pair.matrix(axes, cells, self.notes, method)
 
 
@@ -314,7 +319,7 @@ def _held(
     for name, value in (*module.named_parameters(), *module.named_buffers()):
         copies |= {name: value.clone()} if value.is_inference() else {}
     with torch.enable_grad(), evaluation(model), attached(model, hooks):
-        given = tokens.to(next(model.parameters()).device)
+        given = tokens.to(next(model.parameters(), NOWHERE).device)
         logits = functional_call(module, copies, given) if copies else model(given)
     return logits, {name: held[name] for name in names[1:]}
 
@@ -350,7 +355,7 @@ class CellRuns:
     ) -> None:
         """``at``: where answers are read, by default at the last position. ``logits``: there, of the base rows."""
         self.model, self.inputs, self.groups, self.roles, self.logits = model, base, groups, roles, logits
-        self.tokens, self.device = as_rows(base.tokens), next(model.parameters()).device
+        self.tokens, self.device = as_rows(base.tokens), next(model.parameters(), NOWHERE).device
         self.n_layers, (self.n_rows, self.length) = model.cfg.n_layers, self.tokens.shape
         self.at = torch.full((self.n_rows,), self.length - 1) if at is None else at
         self.disturbed = bool(caller_hooks(model))

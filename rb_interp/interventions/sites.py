@@ -31,6 +31,7 @@ from rb_interp.errors import ModelError, RolesError, nearest
 from rb_interp.models.generations import resid_mid_is_a_copy
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import (
+    NOWHERE,
     Tokens,
     as_rows,
     attached,
@@ -408,7 +409,7 @@ def last_logits(
     """
     inputs = as_rows(tokens)
     check_range(model, inputs)
-    device, parts = next(model.parameters()).device, []
+    device, parts = next(model.parameters(), NOWHERE).device, []
     with torch.no_grad(), evaluation(model):
         for rows in torch.arange(len(inputs)).split(passes(model, inputs)):
             with with_edits(model, edits, rows):

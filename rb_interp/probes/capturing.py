@@ -52,6 +52,8 @@ else:
 Tokens = np.ndarray | Tensor
 """Integers ``[row, pos]``. The annotation leaves the shape to ``as_rows``, whose message says what to change."""
 Keep = Callable[[Tensor], Tensor] | None
+NOWHERE = torch.empty(0)
+"""Stands for the weights of a wrapper that lists none."""
 MAX_LOGITS = 2**26
 """Logits of one pass, at most: those of every position."""
 RESIDUALS = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
@@ -124,7 +126,7 @@ def capture(
         if name not in model.hook_dict:
             raise ModelError(f"this model has no hook '{name}'; {nearest(name, model.hook_dict)}")
     check_range(model, rows)
-    device = next(model.parameters()).device
+    device = next(model.parameters(), NOWHERE).device
     fired: dict[str, Tensor] = {}
     parts: dict[str, list[Tensor]] = defaultdict(list)
 
@@ -235,7 +237,7 @@ def logits_of(source: Source, tokens: Tokens, *, keep: Keep = None, given: np.nd
             )
         return kept(logits, keep)
     check_range(model, rows)
-    device = next(model.parameters()).device
+    device = next(model.parameters(), NOWHERE).device
     with torch.no_grad(), evaluation(model):
         return torch.cat([kept(model(chunk.to(device)), keep) for chunk in rows.split(passes(model, rows))])
 

@@ -228,6 +228,9 @@ def test_a_matrix_of_roles_that_stand_elsewhere_has_every_component_but_the_patt
     assert "pattern" in patching_matrix(model, turned, BOTH, roles=("last",), layers=[1]).axes["component"]
     moved_control = patching_matrix(model, CLEAN, BOTH, control=NOISE.take(order), layers=[0])
     assert "pattern" not in moved_control.axes["component"]
+    noise = BOTH.with_tokens_of(BOTH.take(order), "noise")
+    found = patching_matrix(model, CLEAN, BOTH, control=noise, components=["resid_pre"], layers=[0], roles=["key"])
+    assert found.notes["control"] == "in 1 of the 1 cells that do something it changes nothing."
     with pytest.raises(
         ModelError,
         match=r"site 'pattern.0@key' stands elsewhere in the source; a pattern is over",

@@ -361,3 +361,11 @@ def test_attention_of_no_layer_is_refused_and_says_why():
     """As a model of transformers gives it unless its attention is computed in plain steps."""
     with pytest.raises(ModelError, match="from_arrays got pattern of no layer; .* attn_implementation='eager'"):
         probes.from_arrays(pattern=())
+
+
+def test_a_wrapper_that_lists_no_weights_is_read():
+    model = lens_model("gpt2")
+    expected = probes.uniformity(model, INPUTS, layer=1).values
+    hidden = Wrapped(model)
+    hidden.parameters = lambda: iter(())
+    assert probes.uniformity(hidden, INPUTS, layer=1).values == expected
