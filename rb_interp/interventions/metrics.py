@@ -276,7 +276,8 @@ class Comparison:
         direction: Direction = "denoise",
         control: Inputs | None = None,
     ) -> None:
-        self.model, self.metric, self.answer_at, self.base = model, metric_of(metric), answer_at, clean
+        self.model, self.metric, self.answer_at = model, metric_of(metric), answer_at
+        self.base = self.clean_rows = clean
         self.answers = [answers_of(clean, self.run())]
         self.notes = caller_hooks(model)
         if corrupted is None:
@@ -340,6 +341,9 @@ class Comparison:
         self, name: str, site: str, runs: Iterable[Tensor], control_name: str = REDRAWN, quantity: str = ""
     ) -> Effect:
         """What the first run costs, or as a quantity its share of the way, by logits, beside those of the control."""
+        runs = list(runs)
+        if torch.equal(runs[0], self.answers[-1 if self.base is not self.clean_rows else 0].logits):
+            self.notes["effect"] = "no logit changes: nothing is read there, or the model takes no such edit."
         metric = [self.of(logits) for logits in runs]
         about = {"before": self.start.mean(), "after": metric[0].mean(), "answered": self.answered}
         values = map(self.share if quantity else self.lost, metric)

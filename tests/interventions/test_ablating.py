@@ -207,6 +207,9 @@ def test_an_effect_says_what_was_before_and_after_and_how_many_rows_are_answered
     assert row["before"] - row["after"] == pytest.approx(row["effect"])
     assert row["effect"] > 0.75
     assert "answers:" not in str(lost)
+    assert "effect" not in lost.notes
+    unread = ablation(model, given, "attn_out.1@key", method="zero")
+    assert unread.notes["effect"].startswith("no logit changes")
     labels = np.roll(given.labels, 1)
     right = (labels == given.labels).mean()
     shifted = Inputs(given.tokens, labels, given.roles)
