@@ -295,15 +295,6 @@ def save_member(
         circuit: None if nobody has named it. readings: rows of a table of readings.
 
     Raises RunError if the folder holds something, ModelError if the weights do not fit the model.
-
-    >>> import tempfile
-    >>> from rb_interp.models.reference import reference
-    >>> known = reference("averager")
-    >>> saved = save_member(
-    ...     Path(tempfile.mkdtemp()) / "averager", model=known.config, weights=known.weights, task=known.task
-    ... )
-    >>> saved.name, saved.accuracy["rsn_test"], saved.untrained
-    ('averager', 1.0, None)
     """
     from rb_interp.models.build import lens_model
 
