@@ -145,3 +145,11 @@ def test_matrices_are_those_of_the_model_heads_joined(kind):
     with pytest.raises(ModelError, match="this layer has no matrix 'W_U'"):
         condensation(model, layer=1, matrices=("W_U",))
     assert np.isfinite(list(lattice(model, tokens=range(5, 25), n_null=5).values.values())[:-1]).all()
+
+
+def test_a_matrix_with_one_number_missing_has_no_shares():
+    model = lens_model("gpt2")
+    model.blocks[1].attn.W_V.data[0, 0, 0] = np.nan
+    found = condensation(model, layer=1, matrices=("W_V",), n_null=0)
+    assert np.isnan([*found.values.values()]).all()
+    assert "not all finite" in found.notes["share_W_V"]
