@@ -25,7 +25,7 @@ from torch import Tensor
 
 from rb_interp.errors import TaskError
 from rb_interp.tasks import AnchorDataset, AnchorTask
-from rb_interp.tasks.labels import label_bounds
+from rb_interp.tasks.anchor import label_bounds
 from rb_interp.typed import typed
 
 Count = Literal["occurrences", "sequences"]
@@ -39,7 +39,6 @@ def population(task: AnchorTask, group: str, masked: bool = False) -> Float[np.n
     ``masked=True`` leaves the masked combinations out, as training does. Raises TaskError for an unknown group, and for
     one that never occurs.
 
-    >>> from rb_interp.tasks import AnchorTask
     >>> P = population(AnchorTask.preset("paper"), "reasoning_anchor")
     >>> P.shape, bool(np.isclose(P[0] @ np.arange(200), 86 + 11))
     ((10, 200), True)
@@ -58,7 +57,6 @@ def population(task: AnchorTask, group: str, masked: bool = False) -> Float[np.n
 def population_pull(task: AnchorTask, masked: bool = False) -> Float[np.ndarray, "d_vocab d_vocab"]:
     """R[s] = r_s (P^s - u) of Eqs. (5), (10), (11) from the populations; the row of a token that never occurs is 0.
 
-    >>> from rb_interp.tasks import AnchorTask
     >>> R = population_pull(AnchorTask.preset("paper"))
     >>> bool(np.isclose(R[3, 50], 0.1 * (1 / 100 - 1 / 200))), bool(R[0].any())
     (True, False)
@@ -75,7 +73,6 @@ def empirical(
 
     Raises TaskError for an unknown set.
 
-    >>> from rb_interp.tasks import AnchorTask
     >>> data = AnchorTask().dataset(seed=0)
     >>> rate, P = empirical(data, np.array([11, 0]))
     >>> float(P[0].sum()), float(rate[1]), bool(np.isnan(P[1]).all())
@@ -117,7 +114,6 @@ def reasoning_moments(task: AnchorTask) -> tuple[float, float]:
 
     E Z + (q - 1) E A  and  (N_Z^2 - 1) / 12 + (q - 1) (N_A^2 - 1) / 12.
 
-    >>> from rb_interp.tasks import AnchorTask
     >>> reasoning_moments(AnchorTask.preset("paper"))
     (86.0, 841.5)
     """
