@@ -12,9 +12,8 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.generations import live_parameters, make_lens_model, write_weights
 from rb_interp.models.hooked import EmbMLP, OneLayer, PostNormTransformer
-from rb_interp.models.protocol import HookedModel
+from rb_interp.models.protocol import HookedModel, live_parameters, make_lens_model, write_weights
 from rb_interp.models.schemes import DRAWN, Drawn, draw, parameters
 from rb_interp.typed import typed
 
@@ -84,7 +83,7 @@ def lens_model(
     """A model that holds given weights, by TransformerLens name: a trained member, for instance.
 
     To look at many members of one shape, keep the model and write ``exported(weights, config)`` of each into it with
-    ``generations.write_weights``. Raises ModelError where a weight is missing, unknown or of another shape.
+    ``write_weights``. Raises ModelError where a weight is missing, unknown or of another shape.
     """
     transformer = PostNormTransformer if config.norm == "post" else make_lens_model
     model = SIMPLIFIED.get(config.architecture, transformer)(config, d_vocab, n_ctx, dtype)

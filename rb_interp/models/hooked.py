@@ -33,8 +33,7 @@ from transformer_lens.utilities import lm_cross_entropy_loss
 
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.generations import lens_config
-from rb_interp.models.protocol import ACTIVATIONS
+from rb_interp.models.protocol import ACTIVATIONS, lens_config
 from rb_interp.models.schemes import parameters
 
 # ruff: noqa: N802, N815 (weights carry the field's names)

@@ -14,8 +14,8 @@ from torch import Tensor
 from rb_interp.interventions.sites import Edit, last_logits
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.generations import read_weights, write_weights
 from rb_interp.models.hooked import EmbMLP, OneLayer
+from rb_interp.models.protocol import read_weights, write_weights
 from rb_interp.models.schemes import parameters
 from rb_interp.training.stacked import stacked_logits
 
