@@ -186,11 +186,7 @@ class AnchorTask(TaskSettings):
     def answers(
         self, data: AnchorDataset, rows: Int[np.ndarray, " row"], tokens: Int[np.ndarray, "row pos"]
     ) -> Int[np.ndarray, " row"]:
-        """Right answers of tokens that hold key and anchors where the given rows do, and are of their set.
-
-        Args:
-            data: the dataset that the rows are of. rows: their numbers in it, ``[row]``.
-            tokens: the tokens to answer, ``[row, pos]``.
+        """Right answers of tokens that hold key and anchors where the given rows of a dataset do, and are of their set.
 
         Raises TaskError for tokens of another length, and where a memory row holds no key and memory anchors.
         """
@@ -224,11 +220,10 @@ class AnchorTask(TaskSettings):
 
         Args:
             data: the dataset that the rows are of. rows: their numbers in it, ``[row]``.
-            change: ``key``, ``anchors``, ``anchor_1`` .. ``anchor_q``, ``both`` or ``noise``. seed: of the draws.
+            change: one of the words above. seed: of the draws.
 
-        Raises:
-            TaskError: for an unknown change, where a row has no counterfactual with another answer, and where the rows'
-                labels are not those of ``answers``.
+        Raises TaskError for an unknown change, where a row has no counterfactual with another answer, and where the
+        rows' labels are not those of ``answers``.
 
         >>> task = AnchorTask()
         >>> data = task.dataset(seed=0)
@@ -245,11 +240,7 @@ class AnchorTask(TaskSettings):
 
     @typed
     def tokens(self, group: str) -> Int[np.ndarray, " n"]:
-        """Token ids of ``key``, ``memory_anchor`` or ``reasoning_anchor``, ascending.
-
-        Raises:
-            TaskError: for another group.
-        """
+        """Token ids of ``key``, ``memory_anchor`` or ``reasoning_anchor``, ascending; TaskError for another group."""
         spans = dict(zip(GROUPS.values(), (self.keys, self.memory_anchors, self.reasoning_anchors), strict=True))
         if group not in spans:
             raise TaskError(f"the anchor task has no token group '{group}'; {nearest(group, spans)}")
@@ -325,11 +316,8 @@ def place(
     >>> place(np.array([[2, 1], [1, 1]]), np.array([[1, 1], [1, 2], [2, 1]])).tolist()
     [2, 0]
     """
-    lowest = combinations.min(initial=combinations.max(initial=0))
-    weights = (combinations.max(initial=0) - lowest + 1) ** np.arange(combinations.shape[1])[::-1]
-    numbers = (combinations - lowest) @ weights
-    order = np.argsort(numbers)
-    return order[np.searchsorted(numbers[order], (anchors - lowest) @ weights)]
+    numbers = {tuple(combination): number for number, combination in enumerate(combinations.tolist())}
+    return np.array([numbers[tuple(row)] for row in anchors.tolist()], dtype=np.int64)
 
 
 def check(task: AnchorTask) -> None:
