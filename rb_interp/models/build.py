@@ -62,9 +62,9 @@ def build_model(
     """An untrained model for a task, every weight drawn by a named scheme (``models.schemes``), on CPU.
 
     A HookedTransformer (a native TransformerBridge on TransformerLens 4), a PostNormTransformer for ``post``, or the
-    EmbMLP or OneLayer that ``architecture`` asks for.
-    Models of one seed share their standard normal draws: between gammas each matrix differs by one factor. Biases
-    other than b_U are frozen at 0 unless ``train_biases=True``; the caller's random state stays as it was.
+    EmbMLP or OneLayer that ``architecture`` asks for. Models of one seed share their standard normal draws: between
+    gammas each matrix differs by one factor. Biases other than b_U are frozen at 0 unless ``train_biases=True``; the
+    caller's random state stays as it was.
 
     Args:
         task: an AnchorTask, or anything with ``d_vocab`` and ``length``.
@@ -75,9 +75,8 @@ def build_model(
         config: sizes and all else; by default those of the preset ``quick``.
         sizes: single fields of ModelConfig, over ``config``.
 
-    Raises:
-        ModelError: for an unknown size, sizes that the architecture does not allow, a scheme without the gamma it
-            needs, and a task without the two sizes.
+    Raises ModelError for an unknown size, sizes that the architecture does not allow, a scheme without the gamma it
+    needs, and a task without the two sizes.
 
     >>> from rb_interp.tasks.anchor import AnchorTask
     >>> model = build_model(AnchorTask(), gamma=0.8, n_heads=2)
@@ -93,9 +92,8 @@ def build_model(
             f"a {type(task).__name__} tells no vocabulary and length; pass an AnchorTask, or anything with "
             f"d_vocab and length."
         )
-    model = lens_model(
-        config, task.d_vocab, task.length, draw(config, task.d_vocab, task.length, gamma, seed), dtype
-    )
+    weights = draw(config, task.d_vocab, task.length, gamma, seed)
+    model = lens_model(config, task.d_vocab, task.length, weights, dtype)
     DRAWN[model] = Drawn(config, gamma)
     return model
 

@@ -116,12 +116,8 @@ def resid_mid_is_a_copy(model: HookedModel) -> bool:
 
 def lens_config(config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32) -> Any:
     """TransformerLens's configuration object of a model: what its ``cfg`` holds, in either generation."""
-    fields = {
-        "n_layers": config.n_layers,
-        "n_heads": config.n_heads,
-        "d_model": config.d_model,
-        "d_head": config.d_head,
-        "d_mlp": config.d_mlp,
+    fields = {name: getattr(config, name) for name in ("n_layers", "n_heads", "d_model", "d_head", "d_mlp")}
+    fields |= {
         "d_vocab": d_vocab,
         "d_vocab_out": d_vocab,
         "n_ctx": n_ctx,
@@ -186,8 +182,7 @@ def live_parameters(model: HookedModel) -> dict[str, nn.Parameter]:
 
 def read_weights(model: HookedModel) -> dict[str, Tensor]:
     """A copy of every weight under the names and shapes of HookedTransformer's state dict, whatever the model."""
-    copy = {name: tensor.detach().clone() for name, tensor in live_tensors(model).items()}
-    return {name: tensor.contiguous() for name, tensor in copy.items()}
+    return {name: tensor.detach().clone().contiguous() for name, tensor in live_tensors(model).items()}
 
 
 def write_weights(model: HookedModel, weights: Mapping[str, Tensor | np.ndarray]) -> None:
