@@ -10,7 +10,7 @@ from rb_interp.errors import ModelError
 from rb_interp.interventions.sites import last_logits
 from rb_interp.models import ModelConfig
 from rb_interp.models.build import lens_model
-from rb_interp.models.generations import write_weights
+from rb_interp.models.protocol import write_weights
 from rb_interp.models.reference import reference
 from rb_interp.models.schemes import parameters
 

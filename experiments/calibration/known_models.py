@@ -26,8 +26,7 @@ from rb_interp.interventions.circuits import SHARES, anchor_routes, key_and_sum,
 from rb_interp.interventions.sites import last_logits
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.generations import write_weights
-from rb_interp.models.protocol import HookedModel
+from rb_interp.models.protocol import HookedModel, write_weights
 from rb_interp.models.reference import reference
 from rb_interp.models.schemes import draw
 from rb_interp.probes import geometry

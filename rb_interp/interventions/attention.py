@@ -61,8 +61,7 @@ from rb_interp.interventions.sites import (
     scatter,
     site_positions,
 )
-from rb_interp.models.generations import value_weights
-from rb_interp.models.protocol import HookedModel
+from rb_interp.models.protocol import HookedModel, value_weights
 from rb_interp.probes._probe import check_attends, check_layer_head
 from rb_interp.probes.capturing import Tokens, capture, visible
 from rb_interp.probes.values import token_embeddings, token_groups

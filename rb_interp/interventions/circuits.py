@@ -80,8 +80,7 @@ from rb_interp.interventions.attention import leading
 from rb_interp.interventions.effect import REDRAWN, Effect, effect_of
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import Site, intervention, most_likely, replaced
-from rb_interp.models.generations import writable_tensors
-from rb_interp.models.protocol import HookedModel
+from rb_interp.models.protocol import HookedModel, writable_tensors
 from rb_interp.probes._probe import check_labels, undefined
 from rb_interp.probes.capturing import caller_hooks
 from rb_interp.probes.embeddings import token_vectors

@@ -56,8 +56,7 @@ from rb_interp.errors import ModelError
 from rb_interp.interventions import sites
 from rb_interp.interventions.effect import Direction, Matrix
 from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_positions, measure
-from rb_interp.models.generations import resid_mid_is_a_copy
-from rb_interp.models.protocol import HookedModel
+from rb_interp.models.protocol import HookedModel, resid_mid_is_a_copy
 from rb_interp.probes.capturing import NOWHERE, as_rows, attached, caller_hooks, capture, evaluation, passes
 from rb_interp.tasks.inputs import Inputs
 

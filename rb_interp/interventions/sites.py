@@ -28,8 +28,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, nearest
-from rb_interp.models.generations import resid_mid_is_a_copy
-from rb_interp.models.protocol import HookedModel
+from rb_interp.models.protocol import HookedModel, resid_mid_is_a_copy
 from rb_interp.probes.capturing import (
     NOWHERE,
     Tokens,

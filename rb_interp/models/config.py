@@ -15,7 +15,6 @@ Scheme = Literal["fan_in", "d_model", "torch_default", "fan_in_fixed_embedding",
 Activation = Literal["relu", "gelu", "tanh", "gelu_new"]
 Architecture = Literal["transformer", "one_layer", "emb_mlp"]
 NORMS, SCHEMES, ARCHITECTURES = map(get_args, (Norm, Scheme, Architecture))
-TRANSFORMER, ONE_LAYER, EMB_MLP = ARCHITECTURES
 
 
 class MatrixGammas(Settings):

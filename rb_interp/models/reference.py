@@ -1,37 +1,45 @@
 """Transformers written by hand, never trained, whose circuit is known: what a probe says of them can be checked.
 
-Three solve the rule. *averager* (paper 1, Fig. 6): L0 writes at every position the sum of the anchors so far, and how
-many there were. The first anchor follows the key directly, so the key is at the latest position that has seen no
-anchor, where L1 looks. *peaked_averager*: the same, but L0 attends to the anchors alone. *carrier* (paper 2, Fig. 3):
-L0 carries the key onto the anchors, L1 reads the anchors.
+``Reference.description`` says what each one computes. *averager* is the circuit of paper 1, Fig. 6, and *carrier* that
+of paper 2, Fig. 3. *condensed* is what a small initialisation gives early in training.
 
-*memoriser* is a look-up table. Three solve nothing: *key_only* and *anchors_only* have one half of
-the averager's circuit; in *condensed* all tokens share one large direction, which W_V reads, as early in training from
-a small initialisation.
+A number s on the residual stream becomes the token that is nearest to it: with y' = y - c and s' = s - c,
+
+    logit_y = kappa (2 y' s' - y'^2) = kappa (s'^2 - (y - s)^2)
+
+whose first term is the same for every y. kappa = 10 puts the right token 10 nats above the next, so the cross entropy
+is 1e-4. The centre c keeps the numbers small enough for float32. Tokens that are no answer are out of reach.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, TaskError, nearest
-from rb_interp.models.blueprint import KAPPA, SECOND, Blueprint, drawn
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import HookedModel
+from rb_interp.models.schemes import parameters
 from rb_interp.record import Record
 from rb_interp.tasks.anchor import AnchorTask
 from rb_interp.typed import typed
 
 __all__ = ["MECHANISMS", "REFERENCES", "Reference", "reference"]
 
+KAPPA = 10.0
+"""Nats between the right answer and its neighbours; tokens that are no answer lie 100 times as far below."""
+SECOND = (0.2, 0.5)
+"""Singular values, from and to, of the second direction that L0's W_V reads; the first is 1."""
 OUT = 4.0
 """Length of the number 1 where the unembedding reads it: large, so that nothing else weighs much there."""
 KEY_UNIT, ANCHOR_UNIT = 0.5, 2.0
@@ -72,13 +80,10 @@ class Reference(Record):
     """A transformer of two layers with one head each and no LayerNorm, written by hand for one anchor task.
 
     Attributes:
-        name: one of REFERENCES.
         circuit: the name that it should get by attention. cause: the name by cause.
-        description: what it computes, in two or three sentences.
         solves: the sets that it answers without an error: of ``mem``, ``rsn_train`` and ``rsn_test``.
         mechanisms: names of MECHANISMS, true by construction; every other one is false, but for ``unsettled``.
         unsettled: those that construction does not settle.
-        config, task: sizes, and the task that it was written for.
         label_seed: the seed of the data whose memory labels it knows, if it knows any.
         weights: float64, by TransformerLens name.
     """
@@ -129,10 +134,99 @@ def reference(name: str, task: AnchorTask | None = None, seed: int = 0, label_se
     build, stream, circuit, cause, solves, mechanisms, description = _REFERENCES[name]
     rng = np.random.default_rng([seed, stream])
     blueprint = _memoriser(task, rng, label_seed) if name == "memoriser" else build(task, rng)
-    return Reference(
-        name, circuit, description, solves, frozenset(mechanisms), blueprint.config, task, label_seed,
-        blueprint.tensors(), cause, ("needs_reasoning_values",) if name in ("key_only", "anchors_only") else (),
-    )  # fmt: skip
+    weights = {key: torch.from_numpy(array) for key, array in blueprint.weights.items()}
+    facts = circuit, description, solves, frozenset(mechanisms), blueprint.config, task, label_seed, weights, cause
+    return Reference(name, *facts, ("needs_reasoning_values",) if name in ("key_only", "anchors_only") else ())
+
+
+def drawn(rng: np.random.Generator, low: float, high: float) -> float:
+    """One of the sizes that play no part in what a reference is, log-uniform between two bounds."""
+    return float(low * (high / low) ** rng.random())
+
+
+class Blueprint:
+    """Weights of a two-layer, one-head transformer without LayerNorm, 0 at first, to be written part by part.
+
+    Every named direction of the residual stream is a basis vector; directions without a name are spare, and hold
+    nuisances alone. ``constant`` (1 everywhere) and ``position`` (i - (L - 1) / 2) are always there. Head units are
+    handed out in order, in each layer one list for scores and one for values.
+    """
+
+    def __init__(self, task: Any, directions: Sequence[str], **sizes: Any) -> None:
+        self.task = task
+        self.config = ModelConfig(**{"d_model": 512, "d_head": 32, "d_mlp": 8, **sizes})
+        shapes = {p.name: p.shape for p in parameters(self.config, task.d_vocab, task.length)}
+        self.weights = {name: np.zeros(shape) for name, shape in shapes.items()}
+        self.at = {name: i for i, name in enumerate(["constant", "position", *directions])}
+        self.spare = slice(len(self.at), self.config.d_model)
+        self.units = {(layer, kind): 0 for layer in range(2) for kind in ("scores", "values")}
+        self.place("constant", np.ones(task.length))
+        self.place("position", np.arange(task.length) - (task.length - 1) / 2)
+
+    def place(self, direction: str, values: Float[np.ndarray, " pos"]) -> None:
+        """Put a number at each position."""
+        self.weights["pos_embed.W_pos"][:, self.at[direction]] = values
+
+    def embed(self, tokens: Int[np.ndarray, " token"], direction: str, values: float | np.ndarray) -> None:
+        """Put a number on each of some tokens."""
+        self.weights["embed.W_E"][tokens, self.at[direction]] = values
+
+    def mark_anchors(self, direction: str, value: float) -> None:
+        """Mark anchors of both kinds as anchors."""
+        for group in ("memory_anchor", "reasoning_anchor"):
+            self.embed(self.task.tokens(group), direction, value)
+
+    def add_nuisances(self, rng: np.random.Generator, sizes: Mapping[str, float], size: float = 1.0) -> None:
+        """Give every token and position a random vector of its own in the spare directions, which nothing reads.
+
+        ``sizes`` holds the length of the vectors of whole token groups; ``size`` is that of all others.
+        """
+        length = np.full(self.task.d_vocab, size)
+        for group, own in sizes.items():
+            length[self.task.tokens(group)] = own
+        for name, lengths in (("embed.W_E", length), ("pos_embed.W_pos", np.full(self.task.length, size))):
+            vectors = rng.standard_normal(self.weights[name][:, self.spare].shape)
+            scaled = lengths[:, None] * vectors / np.linalg.norm(vectors, axis=1)[:, None]
+            self.weights[name][:, self.spare] = scaled
+
+    def attend(self, layer: int, query: Mapping[str, float], key: Mapping[str, float]) -> None:
+        """Add (query . x_i) (key . x_j) to the score of position i for position j."""
+        unit, block = self._next(layer, "scores"), f"blocks.{layer}.attn."
+        for direction, weight in query.items():
+            self.weights[block + "W_Q"][0, self.at[direction], unit] = weight * math.sqrt(self.config.d_head)
+        for direction, weight in key.items():
+            self.weights[block + "W_K"][0, self.at[direction], unit] = weight
+
+    def move(self, layer: int, read: Mapping[str, float], write: Mapping[str, float]) -> None:
+        """Move what is read, averaged by the attention, to what is written."""
+        unit, block = self._next(layer, "values"), f"blocks.{layer}.attn."
+        for direction, weight in read.items():
+            self.weights[block + "W_V"][0, self.at[direction], unit] = weight
+        for direction, weight in write.items():
+            self.weights[block + "W_O"][0, unit, self.at[direction]] = weight
+
+    def add_weak_values(self, rng: np.random.Generator, largest: float) -> None:
+        """Let L0's W_V read the nuisances too, with singular values up to ``largest``; W_O drops them."""
+        W_V = self.weights["blocks.0.attn.W_V"][0, self.spare, self.units[0, "values"] :]
+        W_V[:] = rng.standard_normal(W_V.shape)
+        W_V *= largest / np.linalg.norm(W_V, 2)
+
+    def answer(self, unit: Mapping[str, float], centre: float, lowest: int, highest: int) -> None:
+        """Read the sum of some directions out as the nearest integer from lowest to highest.
+
+        ``unit`` holds, for each direction, the residual stream's length of the number 1; ``centre`` is the number that
+        stands at 0 there.
+        """
+        answers = np.arange(lowest, highest + 1)
+        W_U, b_U = self.weights["unembed.W_U"], self.weights["unembed.b_U"]
+        for direction, length in unit.items():
+            W_U[self.at[direction], answers] = 2 * KAPPA * (answers - centre) / length
+        b_U[:] = -100 * KAPPA
+        b_U[answers] = -KAPPA * (answers - centre) ** 2
+
+    def _next(self, layer: int, kind: str) -> int:
+        self.units[layer, kind] += 1
+        return self.units[layer, kind] - 1
 
 
 def _embed_anchors(blueprint: Blueprint, rng: np.random.Generator) -> tuple[float, float]:
@@ -189,7 +283,7 @@ def _key_plus_sum(task: AnchorTask, rng: np.random.Generator, peaked: bool) -> B
     averaged = task.q if peaked else task.length
     blueprint.move(0, {"number": 1.0}, {"out": averaged * OUT})
     blueprint.move(0, {"presence": second}, {"seen": task.length / (second * presence)})
-    blueprint.shift(0, "out", -task.q * middle * OUT)
+    blueprint.weights["blocks.0.attn.b_O"][blueprint.at["out"]] = -task.q * middle * OUT
     blueprint.add_weak_values(rng, second / 2)
     _fetch_key(blueprint)
     _answer_sums(blueprint)
@@ -240,7 +334,7 @@ def _anchors_only(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
     blueprint.embed(anchors, "number", anchors - (low + high) / 2 + middle)
     blueprint.add_nuisances(rng, {})
     blueprint.move(0, {"number": 1.0}, {"out": task.length * OUT})
-    blueprint.shift(0, "out", -task.q * middle * OUT)
+    blueprint.weights["blocks.0.attn.b_O"][blueprint.at["out"]] = -task.q * middle * OUT
     blueprint.add_weak_values(rng, drawn(rng, *SECOND))
     blueprint.answer({"out": OUT}, key + task.q * (low + high) / 2, key + task.q * low, key + task.q * high)
     return blueprint
@@ -329,8 +423,6 @@ _AVERAGER = (
     *("one_direction_passed_on", "needs_reasoning_values", "key_from_its_position", "anchors_by_L0_at_last"),
 )
 _ALONG_BOTH = ("values_along_reasoning", "values_along_memory")
-
-
 _DOMINATES = ("averages", "one_value_direction", "one_direction_passed_on")
 
 # name -> what writes it, the stream of a seed that draws what plays no part, and facts of Reference

@@ -94,15 +94,11 @@ class Parameter:
 
 
 def lens_parameter(name: str, shape: tuple[int, ...], d_in: int, trained: bool) -> Parameter:
-    """A parameter whose name and shape are those of TransformerLens.
-
-    >>> lens_parameter("blocks.0.attn.W_Q", (2, 64, 32), 64, True).width  # Q, K and V share one weight in GPT-2
-    192
-    """
+    """A parameter whose name and shape are those of TransformerLens."""
     kind = name.rsplit(".", 1)[-1]
     if kind not in GROUPS:
         return Parameter(name, shape, d_in, trained, constant=float(kind == "w"))
-    # W_U is the weight of a torch.nn.Linear there, [out, in]; all others are Conv1D's, [in, out].
+    # In GPT-2 W_U is the weight of a torch.nn.Linear, [out, in], all others Conv1D's, [in, out]; Q, K, V share one.
     width = 3 * shape[0] * shape[2] if kind in ("W_Q", "W_K", "W_V") else shape[0] if kind == "W_U" else shape[-1]
     return Parameter(name, shape, d_in, trained, GROUPS[kind], kind in OUTPUTS, width)
 
@@ -212,11 +208,9 @@ def draw(model: ModelConfig, d_vocab: int, n_ctx: int, gamma: float | None, seed
     >>> round(float(weights["blocks.0.mlp.W_out"].std() * 128**0.8), 1)
     1.0
     """
-    weights = {}
-    for parameter in parameters(model, d_vocab, n_ctx):
-        std = intended_std(parameter, model, gamma)
-        if parameter.d_in:
-            weights[parameter.name] = std * standard_draw(parameter, model.scheme, seed)
-        else:
-            weights[parameter.name] = np.full(parameter.shape, parameter.constant)
-    return weights
+    return {
+        p.name: intended_std(p, model, gamma) * standard_draw(p, model.scheme, seed)
+        if p.d_in
+        else np.full(p.shape, p.constant)
+        for p in parameters(model, d_vocab, n_ctx)
+    }

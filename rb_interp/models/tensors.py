@@ -38,7 +38,7 @@ LEAVES = {
 """Group -> last parts of a layer's path that say it alone."""
 IN_ATTENTION = ("c_proj", "dense", "out_proj", "proj", "out", "wo", "Wo")
 """Last parts of W_O's path within attention, where an MLP may use the same."""
-OUT_OF_MLP = (
+OUT_OF_MLP = [
     "c_proj",
     "dense",
     "dense_4h_to_h",
@@ -50,7 +50,7 @@ OUT_OF_MLP = (
     "lin2",
     "linear2",
     "W_out",
-)
+]
 OUT_OF_ATTENTION = (*IN_ATTENTION, "o_proj", "out_lin", "o", "to_out")
 _GROUP = {leaf: group for group, leaves in LEAVES.items() for leaf in leaves.split()}
 _ATTENTION = re.compile("attn|attention", re.I)
@@ -134,11 +134,8 @@ def _check(model: nn.Module, found: list[tuple[str, Held | None, Tensor]]) -> No
         raise ModelError(f"this {kind} has no parameters; give a model that has.")
     for name, _, tensor in found:
         if tensor.is_meta or not tensor.is_floating_point():
-            what = (
-                "has no data (device 'meta')"
-                if tensor.is_meta
-                else f"is of type {tensor.dtype}, which is quantised"
-            )
+            quantised = f"is of type {tensor.dtype}, which is quantised"
+            what = "has no data (device 'meta')" if tensor.is_meta else quantised
             raise ModelError(f"'{name}' of this {kind} {what}; give a model with its weights in floating point.")
     known = {place(each.tensor) for _, each, _ in found if each is not None}
     unknown = [name for name, _, tensor in found if place(tensor) not in known] + _beside(model, found)
@@ -277,11 +274,8 @@ def _with_values(held: Held, attention: nn.Module) -> Held:
         return held
     n, kind = held.tensor.shape[held.axis], type(attention).__name__
     at, sizes = torch.arange(n), vars(attention)
-    if kind in (
-        "GPT2Attention",
-        "MptAttention",
-        "MultiheadAttention",
-    ):  # blocks, without queries in cross-attention
+    if kind in ("GPT2Attention", "MptAttention", "MultiheadAttention"):
+        # blocks, without queries in cross-attention
         values = at >= n - n // (2 if sizes.get("is_cross_attention") else 3)
     elif kind == "Phi3Attention":
         values = at >= n - sizes["num_key_value_heads"] * sizes["head_dim"]

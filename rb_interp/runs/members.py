@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from rb_interp.errors import RunError
 from rb_interp.models.build import exported, lens_model
-from rb_interp.models.generations import write_weights
+from rb_interp.models.protocol import write_weights
 from rb_interp.runs.measured import Measured, readings_table
 from rb_interp.runs.sweep import Sweep
 from rb_interp.statistics.reading import Reading

@@ -4,7 +4,11 @@ A sequence holds noise keys, one key z immediately followed by q anchors a_1..a_
 Its label, read at the last position, depends on (z, a) alone:
 
 - reasoning anchors:  z + a_1 + ... + a_q;
-- memory anchors:     one fixed random label for each (z, a), see ``labels``.
+- memory anchors:     one label for each (z, a), drawn once and kept, by one of three distributions (Fig. 8):
+
+    ``keys``      uniform on the key set (the paper's F_mem, and F_mem,1 of Fig. 8 left)
+    ``near_sum``  uniform on {z - (a_1 + ... + a_q), ..., z + (a_1 + ... + a_q)} (F_mem,2 of Fig. 8 left)
+    ``ranges``    uniform on the given range of the combination's group (Fig. 8 right)
 
 Reasoning combinations listed in ``masked`` never occur in training. There are no mixed combinations.
 """
@@ -26,7 +30,6 @@ from rb_interp.settings import Share, Size, Span, Token
 from rb_interp.tasks.counterfactual import changed_rows, other_positions
 from rb_interp.tasks.dataset import HALF, Dataset, Stage, TaskSettings
 from rb_interp.tasks.inputs import Inputs, selected
-from rb_interp.tasks.labels import label_bounds, place
 from rb_interp.typed import typed
 
 SETS = ("mem", "rsn_train", "rsn_test")
@@ -113,15 +116,14 @@ class AnchorTask(TaskSettings):
     """Number of rows; each anchor combination of a kind gets the same number, so the total is rounded down to what
     divides evenly."""
     memory_labels: Literal["keys", "near_sum", "ranges"] = "keys"
-    """Label distribution of the memory mapping, see ``tasks.labels``."""
+    """Label distribution of the memory mapping, see ``tasks.anchor``."""
     label_ranges: tuple[Span, ...] = ()
     """For ``ranges``, one label range per group; the memory anchors are split into as many equal groups, and
     combinations stay within a group."""
     memory_share: Share = 0.5
     """Share of memory rows among all rows."""
     unordered: bool = False
-    """One memory label for all orders of the same anchors; a model that sums embeddings cannot tell orders apart (see
-    ``labels.irreducible_loss``)."""
+    """One memory label for all orders of the same anchors; a model that sums embeddings cannot tell orders apart."""
     balanced_keys: bool = False
     """Every key equally often with every combination, instead of drawn at random. With length q + 1 and as few rows as
     possible these are all inputs there are, each once."""
@@ -184,11 +186,7 @@ class AnchorTask(TaskSettings):
     def answers(
         self, data: AnchorDataset, rows: Int[np.ndarray, " row"], tokens: Int[np.ndarray, "row pos"]
     ) -> Int[np.ndarray, " row"]:
-        """Right answers of tokens that hold key and anchors where the given rows do, and are of their set.
-
-        Args:
-            data: the dataset that the rows are of. rows: their numbers in it, ``[row]``.
-            tokens: the tokens to answer, ``[row, pos]``.
+        """Right answers of tokens that hold key and anchors where the given rows of a dataset do, and are of their set.
 
         Raises TaskError for tokens of another length, and where a memory row holds no key and memory anchors.
         """
@@ -222,11 +220,10 @@ class AnchorTask(TaskSettings):
 
         Args:
             data: the dataset that the rows are of. rows: their numbers in it, ``[row]``.
-            change: ``key``, ``anchors``, ``anchor_1`` .. ``anchor_q``, ``both`` or ``noise``. seed: of the draws.
+            change: one of the words above. seed: of the draws.
 
-        Raises:
-            TaskError: for an unknown change, where a row has no counterfactual with another answer, and where the rows'
-                labels are not those of ``answers``.
+        Raises TaskError for an unknown change, where a row has no counterfactual with another answer, and where the
+        rows' labels are not those of ``answers``.
 
         >>> task = AnchorTask()
         >>> data = task.dataset(seed=0)
@@ -243,11 +240,7 @@ class AnchorTask(TaskSettings):
 
     @typed
     def tokens(self, group: str) -> Int[np.ndarray, " n"]:
-        """Token ids of ``key``, ``memory_anchor`` or ``reasoning_anchor``, ascending.
-
-        Raises:
-            TaskError: for another group.
-        """
+        """Token ids of ``key``, ``memory_anchor`` or ``reasoning_anchor``, ascending; TaskError for another group."""
         spans = dict(zip(GROUPS.values(), (self.keys, self.memory_anchors, self.reasoning_anchors), strict=True))
         if group not in spans:
             raise TaskError(f"the anchor task has no token group '{group}'; {nearest(group, spans)}")
@@ -280,6 +273,51 @@ class AnchorTask(TaskSettings):
         sizes = [high - low + 1 for low, high in (self.memory_anchors, self.reasoning_anchors)]
         n_groups = len(self.label_ranges) or 1
         return n_groups * (sizes[0] // n_groups) ** self.q, sizes[1] ** self.q
+
+
+def label_bounds(task: AnchorTask) -> tuple[Int[np.ndarray, "combination key"], Int[np.ndarray, "combination key"]]:
+    """Lowest and highest label (both inclusive) that each memory combination and key of a task may draw.
+
+    >>> low, high = label_bounds(AnchorTask(memory_labels="near_sum"))
+    >>> int(low[1, 0]), int(high[1, 0])         # anchors 1 and 2, key 21
+    (18, 24)
+    """
+    combinations, keys = task.combinations("mem"), task.tokens("key")
+    if task.memory_labels == "near_sum":
+        total = combinations.sum(1)[:, None]
+        return keys[None, :] - total, keys[None, :] + total
+    ranges = np.array(task.label_ranges or [task.keys])
+    bounds = np.repeat(ranges, len(combinations) // len(ranges), axis=0)
+    low, high = (np.broadcast_to(bound[:, None], (len(combinations), len(keys))) for bound in bounds.T)
+    return low, high
+
+
+def range_entropy(data: AnchorDataset) -> float:
+    """Mean entropy (nats) of a memory label that is known to lie in its range, over the memory rows; nan without any.
+
+    The loss of a model that knows the range of each row's label (`label_bounds`) and nothing else.
+
+    >>> bool(np.isclose(range_entropy(AnchorTask().dataset(seed=0)), np.log(40)))         # 40 keys
+    True
+    """
+    task, rows = data.task, data.rows("mem")
+    low, high = label_bounds(task)
+    anchors = np.take_along_axis(data.tokens[rows], data.anchor_positions[rows], 1)
+    which = place(anchors, task.combinations("mem"))
+    key = data.tokens[rows, data.key_position[rows]] - task.keys[0]
+    return float(np.log((high - low + 1)[which, key]).mean()) if len(rows) else math.nan
+
+
+def place(
+    anchors: Int[np.ndarray, "row q"], combinations: Int[np.ndarray, "combination q"]
+) -> Int[np.ndarray, " row"]:
+    """Number of each row's combination among different combinations that hold it.
+
+    >>> place(np.array([[2, 1], [1, 1]]), np.array([[1, 1], [1, 2], [2, 1]])).tolist()
+    [2, 0]
+    """
+    numbers = {tuple(combination): number for number, combination in enumerate(combinations.tolist())}
+    return np.array([numbers[tuple(row)] for row in anchors.tolist()], dtype=np.int64)
 
 
 def check(task: AnchorTask) -> None:

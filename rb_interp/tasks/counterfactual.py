@@ -8,17 +8,9 @@ The rows are of an AnchorDataset, or of another dataset with a key and anchors i
 and ``fresh_keys(rows, rng)``, and its task has ``q``, ``tokens("key")``, ``combinations(set)`` and
 ``answers(data, rows, tokens)``.
 
-`batteries` are rows that are alike for every member of a run, some of a kind that no member was trained on:
-
-    held_out        rows of rsn_test: masked combinations, everything else as in training
-    length_<q + 2>  rows of that length: key, anchors and one noise token (length_4 for two anchors)
-    distractor      one noise token is a further reasoning anchor, not beside the block's end
-    second_block    a second key with anchors of its own stands in the row, with another answer
-    key_at_<p>      the key stands at position p
-
-All but the first take combinations of rsn_train. Rows and labels come from ``task.dataset`` and ``task.answers``, drawn
-with one seed of their own. A kind of which the task has no row is left out, so a task of one anchor has no
-``distractor``: a key and an anchor behind it would be a second block.
+`batteries` are rows alike for every member of a run, some of a kind that no member was trained on; docs/task.md
+has a table of them. All but the first take combinations of rsn_train. A kind of which the task has no row is left out,
+so a task of one anchor has no ``distractor``: a key and an anchor behind it would be a second block.
 
 How it can mislead. Members of a run trained on rows of their own seeds, and some of those may equal rows here; only the
 masked combinations are new to all. A short row ends at a position where training never read an answer, so members may
@@ -81,11 +73,7 @@ def changed_rows(data: Any, rows: Int[np.ndarray, " row"], change: str, seed: in
 
 
 def single_anchors(q: int) -> tuple[str, ...]:
-    """Names of the changes of one anchor alone, in the order of the anchors.
-
-    >>> single_anchors(2)
-    ('anchor_1', 'anchor_2')
-    """
+    """Names of the changes of one anchor alone, in the order of the anchors."""
     return tuple(f"anchor_{number + 1}" for number in range(q))
 
 
@@ -140,12 +128,10 @@ def can_change_anchor(data: Any, rows: Int[np.ndarray, " row"], number: int) -> 
 
 
 class Battery(NamedTuple):
-    """Rows of one kind.
+    """Rows of one kind; ``distractor``, ``second_key`` and ``second_anchor`` are roles of their own.
 
-    Attributes:
-        inputs: tokens, right answers and roles; ``distractor``, ``second_key`` and ``second_anchor`` are roles of their
-            own. Where there are two blocks, ``key`` and ``anchor`` are those of the earlier one, and so is the answer.
-        second: ``[row]``, the later block's answer; None where a row has one block.
+    Where there are two blocks, ``key``, ``anchor`` and the answer are the earlier one's; ``second`` has the later one's
+    answers, ``[row]``, and is None where a row has one block.
     """
 
     inputs: Inputs
@@ -153,10 +139,7 @@ class Battery(NamedTuple):
 
 
 def batteries(task: AnchorTask, rows: int = ROWS, seed: int = SEED) -> dict[str, Battery]:
-    """Every kind of rows that a task has, by name; the same call gives the same rows.
-
-    Args:
-        task: whose rule the rows follow. rows: rows of each kind, at most. seed: of the rows.
+    """Every kind of rows that a task has, at most so many of each, by name; the same call gives the same rows.
 
     >>> from rb_interp.tasks import AnchorTask
     >>> found = batteries(AnchorTask(), rows=50)
@@ -214,11 +197,9 @@ def _second_block(data: AnchorDataset, rows: Int[np.ndarray, " n"], rng: np.rand
     has_room = free.any(1)
     rows, place = rows[has_room], _draw(free[has_room], rng)[:, None]
     tokens, combinations = data.tokens[rows].copy(), task.combinations(TRAINED)
-    new = [
-        rng.choice(task.tokens("key"), (len(rows), 1)),
-        combinations[rng.integers(0, len(combinations), len(rows))],
-    ]
-    np.put_along_axis(tokens, place + np.arange(size), np.hstack(new), 1)
+    keys = rng.choice(task.tokens("key"), (len(rows), 1))
+    new = np.hstack([keys, combinations[rng.integers(0, len(combinations), len(rows))]])
+    np.put_along_axis(tokens, place + np.arange(size), new, 1)
     key, later = np.split(np.sort(np.hstack([data.positions["key"][rows], place]), axis=1), 2, axis=1)
     behind = np.arange(1, size)
     blocks = [{"key": at, "anchor": at + behind} for at in (key, later)]

@@ -181,9 +181,5 @@ class Task(Protocol):
 
 
 def vocabulary(task: Task, data: Dataset) -> int:
-    """Tokens that a model must know: ``d_vocab`` of the dataset where it says one, else that of the task.
-
-    The vocabulary of a text is known once its tokenizer is trained; the task's ``d_vocab`` is then the most that it may
-    have.
-    """
+    """Tokens that a model must know: ``d_vocab`` of the dataset, as a text has it, else that of the task, its bound."""
     return getattr(data, "d_vocab", task.d_vocab)

@@ -75,11 +75,7 @@ class InductionTask(TaskSettings):
 
     @typed
     def inputs(self, n: int, seed: int = 0) -> Inputs:
-        """Fresh rows with the answer of each row's query, for probes and interventions.
-
-        Args:
-            n: rows. seed: of the draws.
-        """
+        """``n`` fresh rows with the answer of each row's query, for probes and interventions."""
         tokens, first = self._rows(n, np.random.default_rng([seed, 1]))
         answers = np.take_along_axis(tokens, first[:, -1:] + 1, 1)[:, 0]
         return Inputs(tokens, answers, self._roles(first[:, -1:]))

@@ -75,28 +75,16 @@ class Roles(Record):
 
     @typed
     def position(self, role: str, probe: str = "this probe") -> Int[np.ndarray, "row n"]:
-        """Positions of a role, shape ``[row, n]``.
-
-        Raises:
-            RolesError: where it is missing; the message has the name of the probe that asks, and what there is.
-        """
+        """Positions of a role, shape ``[row, n]``; RolesError, with the name of the probe that asks, without it."""
         return _named(self.positions, role, f"{probe} needs the role", self.task)
 
     @typed
     def group(self, name: str, probe: str = "this probe") -> Int[np.ndarray, " n"]:
-        """Token ids of a group, shape ``[n]``.
-
-        Raises:
-            RolesError: where it is missing; the message has the name of the probe that asks, and what there is.
-        """
+        """Token ids of a group, shape ``[n]``; RolesError, with the name of the probe that asks, without it."""
         return _named(self.tokens, name, f"{probe} needs the token group", self.task)
 
     def rest(self, length: int) -> Bool[np.ndarray, "row pos"]:
-        """Which positions of rows of this length no role names.
-
-        >>> Roles({"key": np.array([[0], [2]])}).rest(3).tolist()
-        [[False, True, True], [True, True, False]]
-        """
+        """Which positions of rows of this length no role names."""
         free = np.ones((len(self), length), dtype=bool)
         for at in self.positions.values():
             free &= (at[:, :, None] != np.arange(length)).all(1)
@@ -278,12 +266,9 @@ class Inputs(Record):
         places = [(role, at) for role, at in self.roles.positions.items() if len(at) >= len(rows)]
         sizes = " x ".join(map(str, self.tokens.shape))
         caption = f"{type(self).__name__}: {sizes} tokens of {self.roles.task}; the first {len(rows)} rows"
-        cells = [
-            [
-                " ".join([str(token), *(role for role, at in places if pos in at[row])])
-                for pos, token in enumerate(some)
-            ]
-            for row, some in enumerate(rows)
-        ]
-        table = pd.DataFrame(cells)
+
+        def cell(row: int, pos: int) -> str:
+            return " ".join([str(rows[row, pos]), *(role for role, at in places if pos in at[row])])
+
+        table = pd.DataFrame([[cell(row, pos) for pos in range(rows.shape[1])] for row in range(len(rows))])
         return caption, table if self.labels is None else table.assign(label=list(self.labels[:SHOWN_ROWS])), []

@@ -31,7 +31,6 @@ LEAST_STORY_TOKENS = 64
 """How short stories could be on average, which bounds how many of a large set on the hub are fetched."""
 READERS = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".txt": "text"}
 """Which reader of `datasets` takes which files."""
-OPTIONS: dict[str, dict[str, Any]] = {"text": {"sample_by": "document", "encoding": "utf-8-sig"}}
 
 _END = re.compile(r"<\|end_?of_?text\|>")
 _ASKED = re.compile(r"(Is the following statement true or false\?|True or false:)?\s*")
@@ -117,18 +116,16 @@ def _records(place: str, n: int | None = None) -> Iterator[Any]:
             yield from load_dataset(place.removeprefix("hub:"), split="train", streaming=n is not None)
         for where in map(str, files_of(place)):  # one by one, since columns may differ
             reader = READERS[Path(where).suffix.lower()]
+            options: Any = {"sample_by": "document", "encoding": "utf-8-sig"} if reader == "text" else {}
             # streamed, so that no copy is left in the user's cache
-            for row in load_dataset(
-                reader, data_files=where, split="train", streaming=True, **OPTIONS.get(reader, {})
-            ):
-                if reader == "text" and row["text"].startswith('"') and '""' in row["text"]:
+            for row in load_dataset(reader, data_files=where, split="train", streaming=True, **options):
+                text = row["text"] if reader == "text" else ""
+                if text.startswith('"') and '""' in text:
                     raise TextError(
                         f"{where} has stories in quotes, with quotes doubled as in a table; use .jsonl."
                     )
-                parts = (
-                    re.split(r"\n\s*\n", row["text"]) if reader == "text" and not _END.search(row["text"]) else ()
-                )
-                yield from ({"text": part} for part in parts) if parts else (row,)
+                apart = text and not _END.search(text)
+                yield from ({"text": part} for part in re.split(r"\n\s*\n", text)) if apart else (row,)
     except TextError:
         raise
     except Exception as error:  # each reader has its own
@@ -140,9 +137,8 @@ def _example(record: Any) -> Example:
         raise TextError(
             f"it is {shown(record)}; expected a record with question, query, chain_of_thought and answer."
         )
-    given = {
-        key: value for key, value in record.items() if value is not None
-    }  # a reader fills columns up with None
+    # a reader fills columns up with None
+    given = {key: value for key, value in record.items() if value is not None}
     if given.get("explanation", thoughts := given.get("chain_of_thought")) != thoughts and thoughts is not None:
         raise TextError("it has a chain_of_thought and another explanation; leave one of them out.")
     question, query = ("question", "query") if "query" in given else ("context", "question")
@@ -198,8 +194,7 @@ class Documents:
     """
 
     def __init__(self, config: TextTask, corpus: str, seed: int):
-        generates = getattr(config, corpus) == MADE[corpus]
-        self._more = (_generated if generates else _drawn)(config, corpus, seed)
+        self._more = _more(config, corpus, seed)
         self._kept: dict[str, Document] = {}
 
     def take(self, start: int, n: int) -> list[Document]:
@@ -239,33 +234,26 @@ def source(config: TextTask, corpus: str) -> str:
     )
 
 
-def _generated(config: TextTask, corpus: str, seed: int) -> Iterator[Document]:
-    """Blocks of documents, each with a seed of its own; ends where a block brings nothing that is new."""
+def _more(config: TextTask, corpus: str, seed: int) -> Iterator[Document]:
+    """Documents that are read, in an order that the seed draws; or generated, until a block brings nothing new."""
+    place, number = _place(getattr(config, corpus), corpus), CORPORA.index(corpus)
+    if place != MADE[corpus]:
+        # about twice what is needed of a large set, so that seeds draw different stories
+        rows = 2 * (config.sequences + config.held_out)
+        n = rows * (1 if config.layout == "padded" else -(-config.n_ctx // LEAST_STORY_TOKENS))
+        documents = _read(corpus, place, n if place == HUB["stories"] else None, stamps(config))
+        yield from map(documents.__getitem__, np.random.default_rng([seed, number]).permutation(len(documents)))
+        return
     seen: set[str] = set()
-    for number in count():
-        state = np.random.SeedSequence([seed, CORPORA.index(corpus), number]).generate_state(1)
-        documents, before = _block(config, corpus, int(state[0] >> 1)), len(seen)
-        seen.update(map(text_of, documents))
+    for block in count():
+        state = int(np.random.SeedSequence([seed, number, block]).generate_state(1)[0] >> 1)
+        stories = corpus == "stories"
+        drawn = generate_stories(BLOCK, state) if stories else generate(BLOCK, state, config.hops, config.ordering)
+        before = len(seen)
+        seen.update(map(text_of, drawn))
         if len(seen) == before:
             return
-        yield from documents
-
-
-def _block(config: TextTask, corpus: str, seed: int) -> Sequence[Document]:
-    if corpus == "prontoqa":
-        return generate(BLOCK, seed, config.hops, config.ordering)
-    return generate_stories(BLOCK, seed)
-
-
-def _drawn(config: TextTask, corpus: str, seed: int) -> Iterator[Document]:
-    """Documents that are read, in an order that the seed draws."""
-    place = _place(getattr(config, corpus), corpus)
-    # about twice what is needed of a large set, so that seeds draw different stories
-    rows = 2 * (config.sequences + config.held_out)
-    n = rows * (1 if config.layout == "padded" else -(-config.n_ctx // LEAST_STORY_TOKENS))
-    documents = _read(corpus, place, n if place == HUB["stories"] else None, stamps(config))
-    order = np.random.default_rng([seed, CORPORA.index(corpus)]).permutation(len(documents))
-    return (documents[number] for number in order)
+        yield from drawn
 
 
 @lru_cache(maxsize=4)

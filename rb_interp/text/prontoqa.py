@@ -56,9 +56,6 @@ DRAW = {False: 0.3, True: 0.7}
 _SENTENCE = re.compile(r"(?:(Each|Every) )?(.+?) (is|are) (not )?(?:an? )?(.+)\.")
 _ENTITY = re.compile(r"[A-Z][a-z]*")
 
-Literal = tuple[str, bool]
-"""A property, and whether it is negated."""
-
 
 @typed
 @dataclass(frozen=True)
@@ -274,23 +271,6 @@ def _require(right: bool, otherwise: str) -> None:
         raise TextError(f"PrOntoQA example: {otherwise}. Leave it out, or generate it again.")
 
 
-class Chain(NamedTuple):
-    """A chain of concepts and the deduction drawn on it.
-
-    Attributes:
-        concepts: root first. literals: the property of each, None for the root.
-        start, end: depths of the concept that the premise names, and of the one whose property is concluded.
-        entity: whom the deduction speaks of. other: the concept of the contradicting rule.
-    """
-
-    concepts: tuple[str, ...]
-    literals: tuple[Literal | None, ...]
-    start: int
-    end: int
-    entity: str
-    other: str
-
-
 @typed
 def generate(n: int, seed: int, hops: Sequence[int] = (1, 2, 3, 4, 5), ordering: str = "random") -> list[Example]:
     """Draw ``n`` PrOntoQA examples: as many of each number of hops as possible, in random order.
@@ -316,53 +296,43 @@ def generate(n: int, seed: int, hops: Sequence[int] = (1, 2, 3, 4, 5), ordering:
     rng = random.Random(repr((int(seed), hops, task.ontology, ordering, True)))
     wanted = [hops[at % len(hops)] for at in range(n)]
     rng.shuffle(wanted)
-    return [_example(rng, _chain(rng, n), ordering) for n in wanted]
+    return [_example(rng, n, ordering) for n in wanted]
 
 
-def _example(rng: random.Random, chain: Chain, ordering: str) -> Example:
-    rules: list[Statement] = []
-    for depth, (concept, literal) in enumerate(zip(chain.concepts, chain.literals, strict=True)):
-        parent = [(chain.concepts[depth - 1], False)] if depth else []
-        rules += [Statement(concept, *said, PLURAL) for said in (*parent, literal) if said is not None]
-    rules = rules if ordering == "preorder" else rules[::-1]
-    rules = [rule._replace(form=rng.choice(FORMS)) for rule in rules]
-    by_words = {(rule.subject, rule.predicate): rule for rule in rules}
-    concepts, concluded = chain.concepts, chain.literals[chain.end]
-    assert concluded is not None, "a walk ends at a concept with a property"
-    word, negated = concluded
-    up = pairwise(concepts[chain.start : chain.end - 1 : -1])
-    steps = [by_words[step] for step in (*up, (concepts[chain.end], word))]
-    if ordering == "random":
-        rng.shuffle(rules)
-    place = rng.randrange(len(rules) + 1)
-    rules.insert(place, Statement(chain.other, word, not negated, rng.choice(FORMS)))
-    premise = Statement(chain.entity, concepts[chain.start], False, GROUND).sentence
-    thoughts = [premise]
-    for rule in steps:
-        thoughts += [rule.sentence, rule.of(chain.entity).sentence]
-    holds, asked = rng.random() < 0.5, steps[-1].of(chain.entity)
-    question = " ".join([*(rule.sentence for rule in rules), premise])
-    query = f"{QUERY}{(asked if holds else asked.denied()).sentence}"
-    return Example(question, query, tuple(thoughts), str(holds), len(steps))
-
-
-def _chain(rng: random.Random, hops: int) -> Chain:
-    """A chain of shuffled concepts; one is kept for the contradicting rule."""
-    # A chain stops growing with probability q / 2, q = 1 / (hops + 2), or where concepts run out.
+def _example(rng: random.Random, hops: int, ordering: str) -> Example:
+    # A chain of concepts stops growing with probability q / 2, q = 1 / (hops + 2), or where concepts run out.
     stop, depth = 0.5 / (hops + 2), hops
     while depth < len(CONCEPTS) - 2 and rng.random() >= stop:
         depth += 1
-    start = rng.randint(hops, depth)
+    start = rng.randint(hops, depth)  # of the walk, which ends after as many rules as there are hops
     end = start - hops + 1
-    other, *concepts = rng.sample(CONCEPTS, depth + 2)
-    literals: list[Literal] = []
+    contradicting, *concepts = rng.sample(CONCEPTS, depth + 2)
+    literals: list[tuple[str, bool]] = []  # the property of each but the root, and whether it is negated
     for at, family in enumerate(rng.sample(FAMILIES, depth), start=1):
-        plain, negated = _factor(False, at, start, end), 0.5 * _factor(True, at, start, end)
-        literals.append((rng.choice(family), rng.random() * (plain + negated) < negated))
-    return Chain(tuple(concepts), (None, *literals), start, end, rng.choice(ENTITIES), other)
-
-
-def _factor(negated: bool, depth: int, start: int, end: int) -> float:
-    """How a property's chance changes with what the walk does at its concept: ends there, passes it, or neither."""
-    draw = DRAW[negated]
-    return draw / (1 + draw) if depth == end else 1 / (1 + draw) if end < depth <= start else 1.0
+        weights = []
+        for first, draw in ((1.0, DRAW[False]), (0.5, DRAW[True])):
+            weights.append(
+                first * (draw / (1 + draw) if at == end else 1 / (1 + draw) if end < at <= start else 1.0)
+            )
+        literals.append((rng.choice(family), rng.random() * sum(weights) < weights[1]))
+    entity = rng.choice(ENTITIES)
+    rules: list[Statement] = []
+    for child, parent, literal in zip(concepts[1:], concepts, literals, strict=False):
+        rules += [Statement(child, parent, False, PLURAL), Statement(child, *literal, PLURAL)]
+    rules = rules if ordering == "preorder" else rules[::-1]
+    rules = [rule._replace(form=rng.choice(FORMS)) for rule in rules]
+    by_words = {(rule.subject, rule.predicate): rule for rule in rules}
+    word, negated = literals[end - 1]
+    steps = [by_words[step] for step in (*pairwise(concepts[start : end - 1 : -1]), (concepts[end], word))]
+    if ordering == "random":
+        rng.shuffle(rules)
+    place = rng.randrange(len(rules) + 1)
+    rules.insert(place, Statement(contradicting, word, not negated, rng.choice(FORMS)))
+    premise = Statement(entity, concepts[start], False, GROUND).sentence
+    thoughts = [premise]
+    for rule in steps:
+        thoughts += [rule.sentence, rule.of(entity).sentence]
+    holds, asked = rng.random() < 0.5, steps[-1].of(entity)
+    question = " ".join([*(rule.sentence for rule in rules), premise])
+    query = f"{QUERY}{(asked if holds else asked.denied()).sentence}"
+    return Example(question, query, tuple(thoughts), str(holds), hops)

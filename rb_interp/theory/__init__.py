@@ -3,14 +3,17 @@
 from rb_interp.theory.drift import (
     agreement,
     emb_mlp_map,
+    empirical,
     leading_direction,
     one_layer_drift,
     one_layer_maps,
     permuted_r2,
+    population,
+    population_pull,
     pull,
+    reasoning_moments,
     value_flow,
 )
-from rb_interp.theory.label_distributions import empirical, population, population_pull, reasoning_moments
 from rb_interp.theory.theorem_1 import (
     InnerProducts,
     exponent,

@@ -1,6 +1,23 @@
-"""Drift of W_E and W_V under gradient flow at small scale (paper 1, Eq. 4, Propositions 1 to 3).
+"""Label distributions, and the drift of W_E and W_V that they cause at small scale (paper 1, Eqs. 4 to 11).
 
-With u = 1 / d_vocab, r_s the occurrences of token s a row, and the pull  R[s] = r_s (P^s - u):
+P^s says what the label of a row is once we know that it holds token s (Eqs. 6 to 8). For an occurrence of s in a random
+row, with Z uniform on the keys and A_j uniform on the reasoning anchors:
+
+    memory anchor     P^s_i = 1 / N_Z on the keys                  (Eq. 7; other memory_labels: a mixture of ranges)
+    reasoning anchor  P^s_i = P(Z + A_1 + ... + A_{q-1} = i - s)   (Eq. 8)
+    key               the row's own key:  share_mem of the memory labels of s + share_rsn of s + A_1 + ... + A_q
+                      a noise key:        the label of any row     (1 of the L - q keys of a row is its own)
+
+The paper gives no formula for keys; theirs follows from the same definitions. Rates r_s count occurrences a row, as
+Definition 1 does: a repeated anchor counts twice. ``count="sequences"`` counts it once, as the paper's n_s does.
+
+How P^s can mislead. A population has every combination, also the masked ones, unless ``masked=True``; at 5 anchors a
+masked pair takes one partner in five away from its anchors. And a finite task has one label for each memory pair: its
+empirical P^s - u differ between memory anchors more than between reasoning anchors, where Eq. (7) makes them equal. The
+cosine of raw distributions is large between all reasoning anchors (.88 at least at the paper's sizes).
+
+Drift under gradient flow (Eq. 4, Propositions 1 to 3), with u = 1 / d_vocab, r_s the occurrences of token s a row, and
+the pull  R[s] = r_s (P^s - u):
 
     Emb-MLP     dW_E / dt = R W_out^T W_in^T                                                       (Eq. 5)
     one layer   dW_E / dt = (R / L) (W_f^T + I) (W_VO^T + I),   W_f = W_in W_out,  W_VO = W_V W_O  (Eqs. 10, 11)
@@ -29,7 +46,7 @@ so the r-weighted sum of embeddings is the left singular vector exactly where ev
 same P^s, and nearly where labels have more in common than not. In general that vector (``leading_direction`` of
 ``value_flow``) is sum_s c_s w_s, c_s the component of R[s] along the leading label direction, signs included.
 
-How it can mislead. The relative error at the first step falls with the scale of the weights: as its cube in the
+How a drift can mislead. The relative error at the first step falls with the scale of the weights: as its cube in the
 Emb-MLP with an odd activation (from softmax), as its square where sigma''(0) is not 0, and in proportion in one layer,
 whose output holds the embedding itself. Later the limit is left as soon as any row's output is no longer uniform. A
 drift that is mostly common to all tokens agrees with anything that is common too: read agreement centred. Of W_V the
@@ -54,17 +71,134 @@ excess over the null says more. Memory anchors share one population P^s, so a pr
 within them.
 """
 
+from typing import Literal
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from rb_interp.errors import TaskError
-from rb_interp.theory.label_distributions import Count, label_counts
+from rb_interp.tasks.anchor import AnchorDataset, AnchorTask, label_bounds
 from rb_interp.typed import typed
 
+Count = Literal["occurrences", "sequences"]
+"""How a token counts that stands twice in a row: twice, or once."""
 ROUNDING = 1e-6
 """Part of a drift's size below which what centring leaves is single precision's rounding."""
+
+
+@typed
+def population(task: AnchorTask, group: str, masked: bool = False) -> Float[np.ndarray, "token d_vocab"]:
+    """P^s of every token of a group (ascending) with infinitely many rows: each row of the result sums to 1.
+
+    ``masked=True`` leaves the masked combinations out, as training does. Raises TaskError for an unknown group, and for
+    one that never occurs.
+
+    >>> P = population(AnchorTask.preset("paper"), "reasoning_anchor")
+    >>> P.shape, bool(np.isclose(P[0] @ np.arange(200), 86 + 11))
+    ((10, 200), True)
+    """
+    found = _expected(task, masked)[task.tokens(group)]
+    if not found.any():
+        raise TaskError(
+            f"'{group}' never occurs in the rows of a task with memory_share={task.memory_share}, so it has no label "
+            f"distribution; change memory_share or masked, or choose another group."
+        )
+    rate = found.sum(1, keepdims=True)
+    return found / np.where(rate > 0, rate, 1)
+
+
+@typed
+def population_pull(task: AnchorTask, masked: bool = False) -> Float[np.ndarray, "d_vocab d_vocab"]:
+    """R[s] = r_s (P^s - u) of Eqs. (5), (10), (11) from the populations; the row of a token that never occurs is 0.
+
+    >>> R = population_pull(AnchorTask.preset("paper"))
+    >>> bool(np.isclose(R[3, 50], 0.1 * (1 / 100 - 1 / 200))), bool(R[0].any())
+    (True, False)
+    """
+    found = _expected(task, masked)
+    return found - found.mean(1, keepdims=True)
+
+
+@typed
+def empirical(
+    data: AnchorDataset, tokens: Int[np.ndarray, " token"], count: Count = "occurrences", rows: str = "train"
+) -> tuple[Float[np.ndarray, " token"], Float[np.ndarray, "token d_vocab"]]:
+    """Rates r_s and label distributions P^s in the rows of a set; P^s of a token that is not there is nan.
+
+    Raises TaskError for an unknown set.
+
+    >>> data = AnchorTask().dataset(seed=0)
+    >>> rate, P = empirical(data, np.array([11, 0]))
+    >>> float(P[0].sum()), float(rate[1]), bool(np.isnan(P[1]).all())
+    (1.0, 0.0, True)
+    """
+    at = data.rows(rows)
+    seen, labels = torch.from_numpy(data.tokens[at]), torch.from_numpy(data.labels[at])
+    table = label_counts(seen, labels, data.task.d_vocab, count).numpy()[tokens]
+    total = table.sum(1, keepdims=True)
+    return total[:, 0] / max(len(at), 1), table / np.where(total > 0, total, np.nan)
+
+
+def label_counts(
+    tokens: Int[Tensor, "*member row pos"],
+    labels: Int[Tensor, "*member row"],
+    d_vocab: int,
+    count: Count = "occurrences",
+) -> Float[Tensor, "*member d_vocab d_vocab"]:
+    """How often each token (row) stands in a row with each label (column), in double precision.
+
+    ``count="sequences"`` counts a row once however often the token stands in it.
+
+    >>> label_counts(torch.tensor([[1, 1], [1, 0]]), torch.tensor([0, 1]), 2)
+    tensor([[0., 1.],
+            [2., 1.]], dtype=torch.float64)
+    """
+    seen, weight = tokens.long(), torch.ones(tokens.shape, dtype=torch.float64, device=tokens.device)
+    if count == "sequences":
+        seen = seen.sort(-1).values
+        weight[..., 1:] = (seen[..., 1:] != seen[..., :-1]).double()
+    cells = (seen * d_vocab + labels.long()[..., None]).flatten(-2)
+    table = torch.zeros(*cells.shape[:-1], d_vocab**2, dtype=torch.float64, device=tokens.device)
+    return table.scatter_add_(-1, cells, weight.flatten(-2)).unflatten(-1, (d_vocab, d_vocab))
+
+
+@typed
+def reasoning_moments(task: AnchorTask) -> tuple[float, float]:
+    """Mean of (label - s) and variance of the label under Eq. (8), in tokens and tokens squared.
+
+    E Z + (q - 1) E A  and  (N_Z^2 - 1) / 12 + (q - 1) (N_A^2 - 1) / 12.
+
+    >>> reasoning_moments(AnchorTask.preset("paper"))
+    (86.0, 841.5)
+    """
+    spans = [task.keys] + [task.reasoning_anchors] * (task.q - 1)
+    mean = sum((low + high) / 2 for low, high in spans)
+    return mean, sum(((high - low + 1) ** 2 - 1) / 12 for low, high in spans)
+
+
+def _expected(task: AnchorTask, masked: bool) -> Float[np.ndarray, "d_vocab d_vocab"]:
+    """Expected occurrences a row of every token with every label, over all combinations and keys."""
+    keys, found, n_rows = task.tokens("key"), np.zeros((task.d_vocab, task.d_vocab)), 0
+    every = np.arange(task.d_vocab)
+    for name in ("mem", "rsn_train") if masked else ("mem", "rsn_train", "rsn_test"):
+        combinations, n = task.combinations(name), task.rows_per_combination(name)
+        low = high = keys[None, :] + combinations.sum(1)[:, None]
+        if name == "mem":
+            low, high = label_bounds(task)
+        anchors = task.tokens("memory_anchor" if name == "mem" else "reasoning_anchor")
+        repeats = (combinations == anchors[:, None, None]).sum(-1)
+        for k, key in enumerate(keys):
+            first, last = low[:, k, None], high[:, k, None]
+            labels = ((every >= first) & (every <= last)) / (last - first + 1) * n / len(keys)
+            found[key] += labels.sum(0)
+            found[anchors] += repeats @ labels
+        n_rows += n * len(combinations)
+    found /= max(n_rows, 1)
+    n_noise = task.length - task.q - 1
+    found[keys] += n_noise / len(keys) * found[keys].sum(0)
+    return found
 
 
 @typed

@@ -66,7 +66,7 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import intended_std, parameters, standard_draw
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.anchor import AnchorTask
-from rb_interp.theory.label_distributions import reasoning_moments
+from rb_interp.theory.drift import reasoning_moments
 from rb_interp.typed import typed
 
 WIDTH = 12.0

@@ -27,7 +27,7 @@ from rb_interp.interventions.attention import (
     with_subspace,
 )
 from rb_interp.interventions.sites import last_logits, with_edits
-from rb_interp.models.generations import live_tensors, read_weights
+from rb_interp.models.protocol import live_tensors, read_weights
 from rb_interp.models.reference import reference
 from rb_interp.probes.capturing import capture
 from rb_interp.probes.values import token_embeddings, value_matrix

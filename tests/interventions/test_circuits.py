@@ -18,7 +18,7 @@ from rb_interp.interventions import circuits as module
 from rb_interp.interventions.circuits import CAUSES, NAMED, SHARES, anchor_routes, key_and_sum, permuted_number_line
 from rb_interp.interventions.sites import most_likely, replaced
 from rb_interp.models.build import build_model
-from rb_interp.models.generations import read_weights
+from rb_interp.models.protocol import read_weights
 from rb_interp.models.reference import reference
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.anchor import AnchorTask

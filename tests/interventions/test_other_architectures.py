@@ -1,5 +1,6 @@
 """Interventions on models of other shapes than GPT-2's: keys and values that heads share, and what else they lack."""
 
+from importlib.metadata import version
 from itertools import product
 
 import numpy as np
@@ -17,7 +18,6 @@ from rb_interp.interventions.attention import blocked_edits, row_entropies, with
 from rb_interp.interventions.patching import COMPONENTS
 from rb_interp.interventions.path import path_logits
 from rb_interp.interventions.sites import Site, last_logits
-from rb_interp.models.generations import GENERATION
 from rb_interp.probes.capturing import capture
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.inputs import Roles
@@ -130,7 +130,7 @@ def padded_left(tmp_path):
     return model
 
 
-@pytest.mark.skipif(GENERATION == 4, reason="a bridge is told its mask")
+@pytest.mark.skipif(version("transformer-lens") >= "4", reason="a bridge is told its mask")
 def test_padding_in_front_is_nothing_to_attend_to(tmp_path):
     """Rows with padding read what they do without it; the control blocks what the query attends to."""
     model, rng = padded_left(tmp_path), np.random.default_rng(0)
@@ -171,7 +171,7 @@ IN_FORWARD = {
 }
 
 
-@pytest.mark.skipif(GENERATION == 4, reason="runs begin at the tokens")
+@pytest.mark.skipif(version("transformer-lens") >= "4", reason="runs begin at the tokens")
 @pytest.mark.parametrize("kind", IN_FORWARD)
 def test_cells_have_what_forward_alone_does_whichever_rows_come_first(kind, tmp_path):
     model, rng, row = IN_FORWARD[kind](tmp_path), np.random.default_rng(0), np.arange(12)

@@ -8,7 +8,7 @@ from torch import Tensor
 from rb_interp.errors import ModelError
 from rb_interp.models.build import build_model, lens_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.generations import live_parameters, read_weights, write_weights
+from rb_interp.models.protocol import live_parameters, read_weights, write_weights
 from rb_interp.models.schemes import parameters
 from rb_interp.tasks.anchor import AnchorTask
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from rb_interp.models.generations import write_weights
+from rb_interp.models.protocol import write_weights
 from rb_interp.models.reference import MECHANISMS, REFERENCES, reference
 from rb_interp.probes import attention_by_role, attention_to_key, uniformity
 from rb_interp.probes.capturing import capture

@@ -11,7 +11,7 @@ import torch
 from lens_models import lens_model
 
 from rb_interp.models.build import build_model
-from rb_interp.models.generations import read_weights, write_weights
+from rb_interp.models.protocol import read_weights, write_weights
 from rb_interp.probes import from_arrays, geometry
 from rb_interp.probes.vectors import cosines, expected_abs_cos, participation, principal_components
 from rb_interp.tasks import AnchorTask

@@ -14,7 +14,7 @@ from rb_interp.interventions.attention import token_basis
 from rb_interp.interventions.sites import most_likely
 from rb_interp.models import ModelConfig
 from rb_interp.models.build import lens_model
-from rb_interp.models.generations import write_weights
+from rb_interp.models.protocol import write_weights
 from rb_interp.models.schemes import parameters
 from rb_interp.probes.weights import MATRICES
 from rb_interp.tasks import AnchorTask, Inputs

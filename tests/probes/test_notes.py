@@ -15,7 +15,7 @@ from test_chain import EXAMPLES, TOKENIZER
 import rb_interp as rb
 from rb_interp import probes
 from rb_interp.errors import ModelError, RbInterpError, RolesError
-from rb_interp.models.generations import live_parameters
+from rb_interp.models.protocol import live_parameters
 from rb_interp.tasks import Inputs, Roles
 
 COUNTS = np.zeros((2, 200), dtype=int)

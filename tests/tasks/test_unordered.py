@@ -9,8 +9,7 @@ import pytest
 
 from rb_interp.errors import TaskError
 from rb_interp.tasks import SETS
-from rb_interp.tasks.anchor import AnchorTask
-from rb_interp.tasks.labels import range_entropy
+from rb_interp.tasks.anchor import AnchorTask, range_entropy
 
 SIZES: dict[str, Any] = {"length": 3, "masked": ((11, 13), (13, 11)), "balanced_keys": True, "n_sequences": 2000}
 

@@ -11,7 +11,7 @@ from rb_interp.models import ModelConfig
 from rb_interp.probes import uniformity
 from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.theory.label_distributions import population
+from rb_interp.theory.drift import population
 from rb_interp.theory.theorem_1 import (
     exponent,
     first_attention,

@@ -25,7 +25,7 @@ from rb_interp.statistics.learning_order import bias_index, learning_order_of
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.labels.config import BEFORE_MEMORY, LabelsConfig
 from rb_interp.tasks import AnchorDataset
-from rb_interp.tasks.labels import range_entropy
+from rb_interp.tasks.anchor import range_entropy
 from rb_interp.training.member_group import Member
 
 PAIR = ("keys", "near_sum")

@@ -20,9 +20,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from rb_interp.models.blueprint import Blueprint
 from rb_interp.models.build import lens_model
 from rb_interp.models.protocol import HookedModel
+from rb_interp.models.reference import Blueprint
 from rb_interp.models.schemes import parameters
 from rb_interp.studies.composite.rows import CompositeDataset
 
