@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.claims import CheckedCause, Verdicts, Within
-from rb_interp.claims.criterion import Claim, Condition
+from rb_interp.claims.rule import Claim, Condition
 from rb_interp.errors import RbInterpError
 from rb_interp.statistics.intervals import Interval, over_seeds
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
+from pydantic import TypeAdapter
 from safetensors.numpy import load, save
 
 from rb_interp.claims import CheckedCause, Verdicts, Within, expected_by_chance, judge, judge_checks, judge_within
@@ -155,6 +156,12 @@ def arrays_over_seeds(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]
 
 
 ARRAYS, VERDICTS, WITHIN, CHECKS = "arrays.safetensors", "verdicts.json", "verdicts_within.json", "checks.json"
+JUDGED = {
+    VERDICTS: TypeAdapter[Any](Verdicts),
+    WITHIN: TypeAdapter[Any](Within),
+    CHECKS: TypeAdapter[Any](list[CheckedCause]),
+}
+"""File -> what is in it."""
 
 
 def write_measured(run: Run, measured: Measured) -> None:
@@ -222,16 +229,16 @@ def _judged(run: Run, measured: Measured) -> dict[str, Any]:
     options = {"diverged": diverged, "standings": {} if run.calibration is None else run.calibration.standings}
     checks, groups = run.study.load("checks"), run.study.load("groups")
     claims = tuple(map(run.config.judged, run.study.load("claims")))
-    judged: dict[str, Any] = {VERDICTS: judge(measured.readings, claims, **options).to_json()}
+    judged: dict[str, Any] = {VERDICTS: judge(measured.readings, claims, **options)}
     if groups is not None:
         grouping = groups(measured)
         grouping = replace(grouping, claims=tuple(map(run.config.judged, grouping.claims)))
-        judged[WITHIN] = judge_within(measured.readings, grouping, **options).to_json()
+        judged[WITHIN] = judge_within(measured.readings, grouping, **options)
     if checks:
         effects, siblings = measured.tables["effects"], run.config.sibling_stages
-        causes = judge_checks(measured.readings, effects, checks, sibling_stages=siblings, diverged=diverged)
-        judged[CHECKS] = [cause.to_json() for cause in causes]
-    return judged
+        told = {"sibling_stages": siblings, "diverged": diverged}
+        judged[CHECKS] = judge_checks(measured.readings, effects, checks, **told)
+    return {name: JUDGED[name].dump_python(content, mode="json") for name, content in judged.items()}
 
 
 def read_evidence(run: Run) -> Evidence:
@@ -239,7 +246,7 @@ def read_evidence(run: Run) -> Evidence:
     files, read = run.store.steps[PROBE]["files"], run.store.read_json
     tables = {name: run.table(name) for name in run.table_keys if name == "curves" or f"{name}.parquet" in files}
     first = {name: tables.pop(name) for name in ("curves", "readings", "summary")}
-    verdicts = Verdicts.from_json(read(VERDICTS))
+    judged = {name: kind.validate_python(read(name)) for name, kind in JUDGED.items() if name in files}
     found = Evidence(
         config=run.config,
         scale=run.scale,
@@ -247,16 +254,16 @@ def read_evidence(run: Run) -> Evidence:
         arrays=load(run.store.verified(ARRAYS).read_bytes()),
         tables=tables,
         keys=run.table_keys,
-        verdicts=verdicts,
-        within=Within.from_json(read(WITHIN)) if WITHIN in files else None,
-        checks=[CheckedCause.from_json(row) for row in read(CHECKS)] if CHECKS in files else [],
+        verdicts=judged[VERDICTS],
+        within=judged.get(WITHIN),
+        checks=judged.get(CHECKS, []),
         claims=tuple(map(run.config.judged, run.study.load("claims"))),
         meta={
             "versions": run.made_with,
             "created": run.metadata["created"],
             "command": run.metadata["command"] or f"rb-interp reproduce --config {run.folder / SETTINGS}",
             "toml": to_toml(run.study.name, run.config),
-            "expected_by_chance": expected_by_chance(verdicts) if verdicts else None,
+            "expected_by_chance": expected_by_chance(judged[VERDICTS]) if judged[VERDICTS] else None,
             "calibration": run.calibration,
         },
     )

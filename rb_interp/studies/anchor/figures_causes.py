@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rb_interp.claims.criterion import Condition
+from rb_interp.claims.rule import Condition
 from rb_interp.figures import kit, style
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import SIGNS, seeds_text, two_digits
