@@ -214,8 +214,7 @@ class Ablate(OnMembers):
         import pandas as pd
 
         from rb_interp.interventions.ablating import ablations
-        from rb_interp.runs.measured import ablation_means
-        from rb_interp.runs.members import each_member
+        from rb_interp.runs.measured import ablation_means, each_member
 
         _, sweep = self.open_sweep()
         task, known = sweep.config.task, sweep.config.gammas

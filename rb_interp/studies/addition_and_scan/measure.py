@@ -38,8 +38,7 @@ from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import mean_text
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import as_rows, evaluation, passes
-from rb_interp.runs.measured import Measured, arrays_over_seeds, readings_table
-from rb_interp.runs.members import MemberModels, measure_members
+from rb_interp.runs.measured import Measured, MemberModels, arrays_over_seeds, measure_members, readings_table
 from rb_interp.runs.run import Run
 from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.reading import Reading
