@@ -32,7 +32,7 @@ from rb_interp.settings import read_toml
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict
-    from rb_interp.runs.protocol import Study
+    from rb_interp.runs.config import Study
 
 __all__ = ["Page", "write_report"]
 

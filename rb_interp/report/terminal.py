@@ -17,7 +17,7 @@ from rb_interp.figures.numbers import interval_text, number
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdicts
-    from rb_interp.runs.protocol import Study
+    from rb_interp.runs.config import Study
     from rb_interp.runs.run import Run
     from rb_interp.runs.sweep import Sweep
 

@@ -18,10 +18,9 @@ from rb_interp.errors import ArgumentError, ConfigError, RunError, StudyError, n
 from rb_interp.figures.evidence import Evidence
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs import measured
-from rb_interp.runs.config import StudyConfig, check_lr, fingerprint, from_mapping, scale_of, stacks
+from rb_interp.runs.config import Study, StudyConfig, check_lr, fingerprint, from_mapping, scale_of, stacks
+from rb_interp.runs.config import study as find_study
 from rb_interp.runs.measured import KEYS, Measured
-from rb_interp.runs.protocol import Study
-from rb_interp.runs.protocol import study as find_study
 from rb_interp.runs.shared_member import SharedMember, save_member
 from rb_interp.runs.store import PROBE, REPORT, RUN, SETTINGS, START, TRAIN, Store, read_run, run_record, write_file
 from rb_interp.runs.sweep import LATE, Sweep, train_sweeps
