@@ -31,7 +31,7 @@ from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from rb_interp.claims import CausalCheck, Claim
-    from rb_interp.figures.style import Drawing
+    from rb_interp.figures.kit import Drawing
     from rb_interp.runs.run import Run
 
 __all__ = ["StudyConfig", "SweepConfig", "fingerprint", "from_mapping"]

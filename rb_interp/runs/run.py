@@ -202,7 +202,7 @@ class Run:
     @typed
     def figure(self, name: str) -> Figure:
         """A figure of the study, drawn from this run; StudyError for an unknown name."""
-        from rb_interp.figures.style import draw
+        from rb_interp.figures.kit import draw
 
         drawings = self.study.load("figures")
         if name not in drawings:
