@@ -7,8 +7,7 @@ import numpy as np
 
 from rb_interp.claims import Claim, Condition, Term
 from rb_interp.probes import attention
-from rb_interp.runs import Measured, StudyConfig, SweepConfig
-from rb_interp.runs.protocol import Study
+from rb_interp.runs import Measured, Study, StudyConfig, SweepConfig
 from rb_interp.tasks import Dataset, fingerprint
 from rb_interp.training import TrainConfig
 

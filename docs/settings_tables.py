@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from rb_interp.runs.protocol import names, study
+from rb_interp.runs.config import names, study
 from rb_interp.settings import Settings
 
 HEAD = "| name | default | what it may be | meaning |\n|---|---|---|---|\n"

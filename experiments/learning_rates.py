@@ -81,8 +81,7 @@ def draw(found: Mapping[str, pd.DataFrame]) -> None:
     """A row for each claim, a column for each rate: outcome as colour, seeds that meet the claim as text."""
     from matplotlib.patches import Patch, Rectangle
 
-    from rb_interp.figures.kit import legend
-    from rb_interp.figures.style import new_figure, styled
+    from rb_interp.figures.kit import legend, new_figure, styled
 
     looks = {"HOLDS": ("#8cc5bf", ""), "FAILS": ("#e0a07c", "///"), "OPEN": ("#ededed", "")}
     looks["NOT JUDGED"] = ("#ffffff", "")

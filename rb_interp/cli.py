@@ -17,11 +17,12 @@ import tyro
 from tyro.conf import AvoidSubcommands, OmitArgPrefixes, Positional, Suppress, arg, subcommand
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from rb_interp import __version__
+from rb_interp import __version__, runs
 from rb_interp.errors import ConfigError, RbInterpError, RunError, TaskError, nearest, printable
-from rb_interp.runs.protocol import DEFAULT, installed_studies, study
 from rb_interp.runs.store import read_run, write_file
 
+DEFAULT = "anchor"
+"""The study that is meant where none is named."""
 REGISTRY = ConstructorRegistry()
 
 
@@ -54,11 +55,9 @@ class Train:
 
     def start(self, line: str) -> Any:
         """The run, made or opened."""
-        from rb_interp.runs.run import Run
-
-        chosen = study(self.study)
+        chosen = runs.study(self.study)
         folder = self.out or chosen.folder(self.settings)
-        run = Run.start(folder, chosen, self.settings, line)
+        run = runs.Run.start(folder, chosen, self.settings, line)
         print(f"run folder: {folder}", *_notes(run), sep="\n", file=sys.stderr)
         return run
 
@@ -78,7 +77,7 @@ class Reproduce(Train):
     def __call__(self, line: str) -> None:
         config = self.settings
         steps = sum(len(sweep.gammas) * len(config.seeds) * sweep.train.steps for sweep in config.sweeps.values())
-        known = study(self.study).cost.get(config.preset, "its time was not measured")
+        known = runs.study(self.study).cost.get(config.preset, "its time was not measured")
         print(f"cost of the preset {config.preset}: {known}; {steps:,} steps of members here", file=sys.stderr)
         run = self.start(line)
         run.reproduce(until_decided=self.until_decided)
@@ -96,9 +95,7 @@ class OnRun:
     def open(self) -> Any:
         """The run."""
         read_run(self.run)  # a folder that is no run is refused before torch and the studies are imported
-        from rb_interp.runs.run import Run
-
-        return Run.open(self.run)
+        return runs.Run.open(self.run)
 
 
 @dataclass(frozen=True)
@@ -214,8 +211,7 @@ class Ablate(OnMembers):
         import pandas as pd
 
         from rb_interp.interventions.ablating import ablations
-        from rb_interp.runs.measured import ablation_means
-        from rb_interp.runs.members import each_member
+        from rb_interp.runs.measured import ablation_means, each_member
 
         _, sweep = self.open_sweep()
         task, known = sweep.config.task, sweep.config.gammas
@@ -258,7 +254,7 @@ class Studies:
     def __call__(self, line: str) -> None:
         from rb_interp.report.terminal import print_studies
 
-        print_studies(installed_studies())
+        print_studies(runs.config.installed_studies())
 
 
 @dataclass(frozen=True)
@@ -321,7 +317,6 @@ def parse(arguments: Sequence[str]) -> Any:
 
 def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
     """The study that comes first, and the configuration that its flags change: of --config, of --preset, or quick."""
-    from rb_interp.runs.config import from_mapping
     from rb_interp.settings import read_toml
 
     # Flags and their defaults come from the study and its starting point, and tyro wants them before it reads a word.
@@ -332,10 +327,10 @@ def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
     name = arguments[0] if arguments and not arguments[0].startswith("-") else None
     if given.config is None:
         name = name or DEFAULT
-        return name, study(name).preset(given.preset or "quick")
+        return name, runs.study(name).preset(given.preset or "quick")
     held = read_toml(given.config)
     asked = str(held.get("study", DEFAULT))
-    config = from_mapping(study(asked).load("config"), held, str(given.config))
+    config = runs.config.from_mapping(runs.study(asked).load("config"), held, str(given.config))
     if name not in (None, asked) or given.preset not in (None, config.preset):
         raise ConfigError(
             f"{given.config} says study '{asked}' and preset '{config.preset}', the command says another; give one."

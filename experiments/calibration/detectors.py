@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from rb_interp.claims.criterion import Condition, Term
+from rb_interp.claims.rule import Condition, Term
 from rb_interp.interventions.circuits import ACCURACY_MIN, NAMED, SHARE_MIN, SHARES, circuit_by_cause
 from rb_interp.studies.anchor import circuits as circuit
 from rb_interp.studies.anchor.claims import CLAIMS

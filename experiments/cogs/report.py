@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from cogs.sentences import RULES
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.style import DASHED, INK
+from rb_interp.figures.kit import DASHED, INK
 from rb_interp.studies.addition_and_scan.measure import draw_shares
 
 SETS = {

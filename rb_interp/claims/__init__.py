@@ -1,34 +1,19 @@
 """Claims as data, with criteria fixed in advance, and the verdicts that a run's readings allow."""
 
 from rb_interp.claims import rule
-from rb_interp.claims.criterion import CausalCheck, Claim, Condition, Term
-from rb_interp.claims.judging import judge, judge_checks, judge_within
+from rb_interp.claims.judging import CheckedCause, Verdict, Verdicts, Within, judge, judge_checks, judge_within
 from rb_interp.claims.rule import (
     Calibration,
-    CheckedCause,
+    CausalCheck,
+    Claim,
+    Condition,
     Grouping,
     Standing,
-    Verdict,
-    Verdicts,
-    Within,
+    Term,
     expected_by_chance,
 )
 
 __all__ = [
-    "Calibration",
-    "CausalCheck",
-    "CheckedCause",
-    "Claim",
-    "Condition",
-    "Grouping",
-    "Standing",
-    "Term",
-    "Verdict",
-    "Verdicts",
-    "Within",
-    "expected_by_chance",
-    "judge",
-    "judge_checks",
-    "judge_within",
-    "rule",
-]
+    "Calibration", "CausalCheck", "CheckedCause", "Claim", "Condition", "Grouping", "Standing", "Term", "Verdict",
+    "Verdicts", "Within", "expected_by_chance", "judge", "judge_checks", "judge_within", "rule",
+]  # fmt: skip

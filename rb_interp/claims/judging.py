@@ -1,7 +1,5 @@
 """Readings in, verdicts out: finds each claim's numbers in the table of readings and applies the rule.
 
-Nothing here knows a threshold or a probe; both are in the claims of a study.
-
 Where seeds differ in kind, such as in the circuit that they learned, a verdict over all of them says how the kinds are
 mixed; a verdict within a group says what one kind does. How groups can mislead: what names a group may be what a claim
 reads, and such a claim holds within the group by its definition. So verdicts within groups describe and do not test.
@@ -11,17 +9,196 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 import pandas as pd
+from pydantic_core.core_schema import no_info_after_validator_function
 
 from rb_interp.claims import rule
-from rb_interp.claims.criterion import CausalCheck, Claim, Condition, Term
-from rb_interp.errors import RunError
+from rb_interp.claims.rule import CausalCheck, Claim, Condition, Term
+from rb_interp.errors import RunError, StudyError, nearest
 from rb_interp.statistics.intervals import Interval, median_and_range, paired_differences, proportion_interval
 from rb_interp.typed import typed
+
+TABLE = (
+    "id criterion outcome n_seeds n_meeting share_low share_high decided_after statistic effect low high untrained "
+    "met_at_initialisation calibrated learned reason"
+)
+"""Columns of `Verdicts.to_frame`."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One condition of a claim, or one number that is shown with it, over the seeds of a run.
+
+    Attributes:
+        statistic: what was computed for each seed, in words. criterion: the same with its threshold.
+        outcome: what this condition alone decides. Both are empty where the number is only shown.
+        effect, low, high: median over seeds, smallest and largest; of a share or of a number with an interval, that
+            interval. untrained: median (or share) of the same models at step 0. None where nothing defines them.
+        n_seeds, n_meeting: seeds with a value, and those that meet the criterion.
+        reason: why nothing was decided, or which numbers were missing.
+    """
+
+    statistic: str
+    effect: float | None
+    low: float | None
+    high: float | None
+    n_seeds: int
+    untrained: float | None
+    reason: str
+    seeds: tuple[int, ...]
+    values: tuple[float, ...]
+    criterion: str = ""
+    outcome: str = ""
+    n_meeting: int = 0
+
+
+@typed
+@dataclass(frozen=True)
+class Verdict:
+    """What was decided of one claim.
+
+    ``statistic``, ``effect``, ``low``, ``high`` and ``untrained`` are those of the condition that fewest seeds meet,
+    the first of them; of a claim about a share, those of the condition that decides.
+
+    Attributes:
+        id, statement, source, criterion, unit, first_seed: those of the claim.
+        outcome: HOLDS, FAILS, OPEN or NOT JUDGED (``reason`` says why).
+        n_seeds, n_meeting: seeds that count, and those that meet every condition.
+        share_low, share_high: Clopper-Pearson interval of the share of these.
+        decided_after: number of seeds after which it was decided; None where it was not.
+        met_at_initialisation: whether at least half of the untrained models meet every condition.
+        calibrated: as in `Standing`.
+        withheld: whether error rates, a mapping that was not learned, or a stage that was not reached made it NOT
+            JUDGED. uncalibrated_outcome: what the numbers alone give.
+        reason: why nothing was decided, and which seeds do not count or diverged.
+        seeds, met: the seeds that count, ascending, and which of them meet every condition.
+        conditions: every condition. context: numbers that are shown and decide nothing.
+        learned: whether at least half of the seeds have learned what the claim asks for; None where it is nothing.
+        unreached: seeds that are left out, since a member never came to a stage that the claim reads.
+    """
+
+    id: str
+    statement: str
+    source: str
+    criterion: str
+    unit: str
+    outcome: rule.Outcome
+    n_seeds: int
+    n_meeting: int
+    share_low: float
+    share_high: float
+    decided_after: int | None
+    statistic: str
+    effect: float | None
+    low: float | None
+    high: float | None
+    untrained: float | None
+    met_at_initialisation: bool
+    calibrated: bool | None
+    withheld: bool
+    uncalibrated_outcome: rule.Outcome
+    reason: str
+    seeds: tuple[int, ...]
+    met: tuple[bool, ...]
+    conditions: tuple[Judged, ...]
+    context: tuple[Judged, ...] = ()
+    learned: bool | None = None
+    first_seed: int = 0
+    unreached: tuple[int, ...] = ()
+
+    @property
+    def n_decisive(self) -> int:
+        """How many of the seeds that count the outcome rests on."""
+        return sum(seed >= self.first_seed for seed in self.seeds) if self.unit == "seed" else self.n_seeds
+
+    @property
+    def met_by(self) -> str:
+        """How many meet it of how many, such as 7/8; ``interval`` where one interval decides and nothing is counted."""
+        return "interval" if self.unit == "interval" else f"{self.n_meeting}/{self.n_seeds}"
+
+    def __repr__(self) -> str:
+        return f"Verdict({self.id} {self.outcome}, met by {self.met_by}: {self.criterion})"
+
+    def _repr_html_(self) -> str:
+        return Verdicts([self])._repr_html_()
+
+
+class Verdicts(tuple[Verdict, ...]):
+    """The verdicts of a run, in the order of its claims; ``verdicts["A1"]`` finds one by its id."""
+
+    def __getitem__(self, key: SupportsIndex | str) -> Verdict:  # type: ignore[override]
+        if not isinstance(key, str):
+            return super().__getitem__(key.__index__())
+        for verdict in self:
+            if verdict.id == key:
+                return verdict
+        raise StudyError(f"no claim '{key}' was judged; {nearest(key, [verdict.id for verdict in self])}")
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a claim, without its conditions."""
+        names = TABLE.split()
+        return pd.DataFrame([{name: getattr(verdict, name) for name in names} for verdict in self], columns=names)
+
+    def __repr__(self) -> str:
+        counts = Counter(verdict.outcome for verdict in self)
+        told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in rule.OUTCOMES if counts[outcome])
+        return f"Verdicts({told or 'of no claim'})"
+
+    def _repr_html_(self) -> str:
+        return self.to_frame().to_html(index=False, float_format="{:.3g}".format)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _: Any, handler: Any) -> Any:
+        return no_info_after_validator_function(cls, handler(tuple[Verdict, ...]))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Seeds of one group, ascending, of ``total`` in all groups, and a verdict a claim by these seeds alone."""
+
+    name: str
+    seeds: tuple[int, ...]
+    total: int
+    verdicts: Verdicts
+
+    @property
+    def share(self) -> Interval:
+        """Of the group among all seeds, with its Clopper-Pearson interval."""
+        return proportion_interval(len(self.seeds), self.total)
+
+
+@typed
+@dataclass(frozen=True)
+class Within:
+    """Verdicts within groups of seeds, the largest group first. ``by``: what tells groups apart, in words."""
+
+    by: str
+    groups: tuple[Group, ...]
+
+
+@typed
+@dataclass(frozen=True)
+class CheckedCause:
+    """The outcome of one causal check.
+
+    Attributes:
+        of, intervention: as in `CausalCheck`, which has the words.
+        quantity: what the effect is measured in; empty where the run has no such effect.
+        verdict: on the check.
+        by_gamma: one dict a gamma: ``gamma``, ``stage``, ``n_seeds``, ``effect``, ``low``, ``high``, ``control``,
+            ``control_low``, ``control_high`` (median over seeds, smallest and largest; None where undefined).
+    """
+
+    of: str
+    intervention: str
+    quantity: str
+    verdict: Verdict
+    by_gamma: tuple[dict[str, Any], ...]
+
 
 NUMBERS = ("gamma", "layer", "value", "untrained")
 COLUMNS = (*NUMBERS, "seed", "stage", "set", "probe", "quantity")
@@ -42,7 +219,7 @@ def judge(
     *,
     standings: Mapping[str, rule.Standing] = {},
     diverged: Diverged = (),
-) -> rule.Verdicts:
+) -> Verdicts:
     """Judge claims on a table of readings.
 
     Args:
@@ -57,13 +234,11 @@ def judge(
 
     Raises RunError where the table lacks a column.
     """
-    missing = [name for name in COLUMNS if name not in readings]
-    if missing:
-        raise RunError(
-            f"the readings lack the columns {missing}; claims need {list(COLUMNS)}. Probe the run again to write them."
-        )
+    if missing := [name for name in COLUMNS if name not in readings]:
+        told = f"the readings lack the columns {missing}; claims need {list(COLUMNS)}."
+        raise RunError(f"{told} Probe the run again to write them.")
     table = _Table(readings)
-    return rule.Verdicts(
+    return Verdicts(
         _judge_claim(table, claim, standings.get(claim.id, rule.Standing(None)), diverged) for claim in claims
     )
 
@@ -71,7 +246,7 @@ def judge(
 @typed
 def judge_within(
     readings: pd.DataFrame, grouping: rule.Grouping, *, diverged: Diverged = (), **options: Any
-) -> rule.Within:
+) -> Within:
     """Judge the claims of a grouping on the seeds of each of its groups alone; options are those of `judge`.
 
     >>> place = {"gamma": 0.8, "stage": "final", "set": "", "probe": "p", "layer": None, "quantity": "q"}
@@ -88,8 +263,8 @@ def judge_within(
         seeds = tuple(sorted(seed for seed, group in grouping.groups.items() if group == name))
         rows, lost = readings.loc[readings["seed"].isin(seeds)], [one for one in diverged if one[2] in seeds]
         verdicts = judge(rows, grouping.claims, diverged=lost, **options)
-        made.append(rule.Group(name, seeds, sizes.total(), verdicts))
-    return rule.Within(grouping.by, tuple(made))
+        made.append(Group(name, seeds, sizes.total(), verdicts))
+    return Within(grouping.by, tuple(made))
 
 
 @typed
@@ -100,7 +275,7 @@ def judge_checks(
     *,
     sibling_stages: Mapping[str, tuple[str, float]] = {},
     **options: Any,
-) -> list[rule.CheckedCause]:
+) -> list[CheckedCause]:
     """Judge each intervention by the same rule as claims.
 
     Args:
@@ -121,16 +296,15 @@ def judge_checks(
             here = effects.loc[(effects["intervention"] == check.intervention) & (effects["set"] == term.set)]
         for gamma, member in here.groupby("gamma") if len(here) else ():
             at = stage if own_gamma is None or np.isclose(float(gamma), own_gamma) else sibling  # type: ignore[arg-type]
-            at = (
-                at if at in member["stage"].unique() else stage
-            )  # a run without the sibling's gamma has no such step
+            if at not in member["stage"].unique():  # a run without the sibling's gamma has no such step
+                at = stage
             member = member.loc[member["stage"] == at]
             cells.append({"gamma": gamma, "stage": at, "n_seeds": int(member["effect"].notna().sum())})
             for name, ends in (("effect", ("low", "high")), ("control", ("control_low", "control_high"))):
                 found = median_and_range(member[name].astype(float).dropna().to_numpy())
                 cells[-1] |= dict(zip((name, *ends), map(_finite, found), strict=True))
         quantity = str(here["quantity"].iloc[0]) if len(here) else ""
-        judged.append(rule.CheckedCause(check.of, check.intervention, quantity, verdict, tuple(cells)))
+        judged.append(CheckedCause(check.of, check.intervention, quantity, verdict, tuple(cells)))
     return judged
 
 
@@ -144,10 +318,7 @@ class _Sample(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """One condition's statistic in trained and in untrained models, and the one or two terms that it compares.
-
-    ``ends`` are those of the statistic's own interval, in claims about such.
-    """
+    """One condition's statistic in trained and in untrained models, its terms, and the ends of its own interval."""
 
     condition: Condition
     values: Numbers
@@ -214,7 +385,7 @@ class _Table:
         return _Read(condition, values, before, samples, found)
 
 
-def _judge_claim(table: _Table, claim: Claim, known: rule.Standing, diverged: Diverged) -> rule.Verdict:
+def _judge_claim(table: _Table, claim: Claim, known: rule.Standing, diverged: Diverged) -> Verdict:
     lost = _lost_seeds(claim, diverged)
     read = [table.condition(condition, claim.unit) for condition in claim.conditions]
     learners, by_half, not_learned = _learners(table, claim, sorted(set().union(*(one.values for one in read))))
@@ -228,12 +399,13 @@ def _judge_claim(table: _Table, claim: Claim, known: rule.Standing, diverged: Di
         outcome = _named(finding.outcome, max(met, default=-1) >= claim.first_seed)
     else:  # the units of the first condition are counted
         meets = claim.conditions[0].met if claim.unit == "interval" else (1.0).__eq__
-        met = {seed: bool(meets(value)) for seed, value in zip(records[0].seeds, records[0].values, strict=True)}
+        met = {seed: bool(meets(value)) for seed, value in read[0].values.items()}
         reason = _told(one.reason for one in records if one.outcome in ("OPEN", "NOT JUDGED"))
         finding = rule.Finding(rule.joined([one.outcome for one in records]), reason=reason)
         outcome = _named(finding.outcome, all(record.outcome != "NOT JUDGED" for record in records))
         shown = next((record for record in records if record.outcome == outcome), records[0])
     share = proportion_interval(sum(met.values()), len(met))
+    before = _met([one._replace(values=one.untrained) for one in read])
     barred = bool(known.reason) or by_half is False or few
     uncounted = sorted(set().union(*(one.values for one in read), lost) - met.keys())
     reasons = (
@@ -245,7 +417,7 @@ def _judge_claim(table: _Table, claim: Claim, known: rule.Standing, diverged: Di
         f"diverged, so not met: {str(lost)[1:-1]}" if lost else "",
         finding.reason,
     )
-    return rule.Verdict(
+    return Verdict(
         **{name: getattr(claim, name) for name in COPIED},
         outcome="NOT JUDGED" if barred else outcome,
         n_seeds=len(met),
@@ -254,7 +426,7 @@ def _judge_claim(table: _Table, claim: Claim, known: rule.Standing, diverged: Di
         share_high=share.high,
         decided_after=finding.decided_after,
         **{name: getattr(shown, name) for name in SHOWN},
-        met_at_initialisation=_by_half(_met([one._replace(values=one.untrained) for one in read]).values()),
+        met_at_initialisation=bool(before) and 2 * sum(before.values()) >= len(before),
         calibrated=known.calibrated,
         withheld=bool(known.reason) or (barred and outcome != "NOT JUDGED"),
         uncalibrated_outcome=outcome,
@@ -269,39 +441,28 @@ def _judge_claim(table: _Table, claim: Claim, known: rule.Standing, diverged: Di
 
 
 def _late(read: Sequence[_Read], claim: Claim, lost: Collection[int]) -> tuple[list[int], bool, str]:
-    """Seeds whose member never came to a stage, whether these are more than half, and what to say of them.
-
-    Seeds that diverged count as not met all the same.
-    """
+    """Seeds whose member never came to a stage, whether these are more than half, and what to say of them."""
     every = _met(read, lost) if claim.unit == "seed" else {}
     never = set().union(*(sample.late for one in read for sample in one.samples)) - set(lost)
     late = [seed for seed in every if seed in never]
     if not late:
         return [], False, ""
     few = 2 * len(late) > len(every)
-    with_them = f"with them at their last step {sum(every.values())}/{len(every)}"
-    return (
-        late,
-        few,
-        f"{'not reached: ' if few else ''}never at the stage, so left out: {str(late)[1:-1]} ({with_them})",
-    )
+    told = f"never at the stage, so left out: {str(late)[1:-1]} (with them at their last step"
+    return late, few, f"{'not reached: ' if few else ''}{told} {sum(every.values())}/{len(every)})"
 
 
 def _lost_seeds(claim: Claim, diverged: Diverged) -> list[int]:
     """Seeds of which a member that the claim reads has diverged."""
     read = {(term.sweep, term.gamma) for term in claim.terms if term.stage != "init" and term.gamma is not None}
-    return sorted(
-        {seed for sweep, gamma, seed in diverged if any(sweep == s and np.isclose(gamma, g) for s, g in read)}
-    )
+    lost = {seed for sweep, gamma, seed in diverged if any(sweep == s and np.isclose(gamma, g) for s, g in read)}
+    return sorted(lost)
 
 
 def _met(read: Sequence[_Read], lost: Collection[int] = ()) -> dict[int, bool]:
     """Seed -> whether it meets every condition, seeds ascending: those with every number, and the lost ones."""
-    whole = set.intersection(*(set(one.values) for one in read)) | set(lost)
-    return {
-        seed: seed not in lost and all(one.condition.met(one.values[seed]) for one in read)
-        for seed in sorted(whole)
-    }
+    whole = sorted(set.intersection(*(set(one.values) for one in read)) | set(lost))
+    return {seed: seed not in lost and all(one.condition.met(one.values[seed]) for one in read) for seed in whole}
 
 
 def _named(outcome: rule.Outcome, able: bool) -> rule.Outcome:
@@ -319,13 +480,11 @@ def _decide(met: Mapping[int, bool], claim: Claim) -> rule.Finding:
     return finding._replace(reason=_told([told, finding.reason]))
 
 
-def _judge_condition(read: _Read, claim: Claim, lost: Collection[int]) -> rule.Judged:
+def _judge_condition(read: _Read, claim: Claim, lost: Collection[int]) -> Judged:
     condition, values, reason = read.condition, read.values, ""
     met, interval = _met([read], lost), median_and_range([*values.values()])
-    untrained, able = (
-        median_and_range([*read.untrained.values()]).estimate,
-        max(met, default=-1) >= claim.first_seed,
-    )
+    untrained = median_and_range([*read.untrained.values()]).estimate
+    able = max(met, default=-1) >= claim.first_seed
     if claim.unit == "seed":
         outcome = _decide(met, claim).outcome
     else:
@@ -337,20 +496,17 @@ def _judge_condition(read: _Read, claim: Claim, lost: Collection[int]) -> rule.J
             interval, reason = _own_interval(read)
             outcome = rule.decide_interval(condition, interval)
         able = bool(np.isfinite(interval).all())
-        reason = reason or (
-            f"the interval contains {condition.threshold:g}" if outcome == "OPEN" and values else ""
-        )
-    return rule.Judged(
+        if outcome == "OPEN" and values:
+            reason = reason or f"the interval contains {condition.threshold:g}"
+    return Judged(
         statistic=condition.statistic,
         criterion=condition.criterion,
         outcome=_named(outcome, able),
-        **_numbers(interval),
+        **_numbers(values, interval),
         n_seeds=len(met),
         n_meeting=sum(met.values()),
         untrained=_finite(untrained),
         reason=_told([read.problem, reason]),
-        seeds=tuple(values),
-        values=tuple(values.values()),
     )
 
 
@@ -364,17 +520,8 @@ def _own_interval(read: _Read) -> tuple[Interval, str]:
     return NOTHING, ""
 
 
-def _by_half(met: Iterable[bool]) -> bool:
-    """Whether at least half of some models meet a criterion; False without models."""
-    counted = list(met)
-    return bool(counted) and 2 * sum(counted) >= len(counted)
-
-
 def _learners(table: _Table, claim: Claim, seeds: Collection[int]) -> tuple[Collection[int], bool | None, str]:
-    """Seeds that have learned what a claim speaks of, whether these are at least half, and what to say of it.
-
-    A seed without the number has not learned it.
-    """
+    """Seeds that have learned what a claim speaks of, whether these are at least half, and what to say of it."""
     test = claim.gate or claim.learned
     if test is None or not seeds:
         return seeds, None, ""
@@ -386,17 +533,15 @@ def _learners(table: _Table, claim: Claim, seeds: Collection[int]) -> tuple[Coll
     return kept, enough, _told([tested.problem, note if tested.values and len(kept) < len(seeds) else ""])
 
 
-def _shown(table: _Table, term: Term) -> rule.Judged:
+def _shown(table: _Table, term: Term) -> Judged:
     sample = table.term(term)
     before = [value for value in sample.untrained.values() if np.isfinite(value)]
-    return rule.Judged(
+    return Judged(
         statistic=f"{term.place}: {term.label or term.quantity}",
-        **_numbers(median_and_range([*sample.values.values()])),
+        **_numbers(sample.values, median_and_range([*sample.values.values()])),
         n_seeds=len(sample.values),
         untrained=_finite(median_and_range(before).estimate),
         reason=sample.problem,
-        seeds=tuple(sample.values),
-        values=tuple(sample.values.values()),
     )
 
 
@@ -405,8 +550,9 @@ def _told(parts: Iterable[str]) -> str:
     return "; ".join(dict.fromkeys(filter(None, parts)))
 
 
-def _numbers(interval: Sequence[float]) -> dict[str, Any]:
-    return dict(zip(("effect", "low", "high"), map(_finite, interval), strict=True))
+def _numbers(values: Numbers, interval: Interval) -> dict[str, Any]:
+    effect, low, high = map(_finite, interval)
+    return {"effect": effect, "low": low, "high": high, "seeds": (*values,), "values": (*values.values(),)}
 
 
 def _finite(value: float) -> float | None:

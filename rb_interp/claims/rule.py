@@ -1,4 +1,4 @@
-"""The rule that turns seeds into HOLDS, FAILS or OPEN, and verdicts as values; `judging` adds NOT JUDGED.
+"""The rule that turns seeds into HOLDS, FAILS or OPEN, and the claims that it judges; `judging` adds NOT JUDGED.
 
 A seed meets a claim or it does not. Of n seeds, taken in ascending order, k meet it, and pi is the share of all seeds
 of this configuration that would. The evidence against "at most half of them do" and against "at least half do" is
@@ -16,28 +16,249 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from pydantic import TypeAdapter
-from pydantic_core.core_schema import no_info_after_validator_function
 from scipy import special
-from typing_extensions import Self
 
-from rb_interp.claims.criterion import Claim, Condition
-from rb_interp.errors import StudyError, nearest
+from rb_interp.errors import ArgumentError
+from rb_interp.settings import LARGE, MIDDLE, SMALL
 from rb_interp.statistics.intervals import Interval, proportion_interval
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from rb_interp.claims.judging import Verdict
 
 __all__ = [
-    "Finding", "decide", "decide_interval", "decide_share", "evidence", "expected_by_chance", "outcome_probabilities",
+    "Finding", "decide", "decide_interval", "decide_share", "evidence", "outcome_probabilities",
 ]  # fmt: skip
+
+COMPARE: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
+}  # fmt: skip
+
+
+@typed
+@dataclass(frozen=True)
+class Term:
+    """One number per seed, found in the table of readings.
+
+    Attributes:
+        probe, quantity: as the probe names them.
+        gamma, stage: of the member that is read. Gamma None: a number of all gammas together, such as one of every
+            member; in the readings its gamma is NaN.
+        set: the inputs behind the number (``rsn_train``, ``mem``), or the tokens; empty for weights and curves.
+        layer: as in TransformerLens, L0 first; None where the reading is not tied to one.
+        label: how people call the number; by default its quantity.
+        sweep: name of the sweep in a study of several; empty for what compares sweeps.
+        sweep_label, stage_label: how people call sweep and stage, where that is not their name.
+    """
+
+    probe: str
+    quantity: str
+    gamma: float | None
+    stage: str
+    set: str = ""
+    layer: int | None = None
+    label: str = ""
+    sweep: str = ""
+    sweep_label: str = ""
+    stage_label: str = ""
+
+    @property
+    def at_gamma(self) -> str:
+        """Gamma in words.
+
+        >>> Term("matches", "kept", None, "final").at_gamma
+        'all gammas'
+        """
+        return "all gammas" if self.gamma is None else f"gamma {self.gamma:g}"
+
+    @property
+    def place(self) -> str:
+        """Sweep, gamma and stage, in words.
+
+        >>> Term("drift", "r2", 0.8, "leaving", "anchor", sweep="descent", stage_label="leaving the plateau").place
+        'descent, gamma 0.8, leaving the plateau'
+        """
+        where = f"{self.at_gamma}, {self.stage_label or self.stage}"
+        return f"{self.sweep_label or self.sweep}, {where}" if self.sweep else where
+
+
+@typed
+@dataclass(frozen=True)
+class Condition:
+    """A statistic per seed (a term, or a term less another of the same seed) and its threshold.
+
+    Attributes:
+        of: the term. minus: the term that is taken from it, or None.
+        operator: how the statistic is compared with ``threshold``.
+
+    >>> bias = Term("learning_order", "bias", 0.8, "final", label="B")
+    >>> Condition(bias, ">=", 0.1).criterion
+    'gamma 0.8, final: B >= 0.1'
+    >>> Condition(bias, ">=", 0.1).met(0.1)
+    True
+    """
+
+    of: Term
+    operator: Literal[">=", "<=", ">", "<"]
+    threshold: float
+    minus: Term | None = None
+
+    @typed
+    def met(self, value: float) -> bool:
+        """Whether one value is on the claimed side; False for NaN."""
+        return bool(COMPARE[self.operator](value, self.threshold))
+
+    @property
+    def statistic(self) -> str:
+        """What is computed for each seed, in words."""
+        name = self.of.label or self.of.quantity
+        if self.minus is None:
+            return name
+        return f"{name} ({self.of.place}) - {self.minus.label or self.minus.quantity} ({self.minus.place})"
+
+    @property
+    def comparison(self) -> str:
+        """The statistic and its threshold."""
+        return f"{self.statistic} {self.operator} {self.threshold:g}"
+
+    @property
+    def criterion(self) -> str:
+        """Where, what and how much, as printed."""
+        return self.comparison if self.minus else f"{self.of.place}: {self.comparison}"
+
+
+@typed
+@dataclass(frozen=True)
+class Claim:
+    """One sentence of the paper that can be checked.
+
+    Attributes:
+        id: as cited everywhere (``A1``).
+        statement: the claim in one sentence.
+        source: where the paper says so.
+        conditions: all must hold.
+        gate: a part of the criterion: a seed counts only where it meets this too, such as to have learned a mapping.
+        learned: of a criterion without a gate: all seeds count. Where fewer than half of the seeds meet this, or the
+            gate, the verdict is withheld.
+        stopped_early: whether what is not learned is said to come from training that stopped early.
+        first_seed: the first seed that the outcome rests on. Seeds below it had been read before the criterion was
+            written; they are counted and shown, and decide nothing.
+        unit: what is counted: each ``seed`` that meets every condition; the ``share`` of units whose value is 1,
+            which stands against the threshold itself; or nothing, where one number of all members together has an
+            ``interval`` of its own. Its ends are the readings ``QUANTITY:low`` and ``QUANTITY:high`` beside it.
+        context: terms that are shown with the verdict and judge nothing.
+    """
+
+    id: str
+    statement: str
+    source: str
+    conditions: tuple[Condition, ...]
+    gate: Condition | None = None
+    unit: Literal["seed", "share", "interval"] = "seed"
+    context: tuple[Term, ...] = ()
+    learned: Condition | None = None
+    stopped_early: bool = False
+    first_seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.unit == "interval" and any(condition.minus for condition in self.conditions):
+            raise ArgumentError(
+                f"claim {self.id} compares terms, which have no common interval; read the difference."
+            )
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """Every term that the outcome rests on."""
+        conditions = (*self.conditions, *filter(None, (self.gate, self.learned)))
+        return tuple(term for condition in conditions for term in (condition.of, condition.minus) if term)
+
+    @property
+    def criterion(self) -> str:
+        """All conditions as printed, with the gate; a place is named once where conditions in a row share it."""
+        printed, last = [], ""
+        for condition in self.conditions:
+            place = "" if condition.minus else condition.of.place
+            printed.append(condition.comparison if place and place == last else condition.criterion)
+            last = place
+        whole = {
+            "share": "; a share meets a threshold with its whole Clopper-Pearson interval",
+            "interval": "; a number meets a threshold with its whole interval over members",
+        }
+        gate = f"; in seeds with {self.gate.comparison}" if self.gate else ""
+        return " and ".join(printed) + whole.get(self.unit, "") + gate
+
+
+@typed
+@dataclass(frozen=True)
+class CausalCheck:
+    """An intervention that would refute one mechanism claim, judged as a claim.
+
+    Attributes:
+        of: id of the mechanism's claim.
+        intervention: its name in the table of effects.
+        done, control_done: what is done to the model, and what the control does instead, in words.
+        refuted_if: what would speak against the mechanism, in words; of several conditions, each one's opposite.
+        check: the criterion, as a claim.
+    """
+
+    of: str
+    intervention: str
+    done: str
+    control_done: str
+    refuted_if: str
+    check: Claim
+
+
+class Standing(NamedTuple):
+    """What is known about a claim's probe in a family of models.
+
+    Attributes:
+        calibrated: None where the claim needs no calibration, else whether its rates are known and good enough.
+        reason: why the verdict is withheld; empty where it is not.
+    """
+
+    calibrated: bool | None
+    reason: str = ""
+
+
+@typed
+@dataclass(frozen=True)
+class Calibration:
+    """The error rates of a study's probes on one family of models.
+
+    Attributes:
+        family: of the models, in words.
+        standings: claim id -> what is known of its probe; claims without an entry need no calibration.
+        rates: rows of the table of error rates, as a report shows them; empty where the family has none.
+        trained: rows of the table of error rates on trained models, each with its ``source``.
+    """
+
+    family: str
+    standings: Mapping[str, Standing] = field(default_factory=dict)
+    rates: Sequence[Mapping[str, Any]] = ()
+    trained: Sequence[Mapping[str, Any]] = ()
+
+
+@typed
+@dataclass(frozen=True)
+class Grouping:
+    """How a study groups its seeds, and what is read within the groups.
+
+    Attributes:
+        by: what tells groups apart, in words. groups: seed -> name of its group; a seed may be in none.
+        claims: those that are judged within each group.
+    """
+
+    by: str
+    groups: Mapping[int, str]
+    claims: tuple[Claim, ...]
+
 
 Outcome = Literal["HOLDS", "FAILS", "OPEN", "NOT JUDGED"]
 """OPEN: the seeds disagree, or are too few. NOT JUDGED: something else than seeds is missing; the reason says what."""
@@ -159,265 +380,6 @@ def joined(outcomes: Sequence[str]) -> Outcome:
     return "FAILS" if "FAILS" in outcomes else "HOLDS" if {*outcomes} <= {"HOLDS"} else "OPEN"
 
 
-TABLE = (
-    *(
-        "id",
-        "criterion",
-        "outcome",
-        "n_seeds",
-        "n_meeting",
-        "share_low",
-        "share_high",
-        "decided_after",
-        "statistic",
-    ),
-    *("effect", "low", "high", "untrained", "met_at_initialisation", "calibrated", "learned", "reason"),
-)
-
-
-class _Plain:
-    """Values that are plain data too."""
-
-    def to_json(self) -> Any:
-        """Plain data that `from_json` reads."""
-        return asdict(self)  # type: ignore[call-overload]
-
-    @classmethod
-    def from_json(cls, data: Any) -> Self:
-        """What `to_json` wrote; raises pydantic's ValidationError for other data."""
-        return TypeAdapter(cls).validate_python(data)
-
-
-class Standing(NamedTuple):
-    """What is known about a claim's probe in a family of models.
-
-    Attributes:
-        calibrated: None where the claim needs no calibration, else whether its rates are known and good enough.
-        reason: why the verdict is withheld; empty where it is not.
-    """
-
-    calibrated: bool | None
-    reason: str = ""
-
-
-@typed
-@dataclass(frozen=True)
-class Calibration:
-    """The error rates of a study's probes on one family of models.
-
-    Attributes:
-        family: of the models, in words.
-        standings: claim id -> what is known of its probe; claims without an entry need no calibration.
-        rates: rows of the table of error rates, as a report shows them; empty where the family has none.
-        trained: rows of the table of error rates on trained models, each with its ``source``.
-    """
-
-    family: str
-    standings: Mapping[str, Standing] = field(default_factory=dict)
-    rates: Sequence[Mapping[str, Any]] = ()
-    trained: Sequence[Mapping[str, Any]] = ()
-
-
-@dataclass(frozen=True)
-class Judged:
-    """One condition of a claim, or one number that is shown with it, over the seeds of a run.
-
-    Attributes:
-        statistic: what was computed for each seed, in words. criterion: the same with its threshold; empty where the
-            number is only shown.
-        outcome: what this condition alone decides; empty where the number is only shown.
-        effect, low, high: median over seeds, smallest and largest; of a share, the share with its Clopper-Pearson
-            interval; of a number that was read with an interval, these. None where nothing defines them.
-        n_seeds, n_meeting: seeds with a value, and those that meet the criterion.
-        untrained: median of the same models at step 0 (or their share); None where nothing defines it.
-        reason: why nothing was decided, or which numbers were missing.
-        seeds, values: the seeds with a value, and their values.
-    """
-
-    statistic: str
-    effect: float | None
-    low: float | None
-    high: float | None
-    n_seeds: int
-    untrained: float | None
-    reason: str
-    seeds: tuple[int, ...]
-    values: tuple[float, ...]
-    criterion: str = ""
-    outcome: str = ""
-    n_meeting: int = 0
-
-
-@typed
-@dataclass(frozen=True)
-class Verdict:
-    """What was decided of one claim.
-
-    ``statistic``, ``effect``, ``low``, ``high`` and ``untrained`` are those of the condition that fewest seeds meet,
-    the first of them; of a claim about a share, those of the condition that decides.
-
-    Attributes:
-        id, statement, source, criterion, first_seed: those of the claim.
-        unit: what is counted: ``seed``s, or the ``share`` of units such as fresh initialisations; ``interval`` where
-            one number of all members is judged by its own interval.
-        outcome: HOLDS, FAILS, OPEN (the seeds disagree, or are too few) or NOT JUDGED (``reason`` says why).
-        n_seeds, n_meeting: seeds that count, and those that meet every condition.
-        share_low, share_high: Clopper-Pearson interval of the share of seeds that meet every condition.
-        decided_after: number of seeds after which it was decided; None where it was not.
-        met_at_initialisation: whether at least half of the untrained models meet every condition.
-        calibrated: None where the claim needs no calibration; else whether its probe's error rates are known for these
-            models and good enough.
-        withheld: whether error rates, a mapping that was not learned, or a stage that was not reached made it NOT
-            JUDGED. uncalibrated_outcome: what the numbers alone give.
-        reason: why nothing was decided, and which seeds do not count or diverged.
-        seeds, met: the seeds that count, ascending, and which of them meet every condition.
-        conditions: every condition. context: numbers that are shown and decide nothing.
-        learned: None where the claim asks for nothing that was learned; else whether at least half of the seeds have
-            learned it.
-        unreached: seeds that are left out, since a member never came to a stage that the claim reads.
-    """
-
-    id: str
-    statement: str
-    source: str
-    criterion: str
-    unit: str
-    outcome: Outcome
-    n_seeds: int
-    n_meeting: int
-    share_low: float
-    share_high: float
-    decided_after: int | None
-    statistic: str
-    effect: float | None
-    low: float | None
-    high: float | None
-    untrained: float | None
-    met_at_initialisation: bool
-    calibrated: bool | None
-    withheld: bool
-    uncalibrated_outcome: Outcome
-    reason: str
-    seeds: tuple[int, ...]
-    met: tuple[bool, ...]
-    conditions: tuple[Judged, ...]
-    context: tuple[Judged, ...] = ()
-    learned: bool | None = None
-    first_seed: int = 0
-    unreached: tuple[int, ...] = ()
-
-    @property
-    def n_decisive(self) -> int:
-        """How many of the seeds that count the outcome rests on."""
-        return sum(seed >= self.first_seed for seed in self.seeds) if self.unit == "seed" else self.n_seeds
-
-    @property
-    def met_by(self) -> str:
-        """How many meet it of how many, such as 7/8; ``interval`` where one interval decides and nothing is counted."""
-        return "interval" if self.unit == "interval" else f"{self.n_meeting}/{self.n_seeds}"
-
-    def __repr__(self) -> str:
-        return f"Verdict({self.id} {self.outcome}, met by {self.met_by}: {self.criterion})"
-
-    def _repr_html_(self) -> str:
-        return Verdicts([self])._repr_html_()
-
-
-class Verdicts(tuple[Verdict, ...], _Plain):
-    """The verdicts of a run, in the order of its claims; ``verdicts["A1"]`` finds one by its id."""
-
-    def __getitem__(self, key: SupportsIndex | str) -> Verdict:  # type: ignore[override]
-        if not isinstance(key, str):
-            return super().__getitem__(operator.index(key))
-        for verdict in self:
-            if verdict.id == key:
-                return verdict
-        raise StudyError(f"no claim '{key}' was judged; {nearest(key, [verdict.id for verdict in self])}")
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row a claim, without its conditions."""
-        import pandas as pd
-
-        return pd.DataFrame(
-            [{name: getattr(verdict, name) for name in TABLE} for verdict in self], columns=[*TABLE]
-        )
-
-    def __repr__(self) -> str:
-        counts = Counter(verdict.outcome for verdict in self)
-        told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
-        return f"Verdicts({told or 'of no claim'})"
-
-    def _repr_html_(self) -> str:
-        return self.to_frame().to_html(index=False, float_format="{:.3g}".format)
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """Plain data that `from_json` reads."""
-        return [asdict(verdict) for verdict in self]
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _: Any, handler: Any) -> Any:
-        return no_info_after_validator_function(cls, handler(tuple[Verdict, ...]))
-
-
-@typed
-@dataclass(frozen=True)
-class Grouping:
-    """How a study groups its seeds, and what is read within the groups.
-
-    Attributes:
-        by: what tells groups apart, in words. groups: seed -> name of its group; a seed may be in none.
-        claims: those that are judged within each group.
-    """
-
-    by: str
-    groups: Mapping[int, str]
-    claims: tuple[Claim, ...]
-
-
-@dataclass(frozen=True)
-class Group:
-    """Seeds of one group, ascending, of ``total`` in all groups, and a verdict a claim by these seeds alone."""
-
-    name: str
-    seeds: tuple[int, ...]
-    total: int
-    verdicts: Verdicts
-
-    @property
-    def share(self) -> Interval:
-        """Of the group among all seeds, with its Clopper-Pearson interval."""
-        return proportion_interval(len(self.seeds), self.total)
-
-
-@typed
-@dataclass(frozen=True)
-class Within(_Plain):
-    """Verdicts within groups of seeds, the largest group first. ``by``: what tells groups apart, in words."""
-
-    by: str
-    groups: tuple[Group, ...]
-
-
-@typed
-@dataclass(frozen=True)
-class CheckedCause(_Plain):
-    """The outcome of one causal check.
-
-    Attributes:
-        of, intervention: as in `CausalCheck`, which has the words.
-        quantity: what the effect is measured in; empty where the run has no such effect.
-        verdict: on the check.
-        by_gamma: one dict a gamma: ``gamma``, ``stage``, ``n_seeds``, ``effect``, ``low``, ``high``, ``control``,
-            ``control_low``, ``control_high`` (median over seeds, smallest and largest; None where undefined).
-    """
-
-    of: str
-    intervention: str
-    quantity: str
-    verdict: Verdict
-    by_gamma: tuple[dict[str, Any], ...]
-
-
 @typed
 def expected_by_chance(verdicts: Iterable[Verdict]) -> tuple[float, float]:
     """How many of the verdicts of `judge` would be HOLDS, and FAILS, if half of all seeds met each claim.
@@ -436,3 +398,61 @@ def expected_by_chance(verdicts: Iterable[Verdict]) -> tuple[float, float]:
     ]
     holds, fails = (sum((chance[side] for chance in chances), 0.0) for side in (0, 1))
     return holds, fails
+
+
+def curve(quantity: str, label: str, gamma: float = SMALL, **where: Any) -> Term:
+    """A statistic of a member's learning curves; ``where`` names the sweep."""
+    return Term("learning_order", quantity, gamma, "final", label=label, **where)
+
+
+def learning_order_claims(
+    prefix: str, statements: tuple[str, ...], sources: tuple[str, ...], **where: Any
+) -> tuple[Claim, ...]:
+    """The five claims, with ids ``prefix`` and 1 to 5.
+
+    Args:
+        prefix: of the ids. statements, sources: of the five claims, in order; statistics and thresholds are the same
+            for every study. The second, third and fifth speak of a mapping that is learned: the former two at a large
+            initialisation, the last at a small one.
+        where: ``sweep`` and ``sweep_label`` of the terms.
+    """
+    large, middle, small = (curve("bias", "B", gamma, **where) for gamma in (LARGE, MIDDLE, SMALL))
+    conditions = (
+        (Condition(small, ">=", 0.10), Condition(curve("bias_test", "B_test", **where), ">=", 0.10)),
+        (
+            Condition(curve("abs_bias", "|B|", LARGE, **where), "<=", 0.10),
+            Condition(curve("margin_mem", "label entropy - L_mem (nats)", LARGE, **where), ">=", 0.3),
+            Condition(curve("margin_rsn_train", "label entropy - L_rsn_train (nats)", LARGE, **where), ">=", 0.3),
+        ),
+        (
+            Condition(curve("acc_rsn_test", "accuracy on rsn_test", LARGE, **where), "<=", 0.20),
+            Condition(curve("acc_gap", "accuracy on rsn_train - accuracy on rsn_test", LARGE, **where), ">=", 0.20),
+        ),
+        (Condition(small, ">", 0.0, middle), Condition(middle, ">", 0.0, large)),
+        (Condition(curve("acc_rsn_test", "accuracy on rsn_test", **where), ">=", 0.90),),
+    )
+    gammas = (None, LARGE, LARGE, None, SMALL)
+    learned = (reasoning_learned(gamma, **where) if gamma else None for gamma in gammas)
+    parts = zip(statements, sources, conditions, learned, strict=True)
+    return tuple(Claim(f"{prefix}{i}", *part[:3], learned=part[3]) for i, part in enumerate(parts, start=1))
+
+
+def reasoning_learned(gamma: float = LARGE, **where: Any) -> Condition:
+    """The reasoning mapping is learned at the end, as far as it was trained on."""
+    return Condition(curve("acc_rsn_train", "accuracy on rsn_train", gamma, **where), ">=", 0.95)
+
+
+def geometry(quantity: str, label: str, gamma: float = SMALL, stage: str = "final", **where: Any) -> Term:
+    """A reading of the probe ``geometry``; ``where`` names the sweep."""
+    return Term("geometry", quantity, gamma, stage, label=label, **where)
+
+
+def ordered_anchors(stage: str = "final", **where: Any) -> Condition:
+    """Reasoning anchors are the more alike, the closer their values."""
+    label = "Spearman(|s_i - s_j|, cos) over reasoning anchors"
+    return Condition(geometry("order_rho", label, stage=stage, **where), "<=", -0.80)
+
+
+def alike_anchors(stage: str, **where: Any) -> Condition:
+    """Memory anchors share one direction."""
+    return Condition(geometry("cos_memory", "mean cos between memory anchors", stage=stage, **where), ">=", 0.50)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.claims import CheckedCause, Verdicts, Within
-from rb_interp.claims.criterion import Claim, Condition
+from rb_interp.claims.rule import Claim, Condition
 from rb_interp.errors import RbInterpError
-from rb_interp.statistics.intervals import Interval, over_seeds
+from rb_interp.statistics.intervals import Interval, interval_text, over_seeds
 
 __all__ = ["Evidence", "MissingEvidenceError"]
 
@@ -287,3 +287,32 @@ class Evidence:
         rows = self.readings.query("gamma == @gamma and seed == @seed and stage == @stage")
         steps = rows["step"].dropna()
         return int(steps.iloc[0]) if len(steps) else None
+
+
+def effect_text(judged: Any) -> str:
+    """Median and range of what was judged."""
+    mean, low, high = (np.nan if end is None else end for end in (judged.effect, judged.low, judged.high))
+    return interval_text(mean, low, high)
+
+
+def notes(verdicts: Verdicts) -> Iterator[str]:
+    """What a reader must not overlook: verdicts by probes that mislead, of what was not learned, or met untrained."""
+    found = {
+        "Not calibrated, so nobody knows how often the probe misleads": [
+            v.id for v in verdicts if v.calibrated is False and not v.withheld
+        ],
+        "Withheld, because the probe misleads too often on models whose mechanism is known": [
+            v.id for v in verdicts if v.withheld and "the probe misleads" in v.reason
+        ],
+        "Not judged, because fewer than half of the seeds have learned the mapping": [
+            v.id for v in verdicts if v.learned is False and v.outcome == "NOT JUDGED"
+        ],
+        "Already met by untrained models": [
+            v.id for v in verdicts if v.met_at_initialisation and v.outcome == "HOLDS"
+        ],
+    }
+    for v in verdicts:
+        if v.first_seed and (v.n_decisive < v.n_seeds or not v.n_seeds):
+            words = f"Decided by seeds from {v.first_seed} on alone, since earlier seeds had been read"
+            found.setdefault(words, []).append(v.id)
+    yield from (f"{words}: {', '.join(ids)}." for words, ids in found.items() if ids)

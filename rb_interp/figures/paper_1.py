@@ -10,22 +10,21 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
-from rb_interp.figures import kit, style
+from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.numbers import mean_text, two_digits
 from rb_interp.settings import LARGE, SMALL
-from rb_interp.statistics.intervals import intervals_or_nan
+from rb_interp.statistics.intervals import intervals_or_nan, mean_text, two_digits
 
 Look = tuple[str, Any, Any]
 """Label, colour and line."""
 MAPPINGS: dict[str, Look] = {
-    name: (style.SETS[name], style.SET_COLOURS[name], style.SET_LINES[name]) for name in style.SETS
+    name: (kit.SETS[name], kit.SET_COLOURS[name], kit.SET_LINES[name]) for name in kit.SETS
 }
 HALF = "#6d2a78"
 GROUPS = {
-    0: ("key", style.KEY, "o"),
-    1: ("memory anchor", style.MEMORY, "s"),
-    2: ("reasoning anchor", style.REASONING, "D"),
+    0: ("key", kit.KEY, "o"),
+    1: ("memory anchor", kit.MEMORY, "s"),
+    2: ("reasoning anchor", kit.REASONING, "D"),
 }
 WRITE_UP_TO = 10
 """Cells carry their value in matrices of at most this many tokens."""
@@ -39,7 +38,7 @@ def learning(
     Returns the figure, its grid (two columns a rate; a free row of the height ``below``), and the panels of losses.
     """
     rates_shown = evidence.shown_gammas
-    figure = style.new_figure(3.9 + 1.9 * below, max(style.WIDTH, 2.1 * len(rates_shown)))
+    figure = kit.new_figure(3.9 + 1.9 * below, max(kit.WIDTH, 2.1 * len(rates_shown)))
     heights = (1, 1, below) if below else (1, 1)
     grid = figure.add_gridspec(len(heights), 2 * len(rates_shown), height_ratios=heights)
     losses: list[Axes] = []
@@ -77,7 +76,7 @@ def draw_learning(evidence: Evidence, family: str) -> Figure:
     guess, columns = math.log(evidence.task.d_vocab), len(losses)
     for axes, gamma in zip(losses, evidence.gammas, strict=True):
         for height in (guess, guess / 2):
-            axes.axhline(height, color=style.GREY, lw=0.7, ls=(0, (1, 2)), zorder=1)
+            axes.axhline(height, color=kit.GREY, lw=0.7, ls=(0, (1, 2)), zorder=1)
         with kit.missing(axes):
             half = evidence.values("learning_order", "half_step", gamma).to_numpy()
             axes.plot(half, np.full(len(half), guess / 2), "v", ms=5, mfc=HALF, mec="white", mew=0.5, zorder=5)
@@ -86,11 +85,11 @@ def draw_learning(evidence: Evidence, family: str) -> Figure:
     index = [figure.add_subplot(grid[2, :columns]), figure.add_subplot(grid[2, columns:])]
     for axes, quantity, name in zip(index, ("bias", "bias_test"), ("rsn_train", "rsn_test"), strict=True):
         with kit.missing(axes):
-            one = kit.Series(quantity, colour=style.SET_COLOURS[name], marker="o")
+            one = kit.Series(quantity, colour=kit.SET_COLOURS[name], marker="o")
             kit.rates(axes, evidence, "learning_order", one, joined=True)
             kit.zero(axes)
             axes.margins(y=0.15)
-            axes.set_title(f"{'B' if name == 'rsn_train' else 'B_test'}: memory against {style.SETS[name]}")
+            axes.set_title(f"{'B' if name == 'rsn_train' else 'B_test'}: memory against {kit.SETS[name]}")
             kit.threshold(axes, evidence, f"{family}1", int(quantity == "bias_test"), SMALL)
             if quantity == "bias" and LARGE in evidence.gammas:
                 place, wide = evidence.gammas.index(LARGE), evidence.threshold(f"{family}2")
@@ -98,7 +97,7 @@ def draw_learning(evidence: Evidence, family: str) -> Figure:
                 kit.margin(axes, {f"{family}2\n± {two_digits(wide)}": -wide})
     index[0].set_ylabel("bias index (↑ reasoning first)")
     marks = [
-        kit.line("ln d_vocab, and half of it", style.GREY, (0, (1, 2)), 0.7),
+        kit.line("ln d_vocab, and half of it", kit.GREY, (0, (1, 2)), 0.7),
         kit.key("stage “half”", HALF, "v", filled=True),
     ]
     kit.legend(figure, 5, marks)
@@ -148,7 +147,7 @@ def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", 
         kit.margin(axes[2, 2], {"random\nvectors": random})
         axes[2, 2].set(ylim=(0, None), ylabel="mean |cos| of two tokens", title="all tokens, final")
     entries = [kit.key(name, colour, marker) for name, colour, marker in GROUPS.values()]
-    kit.legend(figure, 5, [*entries, kit.line("joins consecutive values", style.GREY, width=0.8)])
+    kit.legend(figure, 5, [*entries, kit.line("joins consecutive values", kit.GREY, width=0.8)])
     return figure
 
 
@@ -205,12 +204,12 @@ def draw_theory(evidence: Evidence) -> Figure:
         _, theory = evidence.first("geometry", "theory_cos_matrix", SMALL, stage="final")
         real = evidence.array("geometry", "cos_reasoning_matrix", SMALL, stage="final")
         middle.plot(
-            tokens, np.stack([matrix[place] for matrix in real.values()]).T, color=style.TRAINED, lw=0.6, alpha=0.5
+            tokens, np.stack([matrix[place] for matrix in real.values()]).T, color=kit.TRAINED, lw=0.6, alpha=0.5
         )
         mean, low, high = intervals_or_nan(np.stack([matrix[place] for matrix in real.values()], 1)).T
-        middle.fill_between(tokens, low, high, color=style.TRAINED, alpha=0.18, lw=0)
-        middle.plot(tokens, mean, "-D", color=style.TRAINED, ms=3.5, lw=1.6, label="trained")
-        middle.plot(tokens, theory[place], "--o", color=style.INK, ms=3, lw=1.2, label="theory")
+        middle.fill_between(tokens, low, high, color=kit.TRAINED, alpha=0.18, lw=0)
+        middle.plot(tokens, mean, "-D", color=kit.TRAINED, ms=3.5, lw=1.6, label="trained")
+        middle.plot(tokens, theory[place], "--o", color=kit.INK, ms=3, lw=1.2, label="theory")
         middle.set(xlabel="reasoning anchor s", ylabel=f"cos(w$_{{{tokens[place]}}}$, w$_s$)", ylim=(None, 1.05))
         middle.set_title(f"anchor {tokens[place]} and the others")
     with kit.missing(right):

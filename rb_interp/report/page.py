@@ -23,16 +23,15 @@ from markupsafe import Markup, escape
 
 from rb_interp.claims.rule import FEWEST, OUTCOMES
 from rb_interp.errors import StudyError, nearest
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
-from rb_interp.figures.numbers import mean_text, number, seeds_text, share_text, two_digits
-from rb_interp.figures.style import save_figures
-from rb_interp.report.terminal import effect_text, notes
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError, effect_text, notes
+from rb_interp.figures.kit import save_figures
 from rb_interp.runs.store import write_file
 from rb_interp.settings import read_toml
+from rb_interp.statistics.intervals import mean_text, number, seeds_text, share_text, two_digits
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict
-    from rb_interp.runs.protocol import Study
+    from rb_interp.runs.config import Study
 
 __all__ = ["Page", "write_report"]
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -13,39 +12,17 @@ from rich.text import Text
 
 from rb_interp.claims.rule import OUTCOMES
 from rb_interp.errors import RunError, StudyError, printable
-from rb_interp.figures.numbers import interval_text, number
+from rb_interp.figures.evidence import effect_text, notes
+from rb_interp.statistics.intervals import number
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdicts
-    from rb_interp.runs.protocol import Study
+    from rb_interp.runs.config import Study
     from rb_interp.runs.run import Run
     from rb_interp.runs.sweep import Sweep
 
 COLOURS = {"HOLDS": "green", "FAILS": "red", "OPEN": "yellow", "NOT JUDGED": "dim"}
 WIDTH = 100
-
-
-def notes(verdicts: Verdicts) -> Iterator[str]:
-    """What a reader must not overlook: verdicts by probes that mislead, of what was not learned, or met untrained."""
-    found = {
-        "Not calibrated, so nobody knows how often the probe misleads": [
-            v.id for v in verdicts if v.calibrated is False and not v.withheld
-        ],
-        "Withheld, because the probe misleads too often on models whose mechanism is known": [
-            v.id for v in verdicts if v.withheld and "the probe misleads" in v.reason
-        ],
-        "Not judged, because fewer than half of the seeds have learned the mapping": [
-            v.id for v in verdicts if v.learned is False and v.outcome == "NOT JUDGED"
-        ],
-        "Already met by untrained models": [
-            v.id for v in verdicts if v.met_at_initialisation and v.outcome == "HOLDS"
-        ],
-    }
-    for v in verdicts:
-        if v.first_seed and (v.n_decisive < v.n_seeds or not v.n_seeds):
-            words = f"Decided by seeds from {v.first_seed} on alone, since earlier seeds had been read"
-            found.setdefault(words, []).append(v.id)
-    yield from (f"{words}: {', '.join(ids)}." for words, ids in found.items() if ids)
 
 
 class Screen:
@@ -76,12 +53,6 @@ class Screen:
         for row in rows:
             table.add_row(*(self.text(cell) if isinstance(cell, str) else cell for cell in row))
         self.console.print(table)
-
-
-def effect_text(judged: Any) -> str:
-    """Median and range of what was judged."""
-    mean, low, high = (math.nan if end is None else end for end in (judged.effect, judged.low, judged.high))
-    return interval_text(mean, low, high)
 
 
 def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:

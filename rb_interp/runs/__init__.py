@@ -6,10 +6,8 @@ from rb_interp import lazy_names
 
 if TYPE_CHECKING:
     from rb_interp.runs import config
-    from rb_interp.runs.config import StudyConfig, SweepConfig
-    from rb_interp.runs.measured import Measured, over_seeds, readings_table, summary_table
-    from rb_interp.runs.members import MemberModels
-    from rb_interp.runs.protocol import Study, study
+    from rb_interp.runs.config import Study, StudyConfig, SweepConfig, study
+    from rb_interp.runs.measured import Measured, MemberModels, over_seeds, readings_table, summary_table
     from rb_interp.runs.run import Run
     from rb_interp.runs.shared_member import Circuit, SharedMember, save_member
     from rb_interp.runs.sweep import Sweep

@@ -1,4 +1,6 @@
-"""Configurations of studies: the same frozen object is the Python object, the command's flags and the TOML file.
+"""Studies and their configurations. The same frozen object is the Python object, the command's flags and the TOML file.
+
+A `Study` is one frozen value. It is found by its entry point, and its fields load at first use.
 
 A study's configuration is a `StudyConfig`. It has one sweep (it is a `SweepConfig` itself) or several (its fields of
 that type, by name). A class's ``host_fields`` say where and how something is computed; they belong to no fingerprint.
@@ -7,37 +9,30 @@ Its ``source_fields`` say where data comes from; they do not change the scale of
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Self
 
-from rb_interp.errors import ConfigError, RunError, nearest
+from rb_interp import settings
+from rb_interp.errors import ConfigError, StudyError, first_line, nearest, shown
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
-from rb_interp.runs.protocol import study
-from rb_interp.settings import (
-    Gammas,
-    Rate,
-    Seed,
-    Seeds,
-    Settings,
-    class_name,
-    comparable,
-    digest,
-    flat,
-    overlay,
-    plain,
-)
+from rb_interp.settings import Gammas, Rate, Seed, Seeds, Settings
 from rb_interp.training.config import TrainConfig
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
-    from rb_interp.claims import Claim
-    from rb_interp.tasks.dataset import Task
+    from rb_interp.claims import CausalCheck, Claim
+    from rb_interp.figures.kit import Drawing
+    from rb_interp.runs.run import Run
 
 __all__ = ["StudyConfig", "SweepConfig", "fingerprint", "from_mapping"]
 
@@ -68,7 +63,7 @@ class StudyConfig(Settings):
     def from_preset(cls, preset: str = "quick", **changes: Any) -> Self:
         """A preset, with fields replaced; ConfigError for an unknown one."""
         cls.check_preset(preset)
-        return replace(overlay(cls(preset=preset), cls.PRESETS[preset], f"preset '{preset}'"), **changes)
+        return replace(settings.overlay(cls(preset=preset), cls.PRESETS[preset], f"preset '{preset}'"), **changes)
 
     def judged(self, claim: Claim) -> Claim:
         """A claim of the study as it is judged in a run of this configuration."""
@@ -143,12 +138,12 @@ def from_mapping(kind: type[StudyConfig], data: Mapping[str, Any], source: str =
     Raises ConfigError for an unknown key (naming the nearest known one) and for a value of another type.
     """
     held = {key: value for key, value in data.items() if key != "study"}
-    return overlay(kind.from_preset(held.get("preset", "quick")), held, source)
+    return settings.overlay(kind.from_preset(held.get("preset", "quick")), held, source)
 
 
 def fingerprint(*values: Any) -> str:
     """Twelve hex digits that two configurations share exactly when they describe the same thing."""
-    return digest([comparable(value) for value in values])
+    return settings.digest([settings.comparable(value) for value in values])
 
 
 def stacks(sweeps: Mapping[str, SweepConfig]) -> list[list[str]]:
@@ -202,41 +197,193 @@ def _sizes(config: StudyConfig) -> dict[str, Any]:
     """Settings that stand in tables, rates and seeds of data, less where data comes from."""
     parts = ("task", "model", "train", "rates", "data_seed")
     named = {name: sweep for name, sweep in config.sweeps.items() if name}
-    sweeps = {name: {part: comparable(getattr(sweep, part)) for part in parts} for name, sweep in named.items()}
+    sweeps = {
+        name: {part: settings.comparable(getattr(sweep, part)) for part in parts} for name, sweep in named.items()
+    }
     left_out = {name for sweep in config.sweeps.values() for name in getattr(sweep.task, "source_fields", ())}
-    told = flat({**comparable(config), **sweeps}).items()
+    told = settings.flat({**settings.comparable(config), **sweeps}).items()
     return {k: v for k, v in told if ("." in k or k in parts) and k.rpartition(".")[2] not in left_out}
 
 
-def task_spec(task: Task, study: str = "") -> dict[str, Any]:
-    """What ``config.json`` says of a task.
+GROUP = "rb_interp.studies"
+"""The group of entry points by which studies are found."""
+Lazy = str
+"""An object by its place, ``package.module:name``, as in entry points."""
 
-    That is ``kind``, its class as ``module:qualname``; ``fingerprint``, of class and settings; ``settings``; ``study``,
-    the name of a study that trains tasks of this class; and ``sources``, settings that name files of whoever trained
-    the member, and are left out.
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A question, its configuration, and its measurement, claims, figures and report.
+
+    A field that takes an object also takes its place as text, ``package.module:name``. The object is imported when it
+    is used for the first time.
+
+    Attributes:
+        name: word on the command line, lower case with dashes.
+        title: heading of its report.
+        question: what it asks, in a few sentences.
+        cost: preset -> its time, in words; presets whose time nobody knows are left out.
+        config: a `StudyConfig` class; its ``from_preset`` makes the presets.
+        measure: ``measure(run, progress) -> Measured``: reads every member of a trained run, once.
+        tables: name -> columns that tell the rows of a further table apart, with spaces between.
+        claims: what is judged, with criteria fixed in advance.
+        quantities: probe -> the quantities that ``measure`` reads of it, with spaces between; claims are checked
+            against it before training. Claims about probes that are not in it are not.
+        figures: name -> ``draw(evidence) -> Figure``.
+        report: the Markdown template of its report, see ``report.page``; without one, all figures in their order.
+        glossary: term -> meaning, below the report, behind those of ``report/glossary.toml``.
+        checks: causal checks: interventions that would refute a claim, each with its own verdict. Their numbers are in
+            the table ``effects``, which ``measure`` must return then.
+        calibration: ``calibration(config) -> Calibration | None``: error rates of the probes for these models.
+        groups: ``groups(measured) -> Grouping``: which seeds belong together, by an outcome, and which claims are
+            judged within each group as well.
+        circuits: ``circuits(measured) -> {(gamma, seed): Circuit}``: the circuits of the main sweep's members, by name,
+            for members that are shared (`Run.export`).
+        train_note: ``train_note(config) -> sentences`` to show before training, for instance about stand-ins for data.
     """
-    defaults = (
-        {f.name: f.default for f in fields(task)} if is_dataclass(task) else {}
-    )  # others have to be given again
-    sources = [name for name in getattr(task, "source_fields", ()) if getattr(task, name) != defaults.get(name)]
-    settings = (plain(task) if defaults else {}) | {name: defaults.get(name) for name in sources}
-    told = {"kind": class_name(task), "fingerprint": task.fingerprint(), "settings": settings}
-    return {**told, "study": study, "sources": sources}
+
+    name: str
+    title: str
+    question: str
+    cost: Mapping[str, str]
+    config: type[StudyConfig] | Lazy
+    measure: Callable[[Run, bool], Any] | Lazy
+    tables: Mapping[str, str] = field(default_factory=dict)
+    claims: tuple[Claim, ...] | Lazy = ()
+    figures: Mapping[str, Drawing] | Lazy = field(default_factory=dict)
+    report: Path | None = None
+    glossary: Mapping[str, str] | Lazy = field(default_factory=dict)
+    checks: tuple[CausalCheck, ...] | Lazy = ()
+    calibration: Callable[[Any], Any] | Lazy | None = None
+    groups: Callable[[Any], Any] | Lazy | None = None
+    circuits: Callable[[Any], Mapping[tuple[float, int], Any]] | Lazy | None = None
+    train_note: Callable[[Any], list[str]] | Lazy | None = None
+    quantities: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Study({self.name}: {self.title})"
+
+    @typed
+    def load(self, name: str) -> Any:
+        """A field's object, imported where the field names a place."""
+        value = getattr(self, name)
+        if not isinstance(value, str) or name in ("name", "title", "question"):
+            return value
+        module, _, attribute = value.partition(":")
+        return getattr(import_module(module), attribute)
+
+    @typed
+    def preset(self, preset: str = "quick", **changes: Any) -> StudyConfig:
+        """The configuration of a preset, with fields replaced; ConfigError for an unknown preset or field."""
+        return self.load("config").from_preset(preset, **changes)
+
+    @typed
+    def run(
+        self,
+        *,
+        preset: str = "quick",
+        config: StudyConfig | None = None,
+        out: Path | str | None = None,
+        progress: bool = True,
+        until_decided: bool = False,
+        **changes: Any,
+    ) -> Run:
+        """Train, measure, judge and report, continuing where an earlier call was stopped; returns the run.
+
+        Args:
+            preset: sizes to start from. changes: fields of the configuration to replace, such as ``seeds=(0,)``.
+            config: a whole configuration instead of both.
+            out: the run folder; by default ``runs/`` and the names of study and preset.
+            until_decided: add seeds until no claim about them is OPEN, up to 20 seeds.
+
+        Raises ConfigError for settings that do not fit, RunError for a folder that holds something else.
+        """
+        from rb_interp.runs.run import Run
+
+        config = config or self.preset(preset, **changes)
+        return Run.start(out or self.folder(config), self, config).reproduce(progress, until_decided)
+
+    def check_claims(self, config: StudyConfig) -> None:
+        """Raise StudyError for a claim about what no run of the study can have; asked before a new run.
+
+        Sweeps and rates are those of the configuration and of the presets, quantities those that the study declares.
+        A study may read stages and sets of its own, so of these only a name that nearly is a known one is refused.
+        """
+        kind = type(config)
+        try:
+            found, checks = self.load("claims"), self.load("checks")
+        except StudyError:
+            if find_spec("transformer_lens"):
+                raise
+            return  # they stand with what reads models, and training needs no TransformerLens
+        presets = [config, *map(kind.from_preset, kind.PRESETS)]
+        named = [(name, sweep) for one in presets for name, sweep in one.sweeps.items()]
+        claims = [*map(config.judged, found), *(check.check for check in checks)]
+        for claim, term in ((one, term) for one in claims for term in (*one.terms, *one.context)):
+            where, own = f"claim {claim.id} of study '{self.name}'", [s for n, s in named if term.sweep in ("", n)]
+            if not own:
+                raise StudyError(f"{where} names the sweep '{term.sweep}'; {nearest(term.sweep, dict(named))}")
+            gammas = sorted({gamma for sweep in own for gamma in sweep.gammas})
+            if term.gamma is not None and not any(abs(term.gamma - gamma) < 1e-9 for gamma in gammas):
+                raise StudyError(f"{where} is about gamma {term.gamma:g}; no preset trains it, but {gammas}.")
+            sets = {"train", *(name for sweep in own for name in sweep.task.sets)}
+            stages = {"init", "final", *kind.sibling_stages, *(name for s in own for name in s.task.stages or ())}
+            for word, name, known in (("stage", term.stage, stages), ("set", term.set, sets)):
+                if name and name not in known and get_close_matches(name, known, 1, 0.75):
+                    raise StudyError(f"{where} names the {word} '{name}'; {nearest(name, known)}")
+            read = self.quantities.get(term.probe, "").split()
+            if self.quantities and not read and get_close_matches(term.probe, self.quantities, 1, 0.75):
+                raise StudyError(f"{where} names the probe '{term.probe}'; {nearest(term.probe, self.quantities)}")
+            if read and term.quantity not in read:
+                raise StudyError(f"{where} names the quantity '{term.quantity}'; {nearest(term.quantity, read)}")
+
+    def folder(self, config: StudyConfig) -> Path:
+        """``runs/anchor-quick`` for a preset as it stands; a variation gets its fingerprint at the end of the name."""
+        name, mark = f"{self.name}-{config.preset}", fingerprint(self.name, config)
+        as_it_stands = mark == fingerprint(self.name, self.preset(config.preset))
+        return Path("runs") / (name if as_it_stands else f"{name}-{mark}")
 
 
-def task_from(spec: Mapping[str, Any]) -> Task:
-    """A task from its description: of a class of this package, or of one that its study has in a preset."""
-    if spec["sources"]:
-        raise RunError(f"it reads files of whoever trained the member: {', '.join(spec['sources'])}")
-    kind = spec["kind"]
-    module, _, name = kind.partition(":")
-    if re.fullmatch(r"rb_interp\.tasks\.\w+:[A-Z]\w*", kind):
-        tasks: list[Any] = [getattr(import_module(module), name)()]
-    else:
-        config = study(spec["study"]).load("config")
-        presets = [config.from_preset(preset) for preset in config.PRESETS]
-        tasks = [sweep.task for preset in presets for sweep in preset.sweeps.values()]
-    for task in tasks:
-        if class_name(task) == kind and is_dataclass(task):
-            return overlay(task, spec["settings"], "the task's settings")
-    raise RunError(f"{kind} is no task of this package, and the study '{spec['study']}' trains none of this class")
+def names() -> list[str]:
+    """Names of all studies that are installed, sorted; no study is imported."""
+    return sorted(entry_points(group=GROUP).names)
+
+
+@typed
+def study(name: str | Study) -> Study:
+    """A study by its name; no other study is imported.
+
+    >>> study("anchor").name
+    'anchor'
+
+    Raises:
+        StudyError: for an unknown name, and where a study does not load (naming its distribution).
+    """
+    if isinstance(name, Study):
+        raise StudyError(
+            f"study got the Study '{name.name}' itself in place of its name; call its run: STUDY.run()"
+        )
+    points = entry_points(group=GROUP)
+    if name not in points.names:
+        raise StudyError(f"no study '{name}' is installed; {nearest(name, points.names)}")
+    point = points[name]
+    told = f"study '{name}' of the distribution '{point.dist.name if point.dist else 'unknown'}'"
+    try:
+        found = point.load()
+    except (Exception, SystemExit) as error:  # a plugin may fail in any way
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise StudyError(f"{told} does not load ({reason}); mend or uninstall it.") from error
+    if not isinstance(found, Study) or found.name != name:
+        raise StudyError(f"{told} is {shown(found)}; expected a Study of this name.")
+    return found
+
+
+def installed_studies() -> dict[str, Study | StudyError]:
+    """Every installed study by its name, or the reason why it does not load."""
+    listed: dict[str, Study | StudyError] = {}
+    for name in names():
+        try:
+            listed[name] = study(name)
+        except StudyError as error:
+            listed[name] = error
+    return listed

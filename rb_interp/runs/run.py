@@ -17,10 +17,10 @@ from rb_interp.claims.rule import FEWEST
 from rb_interp.errors import ArgumentError, ConfigError, RunError, StudyError, nearest, shown
 from rb_interp.figures.evidence import Evidence
 from rb_interp.models.protocol import HookedModel
-from rb_interp.runs.config import StudyConfig, check_lr, fingerprint, from_mapping, scale_of, stacks
-from rb_interp.runs.measured import KEYS, Measured, measured_already, read_evidence, with_reached, write_measured
-from rb_interp.runs.protocol import Study
-from rb_interp.runs.protocol import study as find_study
+from rb_interp.runs import measured
+from rb_interp.runs.config import Study, StudyConfig, check_lr, fingerprint, from_mapping, scale_of, stacks
+from rb_interp.runs.config import study as find_study
+from rb_interp.runs.measured import KEYS, Measured
 from rb_interp.runs.shared_member import SharedMember, save_member
 from rb_interp.runs.store import PROBE, REPORT, RUN, SETTINGS, START, TRAIN, Store, read_run, run_record, write_file
 from rb_interp.runs.sweep import LATE, Sweep, train_sweeps
@@ -202,7 +202,7 @@ class Run:
     @typed
     def figure(self, name: str) -> Figure:
         """A figure of the study, drawn from this run; StudyError for an unknown name."""
-        from rb_interp.figures.style import draw
+        from rb_interp.figures.kit import draw
 
         drawings = self.study.load("figures")
         if name not in drawings:
@@ -269,7 +269,7 @@ class Run:
         self._check(PROBE)
         record = self.store.steps[PROBE]
         if self._evidence is None or self._evidence[0] != record:
-            self._evidence = record, read_evidence(self)
+            self._evidence = record, measured.read_evidence(self)
         return self._evidence[1]
 
     @property
@@ -340,7 +340,7 @@ class Run:
         """
         with self.writing():
             self.train(progress)
-            if not measured_already(self):
+            if not measured.measured_already(self):
                 self.probe(progress)
             while until_decided and (n := seeds_to_add(self.verdicts, len(self.config.seeds))):
                 self.add_seeds(n)
@@ -378,13 +378,13 @@ class Run:
         """
         with self.writing():
             self.store.check(TRAIN)
-            measured = few_threads(self.study.load("measure"))(self, progress)
-            if not isinstance(measured, Measured):
+            result = few_threads(self.study.load("measure"))(self, progress)
+            if not isinstance(result, Measured):
                 raise StudyError(
-                    f"measure of study '{self.study.name}' returned {shown(measured)}; expected Measured(readings, "
+                    f"measure of study '{self.study.name}' returned {shown(result)}; expected Measured(readings, "
                     f"tables, arrays), with readings of readings_table."
                 )
-            write_measured(self, measured)
+            measured.write_measured(self, result)
 
     @typed
     def probe_members(
@@ -406,7 +406,6 @@ class Run:
 
         Raises RunError for a stage, step or sweep that the run does not have.
         """
-        from rb_interp.runs.members import measure_members
 
         def plan(models: Any, member: Any) -> Iterator[tuple[str, str, Any]]:
             models.load(member, stage)
@@ -415,7 +414,8 @@ class Run:
             yield str(stage), set, probe(models.model, inputs, untrained=models.untrained, **options)
 
         self.check_checkpoints()
-        return with_reached(self, measure_members(self, plan, [self.sweep(sweep).name], progress=False).readings)
+        result = measured.measure_members(self, plan, [self.sweep(sweep).name], progress=False)
+        return measured.with_reached(self, result.readings)
 
     @typed
     def write_report(self, out: Path | str | None = None) -> Path:

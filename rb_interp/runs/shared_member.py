@@ -12,9 +12,11 @@ imported by its name in a file, except a task of this package.
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from rb_interp.errors import ModelError, RbInterpError, RunError, first_line, ne
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.schemes import draw
-from rb_interp.runs.config import task_from, task_spec
+from rb_interp.runs.config import study as find_study
 from rb_interp.runs.store import versions, write_file
 from rb_interp.settings import class_name, overlay, plain
 from rb_interp.tasks.dataset import Task, vocabulary
@@ -327,6 +329,40 @@ def save_member(
     content = json.dumps(told, indent=1, allow_nan=False, ensure_ascii=False).encode()
     write_file(folder / FILE, content)  # the last: without it there is no member
     return read(folder)
+
+
+def task_spec(task: Task, study: str = "") -> dict[str, Any]:
+    """What ``config.json`` says of a task.
+
+    That is ``kind``, its class as ``module:qualname``; ``fingerprint``, of class and settings; ``settings``; ``study``,
+    the name of a study that trains tasks of this class; and ``sources``, settings that name files of whoever trained
+    the member, and are left out.
+    """
+    defaults = (
+        {f.name: f.default for f in fields(task)} if is_dataclass(task) else {}
+    )  # others have to be given again
+    sources = [name for name in getattr(task, "source_fields", ()) if getattr(task, name) != defaults.get(name)]
+    settings = (plain(task) if defaults else {}) | {name: defaults.get(name) for name in sources}
+    told = {"kind": class_name(task), "fingerprint": task.fingerprint(), "settings": settings}
+    return {**told, "study": study, "sources": sources}
+
+
+def task_from(spec: Mapping[str, Any]) -> Task:
+    """A task from its description: of a class of this package, or of one that its study has in a preset."""
+    if spec["sources"]:
+        raise RunError(f"it reads files of whoever trained the member: {', '.join(spec['sources'])}")
+    kind = spec["kind"]
+    module, _, name = kind.partition(":")
+    if re.fullmatch(r"rb_interp\.tasks\.\w+:[A-Z]\w*", kind):
+        tasks: list[Any] = [getattr(import_module(module), name)()]
+    else:
+        config = find_study(spec["study"]).load("config")
+        presets = [config.from_preset(preset) for preset in config.PRESETS]
+        tasks = [sweep.task for preset in presets for sweep in preset.sweeps.values()]
+    for task in tasks:
+        if class_name(task) == kind and is_dataclass(task):
+            return overlay(task, spec["settings"], "the task's settings")
+    raise RunError(f"{kind} is no task of this package, and the study '{spec['study']}' trains none of this class")
 
 
 def _finite(value: Any) -> Any:

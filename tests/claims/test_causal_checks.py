@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from rb_interp.claims import CheckedCause, judge_checks
+from rb_interp.claims import judge_checks
+from rb_interp.runs.measured import JUDGED
 from rb_interp.studies.anchor.checks import CHECKS
 from rb_interp.studies.anchor.config import AnchorConfig
 
@@ -57,7 +60,8 @@ def test_cells_are_medians_over_seeds_at_the_stage_of_each_gamma():
 
 def test_every_mechanism_is_there_and_what_was_not_measured_says_so():
     causes = judge()
-    assert [CheckedCause.from_json(cause.to_json()) for cause in causes] == causes
+    kept = JUDGED["checks.json"]
+    assert kept.validate_json(json.dumps(kept.dump_python(causes, mode="json"), allow_nan=False)) == causes
     assert [cause.of for cause in causes] == [cause.of for cause in CHECKS]
     missing = next(cause for cause in causes if cause.of == "M7")
     assert (missing.verdict.outcome, missing.by_gamma) == ("NOT JUDGED", ())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from rb_interp.runs.protocol import names, study
+from rb_interp.runs.config import names, study
 
 ROOT = Path(__file__).parents[2]
 KEPT = {"composite": "composite_quick", "composite-map": "composite_map_quick"}

@@ -12,6 +12,7 @@ import pytest
 from rb_interp.claims import Claim, Condition, Standing, Term, Verdict, Verdicts, expected_by_chance, judge
 from rb_interp.claims.rule import decide_share, outcome_probabilities
 from rb_interp.errors import ArgumentError
+from rb_interp.runs.measured import JUDGED
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.anchor.claims import CLAIMS
 
@@ -29,6 +30,12 @@ def planted(term: Term, values, untrained=None, seeds=None, **changed) -> pd.Dat
     return pd.DataFrame(
         [{**row, "seed": s, "value": v, "untrained": t} for s, v, t in zip(seeds, values, untrained, strict=True)]
     )
+
+
+def as_kept(found: Verdict) -> Verdict:
+    """A verdict as a run's file gives it back."""
+    kept = JUDGED["verdicts.json"]
+    return kept.validate_json(json.dumps(kept.dump_python(Verdicts([found]), mode="json"), allow_nan=False))[0]
 
 
 def judged(id: str, *tables: pd.DataFrame) -> Verdict:
@@ -194,7 +201,7 @@ def test_seeds_read_before_a_criterion_was_written_do_not_decide(seeds, n_meetin
     assert (found.share_low, found.share_high) == proportion_interval(n_meeting, len(seeds))[1:]
     assert found.effect == np.median(values)
     assert expected_by_chance([found]) == outcome_probabilities(0.5, n_decisive)
-    assert Verdicts.from_json(Verdicts([found]).to_json())[0] == found
+    assert as_kept(found) == found
 
 
 @pytest.mark.parametrize(
@@ -217,7 +224,7 @@ def test_seeds_whose_member_never_came_to_the_stage_are_left_out_and_named(n_lat
     named = f"never at the stage, so left out: {', '.join(map(str, range(n_late)))} (with them at their last step "
     assert (f"{named}{there + (n_late > 0)}/{n_seeds})" in found.reason) == (n_late > 0)
     assert found.reason.startswith("not reached: ") == (outcome == "NOT JUDGED")
-    assert Verdicts.from_json(json.loads(json.dumps(Verdicts([found]).to_json())))[0] == found
+    assert as_kept(found) == found
     (lost,) = judge(readings, [BY_ID["E2"]], diverged=[("", 0.8, 0)])
     assert (lost.met[0], lost.n_seeds, 0 in lost.unreached) == (False, there + (n_late > 0), False)
 
@@ -294,7 +301,7 @@ def test_a_claim_about_all_gammas_counts_readings_of_no_single_gamma():
     (found,) = judge(pd.concat([every, single], ignore_index=True), [claim], diverged=[("", 0.8, 0)])
     assert (found.outcome, found.n_seeds, found.n_meeting) == ("HOLDS", 100, 99)
     assert found.criterion.startswith("all gammas, final: share of members >= 0.9; a share meets")
-    assert Verdicts.from_json(json.loads(json.dumps(Verdicts([found]).to_json(), allow_nan=False)))[0] == found
+    assert as_kept(found) == found
     (nothing,) = judge(single, [claim])
     assert nothing.outcome == "NOT JUDGED"
     assert nothing.reason.startswith("no reading of unseen_attention/kept at all gammas")

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from rb_interp.claims import Claim, Condition, Grouping, Term, Within, judge, judge_within
+from rb_interp.runs.measured import JUDGED
 from rb_interp.statistics.intervals import proportion_interval
 
 KEY, MEMORY = (Term("p", name, 0.8, "final", label=name) for name in ("key", "memory"))
@@ -55,5 +56,6 @@ def test_a_member_that_diverged_counts_in_its_own_group(readings):
 
 
 def test_they_are_plain_data_and_come_back(within):
-    assert Within.from_json(json.loads(json.dumps(within.to_json(), allow_nan=False))) == within
+    kept = JUDGED["verdicts_within.json"]
+    assert kept.validate_json(json.dumps(kept.dump_python(within, mode="json"), allow_nan=False)) == within
     assert judge_within(pd.DataFrame({"seed": []}), Grouping("circuit", {}, (CLAIM,))).groups == ()

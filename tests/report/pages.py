@@ -7,7 +7,7 @@ from html import unescape
 from drawing import texts
 
 from rb_interp.claims.rule import OUTCOMES
-from rb_interp.figures.style import draw, settle
+from rb_interp.figures.kit import draw, settle
 from rb_interp.report.page import render_page, typeset
 
 

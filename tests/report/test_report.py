@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from report.pages import visible
 
 from rb_interp.claims import Grouping, Standing, Verdicts, Within, judge, judge_within
-from rb_interp.figures.style import draw
+from rb_interp.figures.kit import draw
 from rb_interp.report.page import Page, render_page, typeset, warnings, write_report
 from rb_interp.runs.config import from_mapping
 from rb_interp.settings import to_toml

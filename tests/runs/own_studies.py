@@ -72,7 +72,7 @@ def claims(sweep=""):
 
 
 def draw(evidence):
-    from rb_interp.figures.style import new_figure
+    from rb_interp.figures.kit import new_figure
 
     figure = new_figure(1.5)
     figure.subplots().plot(evidence.sweep(next(iter(evidence.config.sweeps))).values("size", "norm", 0.8))

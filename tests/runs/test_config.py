@@ -6,8 +6,7 @@ import pytest
 from own_studies import TRAIN, One, Two
 
 from rb_interp.errors import ConfigError, RbInterpError
-from rb_interp.runs.config import check_lr, fingerprint, from_mapping, scale_of
-from rb_interp.runs.protocol import names, study
+from rb_interp.runs.config import check_lr, fingerprint, from_mapping, names, scale_of, study
 from rb_interp.runs.run import Run
 from rb_interp.settings import differences, read_toml, to_toml
 from rb_interp.studies.addition_and_scan.config import AdditionAndScanConfig

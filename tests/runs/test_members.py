@@ -9,8 +9,8 @@ import pytest
 from own_studies import TASK
 
 from rb_interp.errors import RunError
-from rb_interp.runs import members
-from rb_interp.runs.members import each_member
+from rb_interp.runs import measured
+from rb_interp.runs.measured import each_member
 from rb_interp.training.member_group import Member
 
 MEMBERS = [Member(0.5, seed) for seed in range(12)]
@@ -30,7 +30,7 @@ def sweep(one, monkeypatch):
             if self.stopped:
                 raise RunError("stopped")
 
-    monkeypatch.setattr(members, "MemberModels", Models)
+    monkeypatch.setattr(measured, "MemberModels", Models)
     sweep = one.sweep()
     monkeypatch.setattr(sweep, "dataset", lambda seed: TASK)
     return sweep

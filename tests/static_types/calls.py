@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 import rb_interp as rb
-from rb_interp.figures.style import styled
+from rb_interp.figures.kit import styled
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 

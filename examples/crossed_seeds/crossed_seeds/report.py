@@ -11,8 +11,7 @@ from matplotlib.patches import Rectangle
 
 from crossed_seeds.measure import components_table, crossing_table
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.kit import heat_map
-from rb_interp.figures.style import INK, RED, new_figure
+from rb_interp.figures.kit import INK, RED, heat_map, new_figure
 
 COMPONENTS = {
     "data": "data", "initialisation": "initial weights", "rest": "interaction and noise",

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rb_interp.runs.protocol import Study
+from rb_interp.runs import Study
 
 STUDY = Study(
     name="modular-addition",

@@ -33,15 +33,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from rb_interp.figures import kit, style
+from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
-from rb_interp.figures.numbers import mean_text
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import as_rows, evaluation, passes
-from rb_interp.runs.measured import Measured, arrays_over_seeds, readings_table
-from rb_interp.runs.members import MemberModels, measure_members
+from rb_interp.runs.measured import Measured, MemberModels, arrays_over_seeds, measure_members, readings_table
 from rb_interp.runs.run import Run
 from rb_interp.settings import LARGE, SMALL
+from rb_interp.statistics.intervals import mean_text
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.config import DECAYS, HELD_OUT, SIZES, TASKS, AdditionAndScanConfig
@@ -140,7 +139,7 @@ def table_of_sums(model: HookedModel, task: AdditionTask, data: Dataset) -> Bool
     return right(model, data.tokens[rows], data.labels[rows]).reshape(len(numbers), -1)
 
 
-COLOURS = {LARGE: style.GAMMA_RAMP(0.0), SMALL: style.GAMMA_RAMP(1.0)}
+COLOURS = {LARGE: kit.GAMMA_RAMP(0.0), SMALL: kit.GAMMA_RAMP(1.0)}
 MARKERS = {"low": "o", "high": "s"}
 CELLS = tuple((decay, gamma) for gamma in (LARGE, SMALL) for decay in DECAYS)
 """Weight decay and gamma."""
@@ -151,11 +150,11 @@ SETS = {
 }
 LOW, HIGH = DECAYS.values()
 LOOKS = {
-    "both": ("both", "γ and weight decay together", style.INK, "D"),
-    "gamma_low_decay": (f"γ\nat\n{LOW:g}", f"γ alone ({SMALL:g} less {LARGE:g})", style.BLUE, "o"),
-    "gamma_high_decay": (f"γ\nat\n{HIGH:g}", "", style.BLUE, "o"),
-    "decay_large_init": (f"decay\nat\n{LARGE:g}", f"weight decay alone ({HIGH:g} less {LOW:g})", style.RED, "s"),
-    "decay_small_init": (f"decay\nat\n{SMALL:g}", "", style.RED, "s"),
+    "both": ("both", "γ and weight decay together", kit.INK, "D"),
+    "gamma_low_decay": (f"γ\nat\n{LOW:g}", f"γ alone ({SMALL:g} less {LARGE:g})", kit.BLUE, "o"),
+    "gamma_high_decay": (f"γ\nat\n{HIGH:g}", "", kit.BLUE, "o"),
+    "decay_large_init": (f"decay\nat\n{LARGE:g}", f"weight decay alone ({HIGH:g} less {LOW:g})", kit.RED, "s"),
+    "decay_small_init": (f"decay\nat\n{SMALL:g}", "", kit.RED, "s"),
 }
 """Contrast -> tick, words in the legend, colour and marker."""
 
@@ -210,12 +209,12 @@ def draw_sums(evidence: Evidence) -> Figure:
         with kit.missing(one):
             sweep = evidence.sweep(f"addition_{decay}")
             sums = sweep.mean_array("answers", "sums", gamma, stage="final")
-            kit.heat_map(one, sums, low=0, high=1, colours=style.ATTENTION)
+            kit.heat_map(one, sums, low=0, high=1, colours=kit.ATTENTION)
             task: AdditionTask = sweep.task
             (low, high), (first, last) = task.operands, task.block
             every = -(-(high - low + 1) // len(sums))  # operands between two that are shown
             start, side = (first - low) / every - 0.5, (last - first + 1) / every
-            one.add_patch(Rectangle((start, start), side, side, fill=False, ec=style.RED, lw=1.4))
+            one.add_patch(Rectangle((start, start), side, side, fill=False, ec=kit.RED, lw=1.4))
             places = range(0, len(sums), -(-len(sums) // 5))
             one.set_xticks(places, [str(low + every * place) for place in places])
             one.set_yticks(places, [str(low + every * place) for place in places])
@@ -227,7 +226,7 @@ def draw_sums(evidence: Evidence) -> Figure:
         figure.colorbar(images[0], ax=axes, shrink=0.5, label="share of seeds that answer a + b rightly")
     axes[0, 0].set_ylabel("first operand a")
     axes[1, 0].set(xlabel="second operand b", ylabel="first operand a")
-    kit.legend(figure, 1, [Patch(fc="none", ec=style.RED, lw=1.4, label="held-out block")])
+    kit.legend(figure, 1, [Patch(fc="none", ec=kit.RED, lw=1.4, label="held-out block")])
     return figure
 
 

@@ -8,10 +8,8 @@ import re
 from dataclasses import replace
 from functools import partial
 
-from rb_interp.claims.criterion import (
-    Claim,
-    Condition,
-    Term,
+from rb_interp.claims import Claim, Condition, Grouping, Term
+from rb_interp.claims.rule import (
     alike_anchors,
     curve,
     geometry,
@@ -19,7 +17,6 @@ from rb_interp.claims.criterion import (
     ordered_anchors,
     reasoning_learned,
 )
-from rb_interp.claims.rule import Grouping
 from rb_interp.runs.measured import Measured
 from rb_interp.settings import LARGE, MIDDLE, SMALL
 from rb_interp.studies.anchor.config import FIXED

@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from rb_interp.figures import kit, style
+from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
-from rb_interp.figures.numbers import mean_text, two_digits
 from rb_interp.figures.paper_1 import draw_embedding, draw_learning, draw_theory
 from rb_interp.settings import LARGE, MIDDLE, SMALL
+from rb_interp.statistics.intervals import mean_text, two_digits
 from rb_interp.studies.anchor.figures_causes import draw_causes, draw_dynamics, draw_patching, forward, in_words
 from rb_interp.tasks import AnchorDataset
 
@@ -23,19 +23,19 @@ CIRCUITS = {
 }  # fmt: skip
 OTHER = ("#ffffff", "xx")
 ROUTES = {
-    "from_key": ("from the key", style.KEY),
+    "from_key": ("from the key", kit.KEY),
     "from_first_anchors": ("from the first anchors", "#a8d8c6"),
-    "from_last_anchor": ("from the last anchor", style.REASONING),
-    "L0_at_last": ("L0's attention to the last position", style.BLUE),
-    "from_noise": ("from noise", style.NOISE),
+    "from_last_anchor": ("from the last anchor", kit.REASONING),
+    "L0_at_last": ("L0's attention to the last position", kit.BLUE),
+    "from_noise": ("from noise", kit.NOISE),
 }
 """Routes that share no position, in the order in which they are drawn."""
 CHANGES = {"key": "the key is changed", "anchors": "one anchor is changed (mean)"}
 PARTS = {
-    "key": ("key", style.KEY),
-    "anchors": ("anchors", style.REASONING),
+    "key": ("key", kit.KEY),
+    "anchors": ("anchors", kit.REASONING),
     "self": ("itself (noise)", "#7d7d7d"),
-    "noise": ("other noise", style.NOISE),
+    "noise": ("other noise", kit.NOISE),
 }
 GROUPINGS = ("key", "anchor_sum", "anchors", "key_and_sum", "interaction")
 VALUES = "value_alignment"
@@ -52,15 +52,15 @@ def draw_tasks(evidence: Evidence) -> Figure:
         anchors = set(data.anchor_positions[row].tolist())
         for position, token in enumerate(data.tokens[row]):
             anchor = position in anchors
-            colour = style.REASONING if anchor else style.KEY if position == data.key_position[row] else style.NOISE
+            colour = kit.REASONING if anchor else kit.KEY if position == data.key_position[row] else kit.NOISE
             axes.add_patch(Rectangle((position - 0.45, y - 0.4), 0.9, 0.8, fc=colour))
-            axes.text(position, y, str(token), ha="center", va="center", color="white" if anchor else style.INK)
+            axes.text(position, y, str(token), ha="center", va="center", color="white" if anchor else kit.INK)
         axes.text(data.task.length, y, f"→ {data.labels[row]} = {rule(data, name, row)}", va="center")
-    axes.set_yticks(range(len(shown)), [style.SETS[name] for name, _ in shown])
+    axes.set_yticks(range(len(shown)), [kit.SETS[name] for name, _ in shown])
     axes.set(xlim=(-0.6, data.task.length + 5), ylim=(len(shown) - 0.4, -0.6), xticks=[])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    roles = {"key": style.KEY, "anchor": style.REASONING, "noise": style.NOISE}
+    roles = {"key": kit.KEY, "anchor": kit.REASONING, "noise": kit.NOISE}
     kit.legend(figure, 3, [Patch(fc=colour, label=name) for name, colour in roles.items()])
     return figure
 
@@ -98,7 +98,7 @@ def draw_circuits(evidence: Evidence) -> Figure:
     members = members.sort_values(["gamma", "seed"], ignore_index=True)
     gammas = sorted(counts["gamma"].unique().tolist())
     above, below = 0.6 + 0.28 * len(gammas), 0.9 + 0.155 * len(members)
-    figure = style.new_figure(above + below + 0.7)
+    figure = kit.new_figure(above + below + 0.7)
     grid = figure.add_gridspec(2, 6, height_ratios=(above, below))
     for column, name in enumerate(("cause", "attention")):
         axes = figure.add_subplot(grid[0, 3 * column : 3 * column + 3])
@@ -115,12 +115,12 @@ def draw_circuits(evidence: Evidence) -> Figure:
             where = {"gamma": float(row["gamma"]), "seed": int(row["seed"]), "stage": "final", "set": "rsn_train"}
             shares = {name: evidence.value("routes", f"{change}:{name}", **where) for name in ROUTES}
             kit.stack(axes, place, shares, routes.__getitem__, 0.4 if row["cause"] == "none" else 1.0)
-        axes.axvline(1, color=style.INK, lw=0.7, ls=":")
+        axes.axvline(1, color=kit.INK, lw=0.7, ls=":")
         axes.set(ylim=(len(members) - 0.4, -0.6), title=words, xlabel="share of the effect, by route")
         axes.set_yticks(range(len(labels)), labels if not column else [], fontsize=6)
     names = figure.add_subplot(grid[1, 4:])
     for place, row in enumerate(members.to_dict("records")):
-        colour = style.INK if row["cause"] == row["circuit"] else style.RED
+        colour = kit.INK if row["cause"] == row["circuit"] else kit.RED
         for x, name in ((-0.1, row["cause"]), (0.6, row["circuit"])):
             names.text(x, place, name, va="center", fontsize=5.4, color=colour)
     names.set(ylim=(len(members) - 0.4, -0.6), title="by cause              by attention")
@@ -150,7 +150,7 @@ def draw_equivalence(evidence: Evidence) -> Figure:
             for pair in evidence.table("disagreement", battery=battery).to_dict("records"):
                 a, b = place[pair["seed_a"]], place[pair["seed_b"]]
                 matrix[a, b] = matrix[b, a] = pair["disagreement"]
-            kit.heat_map(one, matrix, list(place), low=0, high=1, colours=style.ATTENTION, write=two_digits)
+            kit.heat_map(one, matrix, list(place), low=0, high=1, colours=kit.ATTENTION, write=two_digits)
             for at, row in enumerate(members):
                 found[row["circuit"]] = None
                 one.add_patch(Rectangle((at - 0.5, -0.92), 1, 0.32, **look(row["circuit"])))
@@ -178,7 +178,7 @@ def draw_first_layer(evidence: Evidence) -> Figure:
                 title = f"γ = {gamma:g}, {stage}, seed {seed}\nmean distance {two_digits(tv)}"
             write = (lambda percent: f"{percent:.0f}" if percent else "") if length <= 12 else None
             kit.heat_map(
-                axes, 100 * pattern, np.arange(1, length + 1), low=0, high=100, colours=style.ATTENTION, write=write
+                axes, 100 * pattern, np.arange(1, length + 1), low=0, high=100, colours=kit.ATTENTION, write=write
             )
             axes.set(xlabel="position j (cells: attention in %)", ylabel="position i", title=title)
     with kit.missing(distance):
@@ -189,7 +189,7 @@ def draw_first_layer(evidence: Evidence) -> Figure:
             values = evidence.array(**tv, gamma=gamma, stage=stage).values()
             _ranked(distance, evidence, values, gamma, f"γ = {gamma:g}, {stage}", 2)
         untrained = np.mean([*evidence.array(**tv, gamma=SMALL, stage="init").values()], 0)
-        distance.plot(np.arange(2, len(untrained) + 2), untrained, color=style.GREY, ls="--", label="untrained")
+        distance.plot(np.arange(2, len(untrained) + 2), untrained, color=kit.GREY, ls="--", label="untrained")
         kit.threshold(distance, evidence, "M1")
         distance.set(
             ylim=(0, None), xlabel="position i", ylabel="distance from 1/i (TV, 0 to 1)", title="row by row"
@@ -201,13 +201,13 @@ def draw_first_layer(evidence: Evidence) -> Figure:
         )
         _ranked(spectrum, evidence, trained, SMALL, f"γ = {SMALL:g}, half", 1)
         untrained = np.mean(start, 0)
-        spectrum.plot(np.arange(1, len(untrained) + 1), untrained, color=style.GREY, ls="--", label="untrained")
+        spectrum.plot(np.arange(1, len(untrained) + 1), untrained, color=kit.GREY, ls="--", label="untrained")
         ratio = mean_text(*evidence.spread(VALUES, "spectrum_ratio", SMALL, stage="half"))
         spectrum.set(ylim=(0, 1.06), xlabel="singular value k of L0's W$_V$", ylabel="s$_k$ / s$_1$")
         spectrum.set_title(f"s$_1$/s$_2$ = {ratio}")
     with kit.missing(alignment):
-        memory = kit.Series("cos_memory", "memory anchors", style.BLUE, "s", "half")
-        reasoning = kit.Series("cos_reasoning", "reasoning anchors", style.RED, "D", "half")
+        memory = kit.Series("cos_memory", "memory anchors", kit.BLUE, "s", "half")
+        reasoning = kit.Series("cos_reasoning", "reasoning anchors", kit.RED, "D", "half")
         kit.rates(alignment, evidence, VALUES, memory, reasoning, untrained=True)
         for claim in ("M4", "M5"):
             kit.threshold(alignment, evidence, claim, gamma=SMALL)
@@ -220,15 +220,15 @@ def _ranked(
     axes: Axes, evidence: Evidence, seeds: Iterable[np.ndarray], gamma: float, label: str, first: int
 ) -> None:
     """An array of every seed over its places, and its mean."""
-    mean, colour = np.mean([*seeds], 0), style.gamma_colour(gamma, evidence.gammas)
-    places, marker = np.arange(first, len(mean) + first), style.gamma_marker(gamma, evidence.gammas)
+    mean, colour = np.mean([*seeds], 0), kit.gamma_colour(gamma, evidence.gammas)
+    places, marker = np.arange(first, len(mean) + first), kit.gamma_marker(gamma, evidence.gammas)
     axes.plot(places, np.transpose([*seeds]), color=colour, lw=0.5, alpha=0.5)
     axes.plot(places, mean, color=colour, marker=marker, ms=3.5, lw=1.5, label=label)
 
 
 def draw_attention_by_role(evidence: Evidence) -> Figure:
     """L1's attention from the last position to key, anchors, itself and noise, one bar per seed and rate."""
-    figure, axes = kit.panels(2, 1, 3.7, max(style.WIDTH, 2.1 * len(evidence.gammas)))
+    figure, axes = kit.panels(2, 1, 3.7, max(kit.WIDTH, 2.1 * len(evidence.gammas)))
     looks: dict[str, dict[str, Any]] = {name: {"fc": colour} for name, (_, colour) in PARTS.items()}
     for (one,), (inputs, words) in zip(axes, {"rsn_train": "reasoning", "mem": "memory"}.items(), strict=True):
         with kit.missing(one):
@@ -243,15 +243,13 @@ def draw_attention_by_role(evidence: Evidence) -> Figure:
                 before = evidence.values(quantity="key", column="untrained", **read).to_dict()
                 for seed, shares in table.dropna().iterrows():
                     kit.stack(one, start, shares.to_dict(), looks.__getitem__, upright=True)
-                    kit.level(one, start, float(before.get(seed, np.nan)), style.INK, 0.4, label="key, untrained")
+                    kit.level(one, start, float(before.get(seed, np.nan)), kit.INK, 0.4, label="key, untrained")
                     ticks[start] = str(seed)
                     start += 1
                 if gamma == SMALL:
                     least = evidence.threshold("M7" if inputs == "rsn_train" else "M7b")
                     ends = [start - len(table) - 0.5, start - 0.5]
-                    one.plot(
-                        ends, [least] * 2, color=style.INK, lw=0.9, ls=style.DASHED, label="threshold of M7, M7b"
-                    )
+                    one.plot(ends, [least] * 2, color=kit.INK, lw=0.9, ls=kit.DASHED, label="threshold of M7, M7b")
                 words_of_key = f"γ = {gamma:g}: key {mean_text(*evidence.spread(quantity='key', **read))}"
                 one.text(start - (len(table) + 1) / 2, 1.03, words_of_key, ha="center", va="bottom", fontsize=7)
                 start += 1.2
@@ -270,13 +268,13 @@ def draw_variance_explained(evidence: Evidence) -> Figure:
     rows = sorted({str(n).split(":")[0] for n in read.loc[read["probe"] == probe, "quantity"]}, key=forward)
     if not rows:
         raise MissingEvidenceError(f"This run has no reading of {probe}.")
-    figure = style.new_figure(3.6)
+    figure = kit.new_figure(3.6)
     grid = figure.add_gridspec(2, 2, width_ratios=(2, 1))
     table = figure.add_subplot(grid[:, 0])
     single = [f"anchor_{i}" for i in range(1, evidence.task.q + 1)] if evidence.task.q > 1 else []
     columns = [*GROUPINGS[:2], *single, *GROUPINGS[2:]]
     found = [[evidence.spread(probe, f"{r}:{c}", SMALL, set="rsn_train").estimate for c in columns] for r in rows]
-    look = {"low": 0, "high": 1, "colours": style.ATTENTION, "write": two_digits, "aspect": "auto", "size": 7}
+    look = {"low": 0, "high": 1, "colours": kit.ATTENTION, "write": two_digits, "aspect": "auto", "size": 7}
     kit.heat_map(table, found, [in_words(r) for r in rows], [c.replace("_", "\n") for c in columns], **look)
     table.set_title(f"share of variance explained, γ = {SMALL:g}, final, median")
     for place, quantity, title in (

@@ -7,12 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rb_interp.claims.criterion import Condition
-from rb_interp.figures import kit, style
+from rb_interp.claims.rule import Condition
+from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
-from rb_interp.figures.numbers import SIGNS, seeds_text, two_digits
 from rb_interp.settings import SMALL
-from rb_interp.statistics.intervals import interval_or_nan
+from rb_interp.statistics.intervals import interval_or_nan, seeds_text, two_digits
 from rb_interp.studies.anchor.checks import AT_HALF, CHECKS
 from rb_interp.studies.anchor.claims import CAUSAL, SECOND
 from rb_interp.studies.anchor.dynamics import MECHANISMS, OFFSET
@@ -30,8 +29,8 @@ SAID_OF = {"none": "none: rule not learned", "mixed": "mixed: no circuit's route
 """What the legend says of names that tell of no circuit."""
 KEPT = "#d4d4d4"
 CRITERIA = {
-    **dict.fromkeys(style.SETS, "≤ ½ ln d_vocab"),
-    **{m.event: f"{SIGNS[m.side]} {two_digits(m.threshold)}" for m in MECHANISMS},
+    **dict.fromkeys(kit.SETS, "≤ ½ ln d_vocab"),
+    **{m.event: f"{kit.SIGNS[m.side]} {two_digits(m.threshold)}" for m in MECHANISMS},
 }
 """Rows of the figure of events from above, and the criterion of each."""
 
@@ -114,10 +113,10 @@ def draw_causes(evidence: Evidence) -> Figure:
             one.set_title(panel.title, fontsize=7.5)
     marks, read = [], set(evidence.table("effects")["gamma"])
     for gamma in filter(read.__contains__, evidence.gammas):
-        look = style.gamma_colour(gamma, evidence.gammas), style.gamma_marker(gamma, evidence.gammas)
+        look = kit.gamma_colour(gamma, evidence.gammas), kit.gamma_marker(gamma, evidence.gammas)
         marks.append(kit.key(f"γ = {gamma:g}: effect, one seed", *look))
-    marks.append(kit.key("grey: control, one seed (shape: its rate)", style.GREY))
-    marks.append(kit.line("threshold of a claim (*: for the control)", style.INK, style.DASHED, 0.9))
+    marks.append(kit.key("grey: control, one seed (shape: its rate)", kit.GREY))
+    marks.append(kit.line("threshold of a claim (*: for the control)", kit.INK, kit.DASHED, 0.9))
     kit.legend(figure, 3, marks)
     return figure
 
@@ -127,8 +126,8 @@ def _effects(axes: Axes, evidence: Evidence, panel: Panel) -> None:
     for place, gamma in enumerate(evidence.gammas):
         rows = sorted(evidence.records("effects", **_place(evidence, panel, gamma)), key=lambda row: row["seed"])
         rows = [row for row in rows if row["effect"] == row["effect"]]
-        colour, marker = style.gamma_colour(gamma, evidence.gammas), style.gamma_marker(gamma, evidence.gammas)
-        for name, shift, ink in (("effect", -0.23, colour), ("control", 0.19, style.GREY)) if rows else ():
+        colour, marker = kit.gamma_colour(gamma, evidence.gammas), kit.gamma_marker(gamma, evidence.gammas)
+        for name, shift, ink in (("effect", -0.23, colour), ("control", 0.19, kit.GREY)) if rows else ():
             values, drawn = [row[name] for row in rows], True
             kit.dots(axes, place + shift, values, interval_or_nan(values), ink, marker, 0.08)
     if not drawn:
@@ -138,7 +137,7 @@ def _effects(axes: Axes, evidence: Evidence, panel: Panel) -> None:
         y, of_control = level(evidence, condition), condition.of.quantity == "control"
         if np.isfinite(y) and condition.of.gamma in evidence.gammas:
             middle = evidence.gammas.index(condition.of.gamma) + (0.19 if of_control else -0.23)
-            axes.plot([middle - 0.13, middle + 0.24], [y, y], color=style.INK, lw=0.9, ls=style.DASHED, zorder=5)
+            axes.plot([middle - 0.13, middle + 0.24], [y, y], color=kit.INK, lw=0.9, ls=kit.DASHED, zorder=5)
             named[f"{ids} *" if of_control else ids] = y
     kit.zero(axes)
     kit.rates_axis(axes, evidence)
@@ -205,9 +204,9 @@ def draw_patching(evidence: Evidence) -> Figure:
         {f"{c}.{layer}" for c, layer in zip(table["component"], table["layer"], strict=True)}, key=forward
     )
     roles = [role for role in ROLES if role in set(table["role"])]
-    width = max(style.WIDTH, 1.0 + len(shown) * (0.25 + 0.2 * len(roles)))
+    width = max(kit.WIDTH, 1.0 + len(shown) * (0.25 + 0.2 * len(roles)))
     figure, axes = kit.panels(2, len(shown), 1.6 + 0.38 * len(names), width, sharex=True, sharey=True)
-    look = {"low": 0, "high": 1, "colours": style.ATTENTION, "write": two_digits, "aspect": "auto", "size": 5.5}
+    look = {"low": 0, "high": 1, "colours": kit.ATTENTION, "write": two_digits, "aspect": "auto", "size": 5.5}
     for line, changed in zip(axes, ("key", "anchors"), strict=True):
         for one, (gamma, circuit, members) in zip(line, shown, strict=True):
             here = members.loc[members["counterfactual"] == changed]
@@ -232,12 +231,12 @@ def draw_dynamics(evidence: Evidence) -> Figure:
     events = events.merge(circuits, on=["gamma", "seed"], how="left").fillna({"cause": "none"})
     gammas, last = sorted(events["gamma"].unique().tolist()), float(read["step"].to_numpy().max())
     never, rows = 2.5 * (last + OFFSET), [event for event in CRITERIA if event in set(events["event"])]
-    width = max(style.WIDTH, 2.1 + 1.7 * len(gammas))
+    width = max(kit.WIDTH, 2.1 + 1.7 * len(gammas))
     figure, [axes] = kit.panels(1, len(gammas), 1.3 + 0.31 * len(rows), width, sharex=True, sharey=True)
     for one, gamma in zip(axes, gammas, strict=True):
         dated = events.loc[events["gamma"] == gamma].sort_values("seed")
         for row, event in enumerate(rows):
-            colour, here = style.SET_COLOURS.get(event, style.INK), dated.loc[dated["event"] == event]
+            colour, here = kit.SET_COLOURS.get(event, kit.INK), dated.loc[dated["event"] == event]
             for y, member in zip(row + np.linspace(-0.3, 0.1, len(here)), here.itertuples(), strict=True):
                 x = member.step + OFFSET if np.isfinite(member.step) else never
                 one.plot(x, y, MARKS.get(member.cause, "P"), ms=3.2, mfc="white", mec=colour, mew=0.8, zorder=3)
@@ -254,13 +253,13 @@ def draw_dynamics(evidence: Evidence) -> Figure:
         one.set_xticks([*(step + OFFSET for step in ticks), never], [*(f"{step:,}" for step in ticks), "never"])
         one.set_xticks([], minor=True)
         one.tick_params(axis="x", labelrotation=45)
-    names = [f"loss: {style.SETS[event]}" if event in style.SETS else event for event in rows]
+    names = [f"loss: {kit.SETS[event]}" if event in kit.SETS else event for event in rows]
     axes[0].set_yticks(range(len(names)), [f"{name}\n{CRITERIA[e]}" for name, e in zip(names, rows, strict=True)])
     axes[0].tick_params(axis="y", labelsize=6.5)
     figure.supxlabel(f"training step (scaled as the logarithm of step + {OFFSET})", fontsize=7.5)
     marks = [
         kit.line("checkpoint that all seeds have", KEPT, width=1.2),
-        kit.line("mean, 95 % interval", style.INK),
+        kit.line("mean, 95 % interval", kit.INK),
     ]
     names = [name for name in MARKS if name in set(events["cause"])]
     kit.legend(figure, 4, [*(kit.key(SAID_OF.get(name, name), marker=MARKS[name]) for name in names), *marks])

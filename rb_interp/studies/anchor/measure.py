@@ -29,8 +29,7 @@ from jaxtyping import Int
 
 from rb_interp.interventions.circuits import CAUSES
 from rb_interp.interventions.sites import most_likely
-from rb_interp.runs.measured import Measured, frame, readings_table
-from rb_interp.runs.members import MemberModels, each_member
+from rb_interp.runs.measured import Measured, MemberModels, each_member, frame, readings_table
 from rb_interp.runs.run import Run
 from rb_interp.settings import SMALL
 from rb_interp.statistics.intervals import proportion_interval

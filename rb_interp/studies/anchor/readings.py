@@ -11,7 +11,7 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import Source
 from rb_interp.probes.labels import component_hooks
 from rb_interp.runs import Measured, Run, Sweep
-from rb_interp.runs.members import MemberModels, measure_members
+from rb_interp.runs.measured import MemberModels, measure_members
 from rb_interp.settings import SMALL
 from rb_interp.tasks.anchor import GROUPS
 from rb_interp.tasks.inputs import Inputs

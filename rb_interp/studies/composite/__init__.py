@@ -6,7 +6,7 @@ Memorizing" (arXiv 2405.05409).
 
 from pathlib import Path
 
-from rb_interp.runs.protocol import Study
+from rb_interp.runs import Study
 
 COMPOSITE = Study(
     name="composite",

@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from rb_interp.figures import kit, style
+from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
-from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.paper_1 import learning
 from rb_interp.probes.embeddings import LAGS
 from rb_interp.probes.weights import ALIKE, MATRICES
+from rb_interp.statistics.intervals import two_digits
 from rb_interp.studies.composite.config import MIDDLE, SMALL
 from rb_interp.studies.composite.flow import CARRIES, NONE, SEVERAL
 from rb_interp.studies.composite.map import AXES
@@ -24,16 +24,16 @@ from rb_interp.studies.composite.phase import INFERENTIAL, MIXED, PHASES, SYMMET
 from rb_interp.studies.composite.representation import KEYS, LEADING, growth
 
 CURVES = {
-    "train": ("trained on", style.INK, "-"),
-    "seen_train": ("trained pairs, training keys, fresh rows", style.SET_COLOURS["rsn_train"], (0, (1, 1))),
-    "seen_test": ("trained pairs, test keys", style.SET_COLOURS["rsn_test"], (0, (4, 1.6))),
-    "unseen": ("unseen pair (accuracy: answered inferentially)", style.BLUE, "-"),
+    "train": ("trained on", kit.INK, "-"),
+    "seen_train": ("trained pairs, training keys, fresh rows", kit.SET_COLOURS["rsn_train"], (0, (1, 1))),
+    "seen_test": ("trained pairs, test keys", kit.SET_COLOURS["rsn_test"], (0, (4, 1.6))),
+    "unseen": ("unseen pair (accuracy: answered inferentially)", kit.BLUE, "-"),
 }
-PHASE = (kit.Series("I", "inferential", style.BLUE, "o"), kit.Series("S", "symmetric", style.RED, "s"))
+PHASE = (kit.Series("I", "inferential", kit.BLUE, "o"), kit.Series("S", "symmetric", kit.RED, "s"))
 SETS = {"seen_test": "trained pairs", "unseen": "(4,3), never trained"}
 FAINT, WIDEST = 0.05, 5.0
 """Attention below which nothing is drawn, and width of a line of attention 1, in points."""
-COLOURS = {"key": style.BLUE, "a1": style.RED, "a2": style.RED}
+COLOURS = {"key": kit.BLUE, "a1": kit.RED, "a2": kit.RED}
 CARRIED = (("last", "kb_ps", "pair"), ("key", "ks_pb", "key"), ("a1+a2", "source", "both"))
 """Roles taken from the source, the answer that is counted, and what the roles carry where it is given."""
 PLACES = {role: place for place, role in enumerate(("key", "a1", "a2", "noise", "last"))}
@@ -46,7 +46,7 @@ TURNED = "3:4"
 """The comparison whose first anchor stands across."""
 TARGETS = tuple(
     kit.Series(name, f"{name} targets", colour, marker, set="grid")
-    for name, colour, marker in (("equal", style.RED, "o"), ("different", style.BLUE, "s"))
+    for name, colour, marker in (("equal", kit.RED, "o"), ("different", kit.BLUE, "s"))
 )
 PHASE_COLOURS = {UNFIT: "#c9c9c9", INFERENTIAL: "#4b7fd0", SYMMETRIC: "#d9695f", MIXED: "#f0d98c"}
 AXES_SHOWN = ("depth", "rate", "decay", "gpt2", "unseen_rate", "unseen_decay")
@@ -58,7 +58,7 @@ def _columns(
 ) -> tuple[Figure, np.ndarray]:
     """A figure with a column for each rate, and ``extra`` ones."""
     columns = len(evidence.shown_gammas) + extra
-    return kit.panels(rows, columns, height, max(style.WIDTH, 2.1 * columns), **shared)
+    return kit.panels(rows, columns, height, max(kit.WIDTH, 2.1 * columns), **shared)
 
 
 def draw_phases(evidence: Evidence) -> Figure:
@@ -77,7 +77,7 @@ def draw_phases(evidence: Evidence) -> Figure:
                 look = {"lw": 1.4, "marker": series.marker, "ms": 3.6, "mfc": "white"}
                 one.plot(means["position"], means["mean"], color=series.colour, **look)
             last = rows["position"].max() + 0.4
-            one.axvspan(evidence.task.length - 4.5, last, color=style.GREY, alpha=0.15, lw=0, zorder=0)
+            one.axvspan(evidence.task.length - 4.5, last, color=kit.GREY, alpha=0.15, lw=0, zorder=0)
             one.set(title=f"γ = {gamma:g}", xlabel="position of the key")
     axes[0].set(ylim=(-0.03, 1.08), ylabel="share of the unseen pair's rows", title="members, all positions")
     kit.legend(figure, 2)
@@ -117,9 +117,9 @@ def draw_diagram(evidence: Evidence) -> Figure:
                 _diagram(one, evidence, gamma, name)
                 one.set_xlabel(words)
     sources = {
-        "from the key": style.BLUE,
-        "from an anchor": style.RED,
-        "from noise or the last position": style.GREY,
+        "from the key": kit.BLUE,
+        "from an anchor": kit.RED,
+        "from noise or the last position": kit.GREY,
     }
     kit.legend(figure, 3, [kit.line(words, colour, "-", 3.0) for words, colour in sources.items()])
     return figure
@@ -135,10 +135,10 @@ def _diagram(axes: Axes, evidence: Evidence, gamma: float, name: str) -> None:
         if role in PLACES and (layer < layers[-1] or query == "last"):
             look = {"lw": WIDEST * share, "alpha": 0.85, "zorder": 1 + share}
             ends = [PLACES[role], PLACES[query]]
-            axes.plot(ends, [layer, layer + 1], color=COLOURS.get(role, style.GREY), **look)
+            axes.plot(ends, [layer, layer + 1], color=COLOURS.get(role, kit.GREY), **look)
     for level, (role, place) in product(range(len(layers) + 1), PLACES.items()):
         if level <= layers[-1] or role == "last":
-            axes.plot(place, level, "o", ms=5.5, mfc="white", mec=style.INK, mew=0.9, zorder=5)
+            axes.plot(place, level, "o", ms=5.5, mfc="white", mec=kit.INK, mew=0.9, zorder=5)
     if name == "seen_test":
         like = f"γ = {gamma:g}, seed {member['seed']} ({member['like']} of {member['of']} seeds):"
         axes.set_title(f"{like}\n{member['phase']}, {member['flow']}, {member['n_pairs']} pairs", fontsize=7.5)
@@ -197,7 +197,7 @@ def _cosines(axes: Axes, evidence: Evidence, probe: str, gamma: float, prefix: s
         down, across = (sum(evidence.task.shifts[int(anchor) - 1] for anchor in part) for part in parts)
         for row, column in np.argwhere((KEYS + down)[:, None] == KEYS + across).tolist():
             if (column - row) * side > 0:
-                axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=style.INK, lw=1.1))
+                axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=kit.INK, lw=1.1))
     places = range(0, len(KEYS), 5)
     axes.set_xticks(places, [str(KEYS[at]) for at in places])
     axes.set_yticks(places, [str(KEYS[at]) for at in places])
@@ -225,8 +225,8 @@ def draw_condensation(evidence: Evidence) -> Figure:
 def draw_participation(evidence: Evidence) -> Figure:
     """Participation ratio of every matrix of every layer: members, median and range by rate, untrained models."""
     layers = range(evidence.config.model.n_layers)
-    looks = zip(MATRICES, style.MARKERS, strict=False)
-    series = [kit.Series(f"participation_{matrix}", matrix, style.INK, marker) for matrix, marker in looks]
+    looks = zip(MATRICES, kit.MARKERS, strict=False)
+    series = [kit.Series(f"participation_{matrix}", matrix, kit.INK, marker) for matrix, marker in looks]
     figure, axes = kit.panels(len(layers), 1, 0.6 + 2.0 * len(layers))
     for (one,), layer in zip(axes, layers, strict=True):
         with kit.missing(one):
@@ -235,7 +235,7 @@ def draw_participation(evidence: Evidence) -> Figure:
 
             def before(x: float, matrix: kit.Series, gamma: float, one: Axes = one, own: Evidence = own) -> None:
                 value = own.untrained("weight_spectra", matrix.quantity, gamma)
-                kit.level(one, x - 0.03, value, style.GREY, 0.05, "untrained models")
+                kit.level(one, x - 0.03, value, kit.GREY, 0.05, "untrained models")
 
             kit.rates(one, own, "weight_spectra", *series, spread=0.03, beside=before)
             one.set(yscale="log", title=f"L{layer}", ylabel="participation ratio (directions)")
@@ -253,27 +253,27 @@ def draw_items(evidence: Evidence) -> Figure:
         with kit.missing(components):
             seed, scores = evidence.first("lattice", "pca", gamma, stage="final")
             _, tokens = evidence.first("lattice", "tokens", gamma, stage="final")
-            components.plot(scores[:, 0], scores[:, 1], color=style.GREY, lw=0.4, zorder=1)
+            components.plot(scores[:, 0], scores[:, 1], color=kit.GREY, lw=0.4, zorder=1)
             components.scatter(scores[:, 0], scores[:, 1], c=tokens, cmap="viridis", s=9, zorder=2)
             components.set(title=f"γ = {gamma:g}, seed {seed}", xlabel="PC1", ylabel="PC2")
         with kit.missing(distance):
             lags, names = range(1, LAGS + 1), [f"cos_{lag}" for lag in range(1, LAGS + 1)]
             for seed in evidence.seeds:
                 values = [evidence.value("lattice", name, gamma, seed, stage="final") for name in names]
-                distance.plot(lags, values, color=style.BLUE, lw=0.5, alpha=0.6)
+                distance.plot(lags, values, color=kit.BLUE, lw=0.5, alpha=0.6)
             means = [evidence.interval("lattice", name, gamma).estimate for name in names]
-            distance.plot(lags, means, color=style.BLUE, lw=1.6, marker="o", ms=3, label="mean over seeds")
+            distance.plot(lags, means, color=kit.BLUE, lw=1.6, marker="o", ms=3, label="mean over seeds")
             before = [evidence.untrained("lattice", name, gamma) for name in names]
-            distance.plot(lags, before, color=style.GREY, lw=1.6, label="untrained models")
-            distance.axvspan(2.5, 4.5, color=style.GREY, alpha=0.15, lw=0, zorder=0)
+            distance.plot(lags, before, color=kit.GREY, lw=1.6, label="untrained models")
+            distance.axvspan(2.5, 4.5, color=kit.GREY, alpha=0.15, lw=0, zorder=0)
             distance.set(xticks=lags, xlabel="distance k of two items", ylabel="C(k), mean cosine")
         with kit.missing(growing):
             table = evidence.table("eigenvalues_summary", gamma=gamma).sort_values(["rank", "step"])
             for rank, here in cast(Any, table.groupby("rank")):
                 if rank > LEADING:
-                    growing.plot(here["step"], here["median"], color=style.GREY, lw=0.7)
+                    growing.plot(here["step"], here["median"], color=kit.GREY, lw=0.7)
                     continue
-                colour = style.gamma_colour(float(rank), RANKS)
+                colour = kit.gamma_colour(float(rank), RANKS)
                 growing.plot(here["step"], here["median"], color=colour, lw=1.4, label=f"rank {rank}")
                 growing.fill_between(here["step"], here["lowest"], here["highest"], color=colour, alpha=0.15, lw=0)
                 halves = growth(evidence.table("eigenvalues", gamma=gamma, rank=rank))
@@ -281,7 +281,7 @@ def draw_items(evidence: Evidence) -> Figure:
                     halves["half_step"], halves["final"] / 2, "D", ms=3.2, mfc="white", mec=colour, zorder=4
                 )
             growing.set(yscale="log", xlabel="training step", ylabel="eigenvalue")
-    kit.legend(figure, 4, [kit.key("half of the final value", style.GREY, "D")])
+    kit.legend(figure, 4, [kit.key("half of the final value", kit.GREY, "D")])
     return figure
 
 
@@ -334,8 +334,8 @@ def _map_panel(axes: Axes, evidence: Evidence, axis: str) -> None:
         if row["crossing"] and row["point"] in fitted:
             low, at, high = np.interp([row["low"], row["gamma_star"], row["high"]], gammas, range(len(gammas)))
             top = points.index(row["point"]) + 0.5
-            axes.plot([low, high], [top, top], color=style.INK, lw=1.0, zorder=6)
-            axes.plot(at, top, "D", color=style.INK, ms=3.2, zorder=7, label="boundary γ*, 95 % interval")
+            axes.plot([low, high], [top, top], color=kit.INK, lw=1.0, zorder=6)
+            axes.plot(at, top, "D", color=kit.INK, ms=3.2, zorder=7, label="boundary γ*, 95 % interval")
     axes.set(xlim=(-0.55, len(gammas) - 0.45), ylim=(-0.55, len(points) - 0.4), xlabel="γ")
     axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
     axes.set_yticks(range(len(points)), list(labels.values()))

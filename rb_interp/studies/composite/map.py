@@ -27,8 +27,8 @@ from pydantic import AfterValidator, Field
 from rb_interp.claims import Claim, Condition, Term
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
+from rb_interp.runs import Study
 from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
-from rb_interp.runs.protocol import Study
 from rb_interp.settings import Gammas, Rate, Seeds, each_once
 from rb_interp.studies.composite.claims import phase
 from rb_interp.studies.composite.config import EPOCH, MIDDLE, MODELS, SMALL, TRAINING

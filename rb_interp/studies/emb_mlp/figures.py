@@ -6,12 +6,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from rb_interp.figures import kit, style
+from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.paper_1 import draw_embedding, draw_learning
 from rb_interp.settings import LARGE, SMALL
-from rb_interp.statistics.intervals import over_seeds
+from rb_interp.statistics.intervals import over_seeds, two_digits
 from rb_interp.studies.emb_mlp.config import AGREES
 from rb_interp.studies.emb_mlp.measure import FLOOR
 
@@ -31,11 +30,11 @@ FLOWS = {
     "share_leading": "share of the measured change\nin one direction",
 }
 DRIFT = (
-    kit.Series("r2", "weights of each step", style.TRAINED, "o", "leaving", "anchor"),
+    kit.Series("r2", "weights of each step", kit.TRAINED, "o", "leaving", "anchor"),
     kit.Series("r2_positions", "knowing each token’s position too", "#b0620a", "D", "leaving", "anchor"),
-    kit.Series("r2_permuted", "permuted within kind", style.GREY, "x", "leaving", "anchor"),
+    kit.Series("r2_permuted", "permuted within kind", kit.GREY, "x", "leaving", "anchor"),
 )
-LABELS = {"reasoning_anchor": style.REASONING, "memory_anchor": style.MEMORY, "key": style.KEY}
+LABELS = {"reasoning_anchor": kit.REASONING, "memory_anchor": kit.MEMORY, "key": kit.KEY}
 COSINES = (("reasoning_anchor", "population"), ("reasoning_anchor", "empirical"), ("memory_anchor", "empirical"))
 
 
@@ -47,7 +46,7 @@ def draw_label_distributions(evidence: Evidence) -> Figure:
         table = evidence.table("label_distributions", group=group)
         tokens = sorted(table["token"].unique())
         shown = [tokens[0], tokens[-1]] if group == "reasoning_anchor" else [tokens[(len(tokens) - 1) // 2]]
-        for token, shade in zip(shown, (colour, style.INK), strict=False):
+        for token, shade in zip(shown, (colour, kit.INK), strict=False):
             rows = table.loc[table["token"] == token].sort_values("label")
             axes.plot(rows["label"], rows["population_excess"], color=shade, lw=1.5, zorder=3)
             axes.plot(
@@ -67,13 +66,13 @@ def draw_label_distributions(evidence: Evidence) -> Figure:
                 table.index.to_numpy(),
                 low=0.8,
                 high=1.0,
-                colours=style.ATTENTION,
+                colours=kit.ATTENTION,
                 write=write,
             )
             words = {"population": "Eq. 8", "empirical": "training rows"}[labels]
             axes.set(title=f"{group.split('_')[0]}, {words}", xlabel=f"{group.replace('_', ' ')} (token)")
     figure.colorbar(matrices[0].images[0], ax=list(matrices), label="cosine of P$^s$ − u (from 0.8)", shrink=0.8)
-    kit.legend(figure, 2, [kit.line("population (Eqs. 7 and 8)", style.INK), kit.key("in the training rows")])
+    kit.legend(figure, 2, [kit.line("population (Eqs. 7 and 8)", kit.INK), kit.key("in the training rows")])
     return figure
 
 
@@ -81,15 +80,15 @@ def _along(axes: Axes, evidence: Evidence, sweep: str, table: str, column: str, 
     """A column of a table of members along training, one line per rate, cut at FLOOR; markers at ``leaving``."""
     own, every = evidence.sweep(sweep), evidence.gammas
     for gamma in own.gammas:
-        rows, colour = own.table(table, gamma=gamma, **where).query("step > 0"), style.gamma_colour(gamma, every)
+        rows, colour = own.table(table, gamma=gamma, **where).query("step > 0"), kit.gamma_colour(gamma, every)
         rows = rows.assign(**{column: rows[column].clip(lower=FLOOR)})
         kit.band(axes, rows, column, over_seeds(rows, ["step"], [column]), colour, limits=(FLOOR, 1.0))
         at = rows.loc[rows["leaving"]]
         look = {"mfc": colour, "mec": "white", "mew": 0.5, "zorder": 5, "label": f"γ = {gamma:g}, at “leaving”"}
-        axes.plot(at["step"], at[column], style.gamma_marker(gamma, every), ms=5, **look)
+        axes.plot(at["step"], at[column], kit.gamma_marker(gamma, every), ms=5, **look)
     kit.steps(axes, 1e5, log=True)
     axes.set_ylim(FLOOR - 0.05, 1.05)
-    axes.axhline(AGREES, color=style.GREY, lw=0.8, ls=style.DASHED, zorder=1)
+    axes.axhline(AGREES, color=kit.GREY, lw=0.8, ls=kit.DASHED, zorder=1)
 
 
 def draw_agreement(evidence: Evidence) -> Figure:
@@ -107,7 +106,7 @@ def draw_agreement(evidence: Evidence) -> Figure:
         one.set_title(title)
     for one in axes[:-1].flat:
         one.set_xlabel("")
-    kit.legend(figure, 4, [kit.line("knowing positions too (one-layer model)", style.GREY, style.DASHED, 1.2)])
+    kit.legend(figure, 4, [kit.line("knowing positions too (one-layer model)", kit.GREY, kit.DASHED, 1.2)])
     return figure
 
 
@@ -116,8 +115,8 @@ def _with_positions(axes: Axes, own: Evidence, gammas: list[float], column: str)
         rows = own.table("drift", gamma=gamma, group="anchor", prediction="positions")
         means = over_seeds(rows.assign(**{column: rows[column].clip(lower=FLOOR)}), ["step"], [column])
         means = means.loc[means["n"] == means["n"].max()].sort_values("step")
-        look = {"lw": 1.2, "ls": style.DASHED, "zorder": 3.5}
-        axes.plot(means["step"], means["mean"], color=style.gamma_colour(gamma, gammas), **look)
+        look = {"lw": 1.2, "ls": kit.DASHED, "zorder": 3.5}
+        axes.plot(means["step"], means["mean"], color=kit.gamma_colour(gamma, gammas), **look)
 
 
 def draw_drift_r2(evidence: Evidence) -> Figure:
@@ -134,9 +133,7 @@ def draw_drift_r2(evidence: Evidence) -> Figure:
                 if sweep == "descent" and LARGE in own.gammas:
                     most = own.interval("drift", "r2", SMALL, stage="leaving", set="anchor").estimate
                     most, left = most - evidence.threshold("T2"), own.gammas.index(LARGE)
-                    one.plot(
-                        [left - 0.4, left + 0.4], [most, most], color=style.INK, lw=0.9, ls=style.DASHED, zorder=1
-                    )
+                    one.plot([left - 0.4, left + 0.4], [most, most], color=kit.INK, lw=0.9, ls=kit.DASHED, zorder=1)
                     kit.note(one, "T2", (left - 0.4, most), "data", ha="left", va="bottom")
             one.set_title(words.replace(", ", ",\n"))
             one.set_ylim(FLOOR, 1.15)
@@ -164,12 +161,12 @@ def draw_scaling(evidence: Evidence) -> Figure:
     gammas = slopes["gamma"].tolist()
     figure, [[errors, exponents, lemma]] = kit.panels(1, 3, 3.6, 9.0)
     for place, (gamma, row) in enumerate(zip(gammas, slopes.to_dict("records"), strict=True)):
-        colour, marker = style.gamma_colour(gamma, gammas), style.gamma_marker(gamma, gammas)
+        colour, marker = kit.gamma_colour(gamma, gammas), kit.gamma_marker(gamma, gammas)
         rows = evidence.table("inner_products", gamma=gamma)
         errors.plot(rows["d_model"], rows["error"], marker, ms=3, mfc="white", mec=colour, label=f"γ = {gamma:g}")
         means = evidence.table("inner_products_summary", gamma=gamma).sort_values("d_model")
         errors.plot(means["d_model"], means["mean"], color=colour, lw=1.4, zorder=3)
-        errors.plot(means["d_model"], means["by_eq_13"], color=colour, lw=0.9, ls=style.DASHED, zorder=2)
+        errors.plot(means["d_model"], means["by_eq_13"], color=colour, lw=0.9, ls=kit.DASHED, zorder=2)
         values = evidence.table("exponents", gamma=gamma).sort_values("seed")["exponent"].dropna()
         kit.dots(exponents, place, values, kit.interval_of(row), colour, marker)
     errors.set(xscale="log", yscale="log", xlabel="d_model (log scale)", title="Eq. 13: error by width")
@@ -178,7 +175,7 @@ def draw_scaling(evidence: Evidence) -> Figure:
     errors.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
     errors.set_ylabel("largest error of an inner product\n(embedding units squared)")
     exponents.plot(
-        range(len(gammas)), 1 - slopes["gamma"], color=style.INK, ls=style.DASHED, label="slope 1 − γ (Eq. 13)"
+        range(len(gammas)), 1 - slopes["gamma"], color=kit.INK, ls=kit.DASHED, label="slope 1 − γ (Eq. 13)"
     )
     exponents.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
     exponents.set(xlabel="rate γ", ylabel="exponent of d_model (no unit)", title="its exponent (below: as allowed)")
@@ -191,11 +188,11 @@ def _lemma(axes: Axes, evidence: Evidence) -> None:
     """Share of initialisations with uniform attention against the rate, one line per width."""
     table = evidence.table("lemma_1")
     for place, (d_model, rows) in enumerate(table.sort_values("gamma").groupby("d_model")):
-        look = {"color": style.ATTENTION(0.4 + 0.2 * place), "marker": style.MARKERS[place % len(style.MARKERS)]}
+        look = {"color": kit.ATTENTION(0.4 + 0.2 * place), "marker": kit.MARKERS[place % len(kit.MARKERS)]}
         axes.errorbar(rows["gamma"], rows["share"], [rows["share"] - rows["low"], rows["high"] - rows["share"]],
                       mfc="white", ms=3.8, lw=1.2, label=f"d_model = {d_model}", **look)  # fmt: skip
     tolerance = float(table["tolerance"].iloc[0])
-    axes.axhline(1 - tolerance, color=style.GREY, lw=0.8, ls=style.DASHED, zorder=1)
+    axes.axhline(1 - tolerance, color=kit.GREY, lw=0.8, ls=kit.DASHED, zorder=1)
     axes.set(title="Lemma 1: uniform attention", xlabel="rate γ", ylim=(-0.03, 1.06))
     axes.set_ylabel(f"share with |A$_{{ij}}$ − 1/i| ≤ {tolerance:g}")
 

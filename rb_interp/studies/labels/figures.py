@@ -10,16 +10,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rb_interp.figures import kit, style
+from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence
 from rb_interp.settings import SMALL
 from rb_interp.studies.labels.config import BEFORE_MEMORY
 
 CURVES = {
-    ("keys", "mem"): ("mem1: labels anywhere among the keys", style.MEMORY, "-"),
+    ("keys", "mem"): ("mem1: labels anywhere among the keys", kit.MEMORY, "-"),
     ("near_sum", "mem"): ("mem2: labels near the key", "#3c9bd6", (0, (5, 1.2))),
-    ("keys", "rsn_train"): ("reasoning beside mem1", style.SET_COLOURS["rsn_train"], "-"),
-    ("near_sum", "rsn_train"): ("reasoning beside mem2", style.SET_COLOURS["rsn_train"], (0, (1, 1))),
+    ("keys", "rsn_train"): ("reasoning beside mem1", kit.SET_COLOURS["rsn_train"], "-"),
+    ("near_sum", "rsn_train"): ("reasoning beside mem2", kit.SET_COLOURS["rsn_train"], (0, (1, 1))),
 }
 SHADES = ("#9db8de", "#5f8fce", "#2f62ad", "#0a2f70")
 LINES = ("-", (0, (5, 1.2)), (0, (3, 1, 1, 1)), (0, (1, 1)))
@@ -35,7 +35,7 @@ def draw_label_speed(evidence: Evidence) -> Figure:
             axes.set(ylabel=label, title=f"{quantity}, γ = {SMALL:g}")
             axes.set_ylim(bottom=0)
     with kit.missing(index):
-        kit.rates(index, evidence, "label_speed", kit.Series("bias", colour=style.INK, marker="o"), read="interval")
+        kit.rates(index, evidence, "label_speed", kit.Series("bias", colour=kit.INK, marker="o"), read="interval")
         kit.zero(index)
         kit.threshold(index, evidence, "R1")
         index.margins(y=0.2)
@@ -48,7 +48,7 @@ def draw_label_speed(evidence: Evidence) -> Figure:
 def draw_label_range(evidence: Evidence) -> Figure:
     """Output distribution of each group before memory is learned, and the share inside its range along training."""
     groups = sorted(evidence.table("outputs", gamma=SMALL)["group"].astype(int).unique().tolist())
-    figure = style.new_figure(max(3.4, 0.95 * len(groups) + 0.9))
+    figure = kit.new_figure(max(3.4, 0.95 * len(groups) + 0.9))
     left, right = cast(np.ndarray, figure.subfigures(1, 2, width_ratios=(1, 1.15)))
     outputs = left.subplots(len(groups), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, group in zip(outputs, groups, strict=True):
@@ -67,8 +67,8 @@ def draw_label_range(evidence: Evidence) -> Figure:
     with kit.missing(inside):
         _inside(inside, evidence, groups)
         looks = [(f"group {g}, inside its range", SHADES[(g - 1) % 4], LINES[(g - 1) % 4], 1.4) for g in groups]
-        judged = kit.key("lowest group, judged (seed)", style.INK, "v", filled=True)
-        entries = [*(kit.line(*look) for look in looks), kit.line("accuracy on memory", style.GREY), judged]
+        judged = kit.key("lowest group, judged (seed)", kit.INK, "v", filled=True)
+        entries = [*(kit.line(*look) for look in looks), kit.line("accuracy on memory", kit.GREY), judged]
         inside.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
     return figure
 
@@ -80,15 +80,15 @@ def _inside(axes: Axes, evidence: Evidence, groups: list[int]) -> None:
         axes.plot(means["step"], means["mean"], color=SHADES[(group - 1) % 4], lw=1.4, ls=LINES[(group - 1) % 4])
     rows = evidence.table("in_range", gamma=SMALL, group=1).query("step > 0")
     means = evidence.table("in_range_summary", gamma=SMALL, quantity="accuracy", group=1).query("step > 0")
-    kit.band(axes, rows, "accuracy", means, style.GREY, limits=(0.0, 1.0))
+    kit.band(axes, rows, "accuracy", means, kit.GREY, limits=(0.0, 1.0))
     ranges = evidence.sweep("ranges")
     for seed in ranges.seeds:
         step = ranges.step(SMALL, seed, BEFORE_MEMORY)
         value = ranges.value("label_range", "lowest_inside", SMALL, seed, stage=BEFORE_MEMORY, set="mem")
-        axes.plot([step or np.nan], [value], "v", ms=5, mfc=style.INK, mec="white", mew=0.5, zorder=6)
+        axes.plot([step or np.nan], [value], "v", ms=5, mfc=kit.INK, mec="white", mew=0.5, zorder=6)
     kit.threshold(axes, evidence, "R2")
     pooled = float(rows["pooled"].iloc[0])
-    axes.axhline(pooled, color=style.GREY, lw=0.8, ls=style.DASHED, zorder=1)
+    axes.axhline(pooled, color=kit.GREY, lw=0.8, ls=kit.DASHED, zorder=1)
     look: dict[str, Any] = {"ha": "right", "va": "bottom", "color": "#555555"}
     kit.note(axes, "pooled labels alone, group 1", (0.99, pooled), axes.get_yaxis_transform(), **look)
     kit.steps(axes, float(rows["step"].to_numpy().max()), log=True)

@@ -14,7 +14,7 @@ down before the runs.
 from dataclasses import field, replace
 from typing import ClassVar
 
-from rb_interp.claims.criterion import Claim, Condition, Term
+from rb_interp.claims.rule import Claim, Condition, Term
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import StudyConfig, SweepConfig

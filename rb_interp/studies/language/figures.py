@@ -7,11 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rb_interp.figures import kit, style
+from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
-from rb_interp.figures.numbers import mean_text
 from rb_interp.settings import SMALL
-from rb_interp.statistics.intervals import interval_or_nan, over_seeds
+from rb_interp.statistics.intervals import interval_or_nan, mean_text, over_seeds
 from rb_interp.studies.language.config import PAPER_COSINES
 from rb_interp.studies.language.measure import delta_table
 from rb_interp.text.task import CORPORA
@@ -19,7 +18,7 @@ from rb_interp.text.task import CORPORA
 DOTTED = (0, (1, 1.2))
 GROUPS = {"prontoqa": "PrOntoQA", "stories": "stories", "control": "stories, matched in frequency"}
 DIFFERENCES = (
-    kit.Series("difference", "PrOntoQA − stories", style.INK, "o", "early"),
+    kit.Series("difference", "PrOntoQA − stories", kit.INK, "o", "early"),
     kit.Series("difference_control", "the same, stories' matched", "#8a5a00", "D", "early"),
     kit.Series("difference_counterpart", "the same, PrOntoQA's matched", "#b8860b", "s", "early"),
     kit.Series("difference_centred", "the first, centred", "#6d2a78", "^", "early"),
@@ -27,7 +26,7 @@ DIFFERENCES = (
 KINDS = {
     "answer_two_way": ("answer, True against False alone", "#c4312a", "o"),
     "answer": ("answer, whole vocabulary", "#e58a7f", "s"),
-    "chain": ("chain, all steps right", style.INK, "D"),
+    "chain": ("chain, all steps right", kit.INK, "D"),
     "premise": ("step: premise", "#3c9bd6", "^"),
     "rule": ("step: rule from the context", "#0a3d91", "v"),
     "conclusion": ("step: conclusion", "#6d2a78", "P"),
@@ -43,7 +42,7 @@ def _smallest(evidence: Evidence) -> float:
 
 
 def _by_group(quantity: str, stage: str = "final") -> list[kit.Series]:
-    colours, marks = style.CORPUS_COLOURS, style.CORPUS_MARKERS
+    colours, marks = kit.CORPUS_COLOURS, kit.CORPUS_MARKERS
     return [kit.Series(f"{quantity}_{g}", GROUPS[g], colours[g], marks[g], stage) for g in GROUPS]
 
 
@@ -56,22 +55,20 @@ def early_steps(evidence: Evidence, gamma: float) -> list[int]:
 def draw_learning(evidence: Evidence) -> Figure:
     """Loss of each corpus along training by rate (after Fig. 1); how much more is lost on stories (after Fig. 7A)."""
     gammas = evidence.shown_gammas
-    figure = style.new_figure(5.6, max(style.WIDTH, 2.1 * len(gammas)))
+    figure = kit.new_figure(5.6, max(kit.WIDTH, 2.1 * len(gammas)))
     grid = figure.add_gridspec(2, 3 * len(gammas))
     losses = [figure.add_subplot(grid[0, 3 * i : 3 * i + 3]) for i in range(len(gammas))]
     entropies = {row["corpus"]: row["entropy"] for row in evidence.records("corpora")}
     for axes, gamma in zip(losses, gammas, strict=True):
         with kit.missing(axes):
             for corpus in CORPORA:
-                colour, name = style.CORPUS_COLOURS[corpus], GROUPS[corpus]
+                colour, name = kit.CORPUS_COLOURS[corpus], GROUPS[corpus]
                 kit.curve(axes, evidence, gamma, f"{corpus}_train", "loss", colour, "-", f"{name}, trained on")
-                kit.curve(
-                    axes, evidence, gamma, f"{corpus}_test", "loss", colour, style.DASHED, f"{name}, held out"
-                )
+                kit.curve(axes, evidence, gamma, f"{corpus}_test", "loss", colour, kit.DASHED, f"{name}, held out")
                 if corpus in entropies:
                     axes.axhline(entropies[corpus], color=colour, lw=0.7, ls=DOTTED, zorder=1)
             for step in early_steps(evidence, gamma):
-                axes.plot([step], [0], "^", ms=6, color=style.INK, mec="white", clip_on=False, zorder=6)
+                axes.plot([step], [0], "^", ms=6, color=kit.INK, mec="white", clip_on=False, zorder=6)
             axes.set_ylim(0, 1.6 * max(entropies.values()) if entropies else None)
             delta = mean_text(*evidence.interval("corpus_loss", "delta_loss", gamma))
             axes.set_title(f"{kit.title_of(evidence, gamma)}\nΔL = {delta}")
@@ -80,7 +77,7 @@ def draw_learning(evidence: Evidence) -> Figure:
     with kit.missing(course):
         for gamma, rows in cast(Any, delta_table(evidence.curves).groupby("gamma")):
             means = over_seeds(rows, ["step"], ["delta_loss"])
-            kit.band(course, rows, "delta_loss", means, style.gamma_colour(gamma, gammas), label=f"γ = {gamma:g}")
+            kit.band(course, rows, "delta_loss", means, kit.gamma_colour(gamma, gammas), label=f"γ = {gamma:g}")
         kit.zero(course)
         kit.steps(course, float(evidence.curves["step"].to_numpy().max()))
         course.set_ylabel("ΔL = (L$_{stories}$ − L$_{PrOntoQA}$) / L$_{PrOntoQA}$")
@@ -95,7 +92,7 @@ def draw_learning(evidence: Evidence) -> Figure:
             kit.threshold(axes, evidence, claim, gamma=SMALL)
     plain.set_title("its mean over training")
     fair.set_title("the same, per unigram entropy")
-    early, entropy = kit.key("stage “early” of a seed", style.INK, "^", True), ("unigram entropy", style.GREY)
+    early, entropy = kit.key("stage “early” of a seed", kit.INK, "^", True), ("unigram entropy", kit.GREY)
     kit.legend(figure, 4, [early, kit.line(*entropy, DOTTED, 0.7)])
     return figure
 
@@ -145,7 +142,7 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
     def beside(x: float, one: kit.Series, gamma: float) -> None:
         """The untrained model, the interval over tokens, and two standard deviations of the null."""
         start = evidence.untrained("token_similarity", one.quantity, gamma, stage=one.stage)
-        kit.level(axes_now, x, start, style.GREY, 0.1)
+        kit.level(axes_now, x, start, kit.GREY, 0.1)
         where = {"quantity": one.quantity, "gamma": gamma, "stage": one.stage}
         low, high = over_seeds(evidence.table("token_intervals", **where), ["gamma"], ["low", "high"])["mean"]
         axes_now.vlines(x, low, high, color=one.colour, lw=4.5, alpha=0.28, zorder=0.8)
@@ -161,7 +158,7 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
             if stage == "early" and SMALL in evidence.gammas:
                 ends = evidence.gammas.index(SMALL) - 0.45, evidence.gammas.index(SMALL) + 0.45
                 for group, value in PAPER_COSINES.items():
-                    axes_now.plot(ends, [value] * 2, color=style.CORPUS_COLOURS[group], ls=DOTTED)
+                    axes_now.plot(ends, [value] * 2, color=kit.CORPUS_COLOURS[group], ls=DOTTED)
     with kit.missing(axes[1, 0]):
         kit.threshold(axes[1, 0], evidence, "G3", gamma=SMALL)
     with kit.missing(axes[1, 1]):
@@ -169,9 +166,9 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
     axes[0, 0].set_ylabel("mean cos of two tokens")
     axes[1, 0].set_ylabel("difference of mean cosines")
     kit.legend(figure, 3, [
-        kit.line("untrained models", style.GREY), kit.line("the paper", style.INK, DOTTED, 1.0),
+        kit.line("untrained models", kit.GREY), kit.line("the paper", kit.INK, DOTTED, 1.0),
         kit.line("labels permuted, ± 2 sd", "#d2d2d2", width=5.0),
-        kit.line("95 % over tokens", style.GREY, width=4.5, alpha=0.28),
+        kit.line("95 % over tokens", kit.GREY, width=4.5, alpha=0.28),
     ])  # fmt: skip
     return figure
 
@@ -190,11 +187,11 @@ def _course(axes: Axes, evidence: Evidence) -> None:
     for group in GROUPS:
         means = evidence.table("similarity_summary", gamma=gamma, quantity=f"cos_{group}").dropna(subset=["mean"])
         if len(means):  # no control where the stories have fewer typical tokens than PrOntoQA
-            kit.band(axes, table, f"cos_{group}", means, style.CORPUS_COLOURS[group])
+            kit.band(axes, table, f"cos_{group}", means, kit.CORPUS_COLOURS[group])
     kit.zero(axes)
     kit.kept_steps(axes, np.unique(table["step"].to_numpy(dtype=float)))
     for step in sorted(set(early_steps(evidence, gamma))):
-        axes.axvline(step, color=style.INK, lw=0.8, ls=DOTTED, zorder=1.0)
+        axes.axvline(step, color=kit.INK, lw=0.8, ls=DOTTED, zorder=1.0)
     axes.set_title(f"mean cosine along training, γ = {gamma:g} (dotted: early)")
 
 
@@ -202,7 +199,7 @@ def draw_embedding_rank(evidence: Evidence) -> Figure:
     """Participation ratio over the untrained model's, leading shares of the variance, stable ranks of the weights."""
     figure, [[ratio, shares, weights]] = kit.panels(1, 3, 3.1, 7.8, width_ratios=(1.15, 1, 1.15))
     with kit.missing(ratio):
-        every = kit.Series("participation_ratio_all", "all tokens", style.INK, "^")
+        every = kit.Series("participation_ratio_all", "all tokens", kit.INK, "^")
         shown = [*_by_group("participation_ratio"), every]
         kit.rates(ratio, evidence, "embedding_rank", *shown, read="interval", spread=0.035)
         kit.zero(ratio, 1.0)
@@ -231,12 +228,12 @@ def draw_embedding_rank(evidence: Evidence) -> Figure:
 def draw_next_token(evidence: Evidence) -> Figure:
     """Correlation of the geometries by rate and stage, a panel for each list of tokens, beside its null."""
     figure, [axes] = kit.panels(1, 3, 3.0, sharey=True)
-    colours = {**{g: style.CORPUS_COLOURS[g] for g in CORPORA}, "all": style.INK}
+    colours = {**{g: kit.CORPUS_COLOURS[g] for g in CORPORA}, "all": kit.INK}
     marks = {"init": ("untrained", "v"), "early": ("early", "o"), "final": ("final", "s")}
     for one, (group, colour) in zip(axes, colours.items(), strict=True):
 
         def beside(x: float, series: kit.Series, gamma: float, one: Axes = one) -> None:
-            kit.level(one, x, _null(evidence, "next_token", series, gamma)[0], style.GREY, 0.1)
+            kit.level(one, x, _null(evidence, "next_token", series, gamma)[0], kit.GREY, 0.1)
 
         with kit.missing(one):
             shown = [kit.Series(f"spearman_{group}", "", colour, mark, stage) for stage, (_, mark) in marks.items()]
@@ -244,15 +241,15 @@ def draw_next_token(evidence: Evidence) -> Figure:
             kit.zero(one)
         one.set_title({**GROUPS, "all": "both, all pairs"}[group])
     axes[0].set_ylabel("Spearman over pairs of tokens")
-    null = kit.line("null: tokens permuted among neighbours in frequency", style.GREY, width=2.0)
-    kit.legend(figure, 4, [*(kit.key(words, style.INK, mark) for words, mark in marks.values()), null])
+    null = kit.line("null: tokens permuted among neighbours in frequency", kit.GREY, width=2.0)
+    kit.legend(figure, 4, [*(kit.key(words, kit.INK, mark) for words, mark in marks.values()), null])
     return figure
 
 
 def draw_skills(evidence: Evidence) -> Figure:
     """Accuracy at the last step against hops: answers above, steps and whole chains below, a column per rate."""
     gammas = evidence.shown_gammas
-    figure, axes = kit.panels(2, len(gammas), 4.4, max(style.WIDTH, 2.1 * len(gammas)), sharey=True)
+    figure, axes = kit.panels(2, len(gammas), 4.4, max(kit.WIDTH, 2.1 * len(gammas)), sharey=True)
     kinds = (list(KINDS)[:2], list(KINDS)[2:])
     for (place, one), gamma in zip(np.ndenumerate(axes), [*gammas, *gammas], strict=True):
         with kit.missing(one):
@@ -268,9 +265,9 @@ def draw_skills(evidence: Evidence) -> Figure:
                 xlabel="hops",
             )
             if not place[0]:
-                one.axhline(BY_CHANCE, color=style.GREY, lw=0.8, ls=style.DASHED, zorder=0)
+                one.axhline(BY_CHANCE, color=kit.GREY, lw=0.8, ls=kit.DASHED, zorder=0)
     axes[0, 0].set_ylabel("share right")
-    kit.legend(figure, 3, [kit.line("chance of two answers", style.GREY, style.DASHED, 0.8)])
+    kit.legend(figure, 3, [kit.line("chance of two answers", kit.GREY, kit.DASHED, 0.8)])
     return figure
 
 

@@ -11,7 +11,7 @@ from studies.addition_and_scan.interpreter import is_right
 
 from rb_interp.claims import judge
 from rb_interp.errors import ConfigError
-from rb_interp.figures.style import draw
+from rb_interp.figures.kit import draw
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import from_mapping

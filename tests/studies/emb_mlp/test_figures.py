@@ -5,7 +5,7 @@ import pytest
 from drawing import drawn
 from report.pages import check_page
 
-from rb_interp.figures.style import gamma_colour
+from rb_interp.figures.kit import gamma_colour
 from rb_interp.studies.emb_mlp import EMB_MLP
 from rb_interp.studies.emb_mlp.figures import (
     AGREEMENT,

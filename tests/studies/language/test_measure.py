@@ -12,7 +12,7 @@ from table_columns import check_run
 from torch.nn.functional import cross_entropy
 
 from rb_interp.errors import RunError
-from rb_interp.figures.style import CORPUS_COLOURS, draw
+from rb_interp.figures.kit import CORPUS_COLOURS, draw
 from rb_interp.probes import chain_accuracy, chain_inputs, token_similarity, typical_tokens, uniformity
 from rb_interp.probes.vectors import participation
 from rb_interp.report.page import render_page
