@@ -54,6 +54,7 @@ sharpen later, so say at which step. Uniform attention also says nothing about w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -61,7 +62,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from scipy.special import entr
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.probes._probe import Attention, Found, drawn_once, occupied, pattern, probe
+from rb_interp.probes._probe import Attention, Found, occupied, pattern, probe
 from rb_interp.statistics.nulls import dirichlet_rows, permutations
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import REST, Inputs, Roles
@@ -338,16 +339,16 @@ def uniformity(read: Attention, inputs: Inputs, *, counted: Bool[np.ndarray, "ro
     arrays = {"tv_per_row": per_row, "mean_pattern": pattern.mean(0)}
     return Found(
         values,
-        lambda n_null, seed: {"tv": simplex_null(typical[typical > 1], n_null, seed)},
+        lambda n_null, seed: {"tv": simplex_null(tuple(typical[typical > 1].tolist()), n_null, seed)},
         arrays,
         len(inputs),
     )
 
 
-@drawn_once
-def simplex_null(sizes: Int[np.ndarray, " query"], n_null: int, seed: int) -> Null:
+@lru_cache(maxsize=64)  # heads share it
+def simplex_null(sizes: tuple[int, ...], n_null: int, seed: int) -> Null:
     """TV of patterns whose rows are uniform on the simplex of what each query sees, one pattern for all inputs."""
     total, rng = np.zeros(n_null), np.random.default_rng(seed)
-    for i in sizes.tolist():
+    for i in sizes:
         total += np.abs(dirichlet_rows(n_null, i, rng) - 1 / i).sum(1) / 2
     return Null("attention rows drawn uniformly from the simplex", total / len(sizes), side="less")

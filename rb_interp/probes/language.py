@@ -85,21 +85,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor
 
-from rb_interp.errors import TextError, shown
+from rb_interp.errors import TextError
+from rb_interp.probes import vectors as of_vectors
 from rb_interp.probes._probe import Found, embedding, probe, source
 from rb_interp.probes.capturing import Source, float64, logits_of, model_of
 from rb_interp.probes.embeddings import TIES
 from rb_interp.probes.tokens import MIN_COUNT, NamedCounts, Vectors, checked_counts, typical_tokens
-from rb_interp.probes.vectors import (
-    cosines,
-    gaussian_participations,
-    pairs,
-    participation,
-    pearson,
-    principal_components,
-    ranked_pairs,
-    spearman,
-)
+from rb_interp.probes.vectors import cosines, pairs, participation, pearson, principal_components, spearman
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.text.task import CORPORA
@@ -121,7 +113,6 @@ UNDEFINED = {
     "": "the list has fewer than two tokens (a control has none where the stories have fewer than PrOntoQA), or its "
     "embeddings are all the same.",
 }
-ANSWERS = ("True", "False")
 KINDS = ("premise", "rule", "conclusion")
 PARTS = ("question", "chain", "answer")
 """Parts of an example whose losses are read."""
@@ -149,7 +140,7 @@ def embedding_rank(W_E: Tensor, *, untrained: Source | None = None, counts: Name
     vectors = {name: float64(W_E[tokens]) for name, tokens in ids.items()}
     shares, values = {name: principal_components(rows)[1] for name, rows in vectors.items()}, {}
     for name, share in shares.items():
-        values[f"participation_{name}"] = participation(vectors[name]) if len(ids[name]) else math.nan
+        values[f"participation_{name}"] = participation(vectors[name])
         values[f"participation_ratio_{name}"] = math.nan
         values |= {f"share_{k}_{name}": float(share[:k].sum()) if share.any() else math.nan for k in LEADING}
     values["participation_difference"] = values["participation_prontoqa"] - values["participation_control"]
@@ -162,7 +153,8 @@ def embedding_rank(W_E: Tensor, *, untrained: Source | None = None, counts: Name
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
         rng, drawn = np.random.default_rng(seed), {}
         for name, rows in vectors.items():
-            spread = Null("random vectors", gaussian_participations(n_null, len(rows), rows.shape[1], rng), "less")
+            draws = of_vectors.gaussian_participations(n_null, len(rows), rows.shape[1], rng)
+            spread = Null("random vectors", draws, "less")
             drawn |= {f"participation_{name}": spread, f"participation_ratio_{name}": spread}
         first, control = vectors["prontoqa"], vectors["control"]
         draws = np.full(n_null, np.nan)
@@ -177,16 +169,9 @@ def embedding_rank(W_E: Tensor, *, untrained: Source | None = None, counts: Name
 
 def _swapped(first: Vectors, control: Vectors, take: Bool[np.ndarray, "draw token"]) -> Float[np.ndarray, " draw"]:
     """Participation of the vectors that each draw takes of ``first``, the others being their matches."""
-    draws = np.empty(len(take))
-    for draw, chosen in enumerate(take):
-        rows = np.where(chosen[:, None], first, control)
-        centred = rows - rows.mean(0)
-        gram = (
-            centred @ centred.T if len(rows) < rows.shape[1] else centred.T @ centred
-        )  # both have the same spectrum
-        size = (gram**2).sum()
-        draws[draw] = np.trace(gram) ** 2 / size if size > 0 else np.nan
-    return draws
+    both, n = np.concatenate([first, control]), len(first)
+    gram, places = both @ both.T, np.arange(n) + n * ~take
+    return np.array([float(of_vectors.gram_participations(gram[None, at][:, :, at])[0]) for at in places])
 
 
 @probe(embedding, "the list has fewer than three tokens with a successor, or nothing varies among them.", place={})
@@ -217,23 +202,19 @@ def next_token(
     followers = successors(tokens, lengths, ids, totals.shape[1])
     known = np.flatnonzero(np.diff(followers.indptr))
     ids, followers = ids[known], followers[known]
-    each = np.asarray(
-        followers.sum(1)
-    )  # P^s and u both sum to 1, so (P^s - u) . (P^s' - u) = P^s . P^s' - 1 / d_vocab
+    each = np.asarray(followers.sum(1))
+    # P^s and u both sum to 1, so (P^s - u) . (P^s' - u) = P^s . P^s' - 1 / d_vocab
     labels = (followers @ followers.T).toarray() / each[:, None] / each - 1 / totals.shape[1]
     first, vectors = int(np.isin(ids, typical.prontoqa).sum()), float64(W_E[ids])
     values = {}
     for name, _, x, y in _sides(labels, vectors, first):
-        correlation = spearman if "spearman" in name else pearson
-        values[name] = math.nan if x is None or y is None else float(correlation(pairs(x), pairs(y)))
+        values[name] = (spearman if "spearman" in name else pearson)(pairs(x), pairs(y))
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
         orders, drawn = banded_orders(first, len(ids), n_null, np.random.default_rng(seed)), {}
         for name, block, x, y in _sides(labels, vectors, first):
-            draws = np.full(n_null, np.nan)
-            if x is not None and y is not None:
-                x, y = (ranked_pairs(x), ranked_pairs(y)) if "spearman" in name else (x, y)
-                draws = permuted_correlations(x, y, orders[:, block] - (block.start or 0))
+            x, y = map(of_vectors.ranked_pairs, (x, y)) if "spearman" in name else (x, y)
+            draws = permuted_correlations(x, y, orders[:, block] - (block.start or 0))
             drawn[name] = Null(f"tokens permuted among {BAND} neighbours in frequency", draws)
         return drawn
 
@@ -277,7 +258,9 @@ def banded_orders(
 
 
 def permuted_correlations(x: Gram, y: Gram, orders: Int[np.ndarray, "draw token"]) -> Float[np.ndarray, " draw"]:
-    """Pearson's correlation over pairs of tokens after permuting the tokens of x; nan where one side does not vary."""
+    """Pearson's correlation over pairs after permuting the tokens of x; nan for fewer than three or no variance."""
+    if len(x) < 3:
+        return np.full(len(orders), np.nan)
 
     def standardised(matrix: Gram) -> Gram:
         upper = pairs(matrix)
@@ -290,21 +273,14 @@ def permuted_correlations(x: Gram, y: Gram, orders: Int[np.ndarray, "draw token"
     return np.array([(x[order][:, order] * y).sum() / 2 for order in orders])
 
 
-def _sides(labels: Gram, vectors: Vectors, first: int) -> Iterator[tuple[str, slice, Gram | None, Gram | None]]:
-    """Each correlation's name, the place of its list, and cosines of labels and of embeddings, raw or less their means.
-
-    None for fewer than three tokens.
-    """
+def _sides(labels: Gram, vectors: Vectors, first: int) -> Iterator[tuple[str, slice, Gram, Gram]]:
+    """Each correlation's name, the place of its list, and cosines of labels and embeddings, raw or less their means."""
     for name, block in (("prontoqa", slice(0, first)), ("stories", slice(first, None)), ("all", slice(None))):
         own, rows = labels[block, block], vectors[block]
-        if len(rows) < 3:
-            sides: tuple[Gram | None, Gram | None] = (None, None)
-            raw = sides
-        else:
-            centred = own - own.mean(0) - own.mean(1, keepdims=True) + own.mean()
-            raw = _gram_cosines(own), cosines(rows)
-            sides = _gram_cosines(centred), cosines(rows - rows.mean(0))
-        for kind, (x, y) in (("spearman", raw), ("pearson", raw), ("spearman_centred", sides)):
+        raw, n = (_gram_cosines(own), cosines(rows)), max(len(rows), 1)
+        own = own - own.sum(0) / n - own.sum(1, keepdims=True) / n + own.sum() / n**2
+        centred = _gram_cosines(own), cosines(rows - rows.sum(0) / n)
+        for kind, (x, y) in (("spearman", raw), ("pearson", raw), ("spearman_centred", centred)):
             yield f"{kind}_{name}", block, x, y
 
 
@@ -355,16 +331,13 @@ class Outcome(NamedTuple):
     """What a model got right on one example.
 
     Attributes:
-        sentences: one entry for each sentence of the chain. answer: by the arg max over the vocabulary.
-        says_true: "True" against "False". losses: summed (nats), and numbers of tokens, of each of PARTS.
+        right: answer, sentence or chain -> whether each of that kind is right.
+        losses: summed losses (nats) of each of PARTS, and numbers of tokens, ``[part, 2]``.
     """
 
     example: Encoded
-    sentences: list[bool]
-    answer: bool
-    says_true: bool
-    losses: list[float]
-    tokens: list[int]
+    right: dict[str, list[bool]]
+    losses: Float[np.ndarray, "part 2"]
 
 
 @typed
@@ -379,35 +352,29 @@ def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
         TextError: where the tokenizer joins the end of one sentence with the next, or where its first tokens of "True"
             and "False" are the same.
     """
-    if isinstance(tokenizer, type) or not all(hasattr(tokenizer, name) for name in ("encode", "end")):
-        raise TextError(f"chain_inputs got tokenizer={shown(tokenizer)}; give one that has encode(text) and end.")
-    encoded = tuple(_encoded(example, tokenizer) for example in examples)
-    true, false = (int(tokenizer.encode(f" {word}")[0]) for word in ANSWERS)
+    from rb_interp.text.prontoqa import step_kinds
+
+    encoded, (true, false) = [], (int(tokenizer.encode(word)[0]) for word in (" True", " False"))
     if true == false:
         raise TextError(
             f"'True' and 'False' begin with the same token ({true}) in this tokenizer, so that no token decides "
             f"between them; use a larger d_vocab."
         )
+    for example in examples:
+        parts = [example.prompt, *(f" {sentence}" for sentence in example.chain_of_thought), f" {example.answer}"]
+        pieces = [tokenizer.encode(part) for part in parts]
+        joined = [token for piece in pieces for token in piece]
+        if joined != list(tokenizer.encode(example.text)):
+            raise TextError(
+                f"this tokenizer joins the end of one sentence with the next in {example.text[-40:]!r}, so no sentence "
+                f"can be judged alone; use one that splits before spaces, as GPT-2's does."
+            )
+        ends = (1 + np.cumsum([len(piece) for piece in pieces])).tolist()
+        tokens, places = np.array([tokenizer.end, *joined], dtype=np.int64), tuple(pairwise(ends[:-1]))
+        is_true = example.answer == "True"
+        encoded.append(Encoded(tokens, places, step_kinds(example), ends[-2], is_true, example.hops))
     labels = np.array([one.tokens[one.answer] for one in encoded], dtype=np.int64)
-    return ChainInputs(_padded(encoded), labels, examples=encoded, words=(true, false))
-
-
-def _encoded(example: Example, tokenizer: Any) -> Encoded:
-    """Tokens of an example, with the place and kind of each sentence of its chain."""
-    from rb_interp.text.prontoqa import step_kinds
-
-    parts = [example.prompt, *(f" {sentence}" for sentence in example.chain_of_thought), f" {example.answer}"]
-    pieces = [tokenizer.encode(part) for part in parts]
-    joined = [token for piece in pieces for token in piece]
-    if joined != list(tokenizer.encode(example.text)):
-        raise TextError(
-            f"this tokenizer joins the end of one sentence with the next in {example.text[-40:]!r}, so no sentence can "
-            f"be judged alone; use one that splits before spaces, as GPT-2's does."
-        )
-    ends = 1 + np.cumsum([len(piece) for piece in pieces])
-    places = tuple((int(first), int(last)) for first, last in pairwise(ends[:-1]))
-    tokens = np.array([tokenizer.end, *joined], dtype=np.int64)
-    return Encoded(tokens, places, step_kinds(example), int(ends[-2]), example.answer == "True", example.hops)
+    return ChainInputs(_padded(encoded), labels, examples=tuple(encoded), words=(true, false))
 
 
 def _padded(examples: Sequence[Encoded]) -> Int[np.ndarray, "row pos"]:
@@ -434,28 +401,23 @@ def chain_accuracy(model: Source, inputs: ChainInputs) -> Found:
         ModelError: for tokens that the model does not know.
     """
     outcomes = chain_outcomes(model, inputs)
-    rights = _by_kind(outcomes)
-    values = {name: float(np.mean(right)) if right else np.nan for name, right in rights.items()}
-    losses, tokens = (np.array([getattr(one, name) for one in outcomes]).sum(0) for name in ("losses", "tokens"))
+    values = {name: float(np.mean(right)) if right else math.nan for name, right in _by_kind(outcomes).items()}
+    losses, tokens = np.sum([one.losses for one in outcomes], 0).T
     values |= {f"loss_{part}": float(mean) for part, mean in zip(PARTS, losses / tokens, strict=True)}
     values["left_out"] = float(len(inputs.examples) - len(outcomes))
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
-        says, true = (
-            np.array(of) for of in zip(*((one.says_true, one.example.true) for one in outcomes), strict=True)
-        )
+        true = np.array([one.example.true for one in outcomes])
+        says = true == [right for one in outcomes for right in one.right["answer_two_way"]]
         permuted = np.random.default_rng(seed).permuted(np.tile(true, (n_null, 1)), axis=1)
         return {"answer_two_way": Null("answers permuted over examples", (permuted == says).mean(1))}
 
     def tables(_: int) -> dict[str, pd.DataFrame]:
         rows = []
         for hops in sorted({one.example.hops for one in outcomes}):
-            of = _by_kind([one for one in outcomes if one.example.hops == hops])
-            rows += [
-                {"hops": hops, "accuracy_of": name, "accuracy": float(np.mean(right)), "n": len(right)}
-                for name, right in of.items()
-                if right
-            ]
+            for name, right in _by_kind([one for one in outcomes if one.example.hops == hops]).items():
+                told = {"hops": hops, "accuracy_of": name, "accuracy": float(np.mean(right)), "n": len(right)}
+                rows += [told] if right else []
         return {"skills": pd.DataFrame(rows)}
 
     return Found(values, nulls, n=len(outcomes), tables=tables)
@@ -482,24 +444,15 @@ def chain_outcomes(model: Source, inputs: ChainInputs) -> list[Outcome]:
         for row, at in enumerate(places):
             one = inputs.examples[at]
             true, false = logits[row, one.answer - 1, list(inputs.words)].tolist()
-            parts = list(pairwise((0, one.sentences[0][0] - 1, one.answer - 1, len(one.tokens) - 1)))
-            outcomes[at] = Outcome(
-                one,
-                [bool(right[row, first - 1 : last - 1].all()) for first, last in one.sentences],
-                bool(right[row, one.answer - 1]),
-                true > false,
-                [float(losses[row, first:last].sum()) for first, last in parts],
-                [last - first for first, last in parts],
-            )
+            steps = [bool(right[row, first - 1 : last - 1].all()) for first, last in one.sentences]
+            told = {"answer": [bool(right[row, one.answer - 1])], "answer_two_way": [(true > false) == one.true]}
+            told |= {"chain": [all(steps)], "step": steps}
+            for kind in KINDS:
+                told[kind] = [step for step, of in zip(steps, one.kinds, strict=True) if of == kind]
+            parts = losses[row, : len(one.tokens) - 1].tensor_split([one.sentences[0][0] - 1, one.answer - 1])
+            outcomes[at] = Outcome(one, told, np.array([[float(part.sum()), len(part)] for part in parts]))
     return [outcomes[at] for at in sorted(outcomes)]
 
 
 def _by_kind(outcomes: Sequence[Outcome]) -> dict[str, list[bool]]:
-    steps = [step for one in outcomes for step in zip(one.example.kinds, one.sentences, strict=True)]
-    return {
-        "answer": [one.answer for one in outcomes],
-        "answer_two_way": [one.says_true == one.example.true for one in outcomes],
-        "chain": [all(one.sentences) for one in outcomes],
-        "step": [right for _, right in steps],
-        **{kind: [right for named, right in steps if named == kind] for kind in KINDS},
-    }
+    return {name: [right for one in outcomes for right in one.right[name]] for name in outcomes[0].right}

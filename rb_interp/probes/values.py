@@ -36,8 +36,8 @@ holds what earlier layers wrote on the constant sequence.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, nearest, shown
-from rb_interp.probes._probe import Found, check_layer_head, drawn_once, probe, source
+from rb_interp.probes._probe import Found, check_layer_head, probe, source
 from rb_interp.probes.capturing import ArrayModel, Source, capture, float64, has_attention, layer_heads, model_of
 from rb_interp.statistics import nulls as null_draws
 from rb_interp.statistics.reading import Null
@@ -111,16 +111,17 @@ def value_alignment(
         signed = _cosines(U[:, :k].T, centred)  # singular vectors have no sign: the contrast's first group is ahead
         signed *= np.where(signed[:, ahead].mean(1, keepdims=True) < 0, -1, 1)
         arrays |= {f"{name}singular_values": S, f"{name}cosines": signed}
-    sizes = tuple((name, len(ids)) for name, ids in named.items())
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
-        return alignment_nulls(W_V.shape, sizes, every, k, n_null, seed, two)
+        directions, bases, ratios = draw(W_V.shape, k, n_null, seed)
+        drawn = aligned(directions, bases, vectors, two).items()
+        said = {"c": "random direction", "s": "random subspace"}
+        both = {f"{kind}{name}": Null(said[name[0]], of) for kind in ("", "ov_") for name, of in drawn}
+        ratio = "Gaussian matrix of the same shape", "product of Gaussian matrices of the same shapes"
+        names = "spectrum_ratio", "ov_spectrum_ratio"
+        return both | {name: Null(text, of) for name, text, of in zip(names, ratio, ratios, strict=False)}
 
     return Found(values, nulls, arrays)
-
-
-def _ov(quantities: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"ov_{name}": value for name, value in quantities.items()}
 
 
 def _cosines(directions: Float[np.ndarray, "n d_model"], vectors: Embeddings) -> Float[np.ndarray, "n token"]:
@@ -134,13 +135,10 @@ def aligned(
     vectors: Mapping[str, Embeddings], two: Sequence[str],
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Cosines of n unit directions and shares of n subspaces, ``[n]`` each: one observed, or the draws of a null."""
-    names, mean = (
-        [*two, *(name for name in vectors if name not in two)],
-        np.concatenate([*vectors.values()]).mean(0),
-    )
+    names, mean = dict.fromkeys([*two, *vectors]), np.concatenate([*vectors.values()]).mean(0)
     centred = {name: rows - mean for name, rows in vectors.items()}
 
-    def means(groups: Mapping[str, Embeddings], names: Sequence[str], ending: str = "") -> dict[str, np.ndarray]:
+    def means(groups: Mapping[str, Embeddings], names: Iterable[str], ending: str = "") -> dict[str, np.ndarray]:
         return {f"cos_{name}{ending}": np.abs(_cosines(directions, groups[name])).mean(1) for name in names}
 
     values = means(centred, names)
@@ -155,7 +153,7 @@ def aligned(
     return values
 
 
-@drawn_once
+@lru_cache(maxsize=64)  # heads and models that are alike share it
 def draw(shape: tuple[int, int], k: int, n_null: int, seed: int) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
     """Random directions and subspaces, and s1/s2 of Gaussian matrices and of products of two; they know no model."""
     rng = np.random.default_rng(seed)
@@ -164,24 +162,6 @@ def draw(shape: tuple[int, int], k: int, n_null: int, seed: int) -> tuple[np.nda
     singular = null_draws.gaussian_singular_values, null_draws.gaussian_product_singular_values
     tops = [values(n_null, *shape, rng) for values in singular] if min(shape) > 1 else []
     return directions, bases, [top[:, 0] / top[:, 1] for top in tops]
-
-
-@drawn_once
-def alignment_nulls(
-    shape: tuple[int, int], sizes: tuple[tuple[str, int], ...], every: Embeddings, k: int, n_null: int, seed: int,
-    two: tuple[str, ...],
-) -> dict[str, Null]:  # fmt: skip
-    """Nulls of every quantity, from the embeddings of all groups and the groups' sizes."""
-    vectors = dict(zip(dict(sizes), np.split(every, np.cumsum([n for _, n in sizes])[:-1]), strict=True))
-    directions, bases, ratios = draw(shape, k, n_null, seed)
-    said = {"cos": "random direction", "subspace": "random subspace"}
-    drawn = aligned(directions, bases, vectors, two)
-    nulls = {name: Null(said[name.split("_")[0]], draws) for name, draws in drawn.items()}
-    nulls |= _ov(nulls)
-    if ratios:
-        nulls["spectrum_ratio"] = Null("Gaussian matrix of the same shape", ratios[0])
-        nulls["ov_spectrum_ratio"] = Null("product of Gaussian matrices of the same shapes", ratios[1])
-    return nulls
 
 
 def value_matrix(model: Source, *, layer: int = 0, head: int = 0) -> Float[np.ndarray, "d_model d_head"]:
