@@ -82,7 +82,6 @@ UNDEFINED = (
     "no position has the query's role, or, for an excess, none of them sees the other role and as many other "
     "positions."
 )
-Pattern = Float[np.ndarray, "row query key"]
 Mask = Bool[np.ndarray, "row pos"]
 Looking = Bool[np.ndarray, "row query q"]
 Seen = Bool[np.ndarray, "row key k"]
@@ -96,9 +95,8 @@ def attention(
 ) -> Found:
     """Mean attention from some roles to others in one head, in [0, 1], and what it exceeds other positions by.
 
-    Values: ``{query}_to_{key}`` of each pair of roles, and ``{query}_to_{key}_excess``; NaN where no position has the
-    query's role. Null: the roles of another row. Arrays: attention ``[query, key]``, in the order of the roles. Source:
-    paper 2, Fig. 3.
+    Values as in the module's table, for each pair of roles; NaN where no position has the query's role. Arrays:
+    attention ``[query, key]``, in the order of the roles.
 
     Args:
         inputs: rows, and roles that name the positions asked for.
@@ -107,7 +105,7 @@ def attention(
         to: roles that are looked at, likewise. By default a note says how many positions have no role.
 
     Raises:
-        RolesError: for a role that is not there, or that is named twice.
+        RolesError: for a role that is not there.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.8)
@@ -132,9 +130,9 @@ def _between(
     read: Attention, looking: Looking, seen: Seen, places: Mapping[str, tuple[int, int]],
     parts: Mapping[str, Excess] = {}, nulled: Sequence[str] = (),
 ) -> Found:  # fmt: skip
-    """What some roles give to others, by name, with the null of other rows of the same padding.
+    """What some roles give to others: by name, the numbers of both roles and the excess of the same.
 
-    ``places`` are the numbers of both roles, ``parts`` the excess of the same. All have a null, or those of ``nulled``.
+    All have a null of other rows of the same padding, or those that are ``nulled``.
     """
     pattern, alike, still = read.pattern, read.alike, {}
     total = (looking.astype(float).swapaxes(-1, -2) @ pattern @ seen.astype(float)).sum(0)
@@ -169,16 +167,13 @@ def _between(
 def attention_by_role(read: Attention, inputs: Inputs) -> Found:
     """Attention of the last position by role, on the given rows (memory and reasoning inputs: call it on each).
 
-    Values, all in [0, 1]: ``key``, ``anchor_1`` .. ``anchor_q``, ``anchors`` (their sum), ``self`` (the last position
-    where it is noise) and ``noise`` (all other noise); key + anchors + self + noise = 1. Array: ``mean_attention``
-    ``[L]`` by position. Nulls of ``key`` and ``anchors``: roles permuted. Source: paper 1, section "Second attention
-    module".
+    Values, all in [0, 1]: ``key``, ``anchor_1`` .. ``anchor_q``, ``anchors``, ``self`` and ``noise`` (all other noise).
+    Array: ``mean_attention`` ``[L]`` by position. ``key`` and ``anchors`` have a null.
 
     Args:
         inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
 
-    Raises:
-        RolesError: for missing roles, and where one position has two. ``attention`` reads roles of any names.
+    Raises RolesError for missing roles, and where one position has two.
     """
     key, anchors = (_of_the_anchor_task(inputs, role, "attention_by_role") for role in ("key", "anchor"))
     both = np.sort(np.concatenate([key, anchors], 1), 1)
@@ -187,11 +182,8 @@ def attention_by_role(read: Attention, inputs: Inputs) -> Found:
             f"attention_by_role got one position twice in row {row}: key {key[row].tolist()}, "
             f"anchor {anchors[row].tolist()}; give every position of a row one role."
         )
-    named = {
-        "key": key,
-        **{f"anchor_{i + 1}": anchors[:, [i]] for i in range(anchors.shape[1])},
-        "anchors": anchors,
-    }
+    singles = {f"anchor_{i + 1}": anchors[:, [i]] for i in range(anchors.shape[1])}
+    named = {"key": key, **singles, "anchors": anchors}
     last, length = read.pattern[:, -1:], read.pattern.shape[-1]
     seen = {name: _mask(at, length) for name, at in named.items()}
     noise, at_end = ~seen["key"] & ~seen["anchors"], np.arange(length) == length - 1
@@ -207,14 +199,10 @@ def attention_by_role(read: Attention, inputs: Inputs) -> Found:
 def attention_to_key(read: Attention, inputs: Inputs) -> Found:
     """Attention of each anchor's position to the key in one head, mean over rows, in [0, 1].
 
-    Values: key_from_anchor_1 .. key_from_anchor_q, key_from_last_anchor. Null: positions of one row's roles used for
-    another row. Arrays: attention [row, q].
+    Values: key_from_anchor_1 .. key_from_anchor_q, key_from_last_anchor. Arrays: attention ``[row, q]``.
 
     Args:
-        inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
-
-    Raises:
-        RolesError: for missing roles, and for roles of other rows. ``attention`` reads roles of any names.
+        inputs: rows, and roles that name the positions of ``key`` and ``anchor``; RolesError where one is missing.
     """
     anchors, key = (_of_the_anchor_task(inputs, role, "attention_to_key", True) for role in ("anchor", "key"))
     pattern, attends = read.pattern, read.attends
@@ -244,15 +232,10 @@ def _mask(places: Int[np.ndarray, "row n"], length: int) -> Mask:
 def role_masks(
     roles: Roles, given: str | Sequence[str], shape: tuple[int, ...]
 ) -> tuple[tuple[str, ...], Bool[np.ndarray, "row pos role"]]:
-    """The roles asked for, all by default, and which positions of each row have which; ``shape`` is that of the rows.
-
-    Raises RolesError for unknown and repeated roles, and where there is none.
-    """
+    """The roles asked for, all by default, and which positions of rows of a shape have which."""
     names = (given,) if isinstance(given, str) else tuple(given) or tuple(roles.positions)
     if not names:
         raise RolesError("attention needs roles and got none; pass Inputs(tokens, roles=Roles({name: positions})).")
-    if len(set(names)) < len(names):
-        raise RolesError(f"attention got the roles {list(names)}; name each of them once.")
     length, masks = shape[1], np.zeros((*shape, len(names)), dtype=bool)
     for number, name in enumerate(names):
         if name in (LAST, REST) and name not in roles.positions:
@@ -269,7 +252,10 @@ def _per_query(total: Float[np.ndarray, "*draw q k"], looking: Looking) -> Float
 
 
 def other_rows(
-    pattern: Pattern, looking: Shaped[np.ndarray, "row query q"], seen: Seen, orders: Int[np.ndarray, "draw row"]
+    pattern: Float[np.ndarray, "row query key"],
+    looking: Shaped[np.ndarray, "row query q"],
+    seen: Seen,
+    orders: Int[np.ndarray, "draw row"],
 ) -> Float[np.ndarray, "draw q k"]:
     """What the queries of each role give to the positions of each role, over all rows, with the roles of other rows."""
     asks, asked = looking.any((0, 2)), seen.any((0, 2))
@@ -307,10 +293,9 @@ def excess(looking: Mask, seen: Mask, visible: Bool[np.ndarray, "*row query key"
 def uniformity(read: Attention, inputs: Inputs, *, counted: Bool[np.ndarray, "row pos"] | None = None) -> Found:
     """How far one head's attention is from uniform, on the given rows.
 
-    Values: ``tv`` in [0, 1], the mean of TV_i over inputs and rows 2..L (0: the average operator); ``max_deviation``,
-    the largest abs(A_ij - 1/i) of any input; ``entropy``, the mean of H_i / ln i (1: uniform). Arrays: ``tv_per_row``
-    ``[L - 1]`` (``[L]`` where attention looks both ways), NaN for a query that counts in no row, and ``mean_pattern``
-    ``[L, L]``, means over inputs. Null of ``tv``: random patterns, side less. Source: paper 1, Lemma 1 and Fig. 6.
+    Values: ``tv`` in [0, 1] and ``entropy`` (1: uniform), means over inputs and queries; ``max_deviation``, the largest
+    abs(A_ij - 1/i) of any input. Arrays: ``tv_per_row`` ``[L - 1]`` (``[L]`` where attention looks both ways), NaN for
+    a query that counts in no row, and ``mean_pattern`` ``[L, L]``, means over inputs. Null of ``tv``: random patterns.
 
     Args:
         inputs: rows of two positions or more, else ModelError; roles and labels are not needed.
@@ -318,14 +303,14 @@ def uniformity(read: Attention, inputs: Inputs, *, counted: Bool[np.ndarray, "ro
             default all.
     """
     pattern, visible = read.pattern, read.visible
-    if len(visible) < 2:
-        raise ModelError("uniformity got rows of 1 position; give at least 2, since the first has no choice.")
     counted = read.attends & (True if counted is None else counted)
-    if not counted.any():
-        raise ModelError(f"uniformity got {len(pattern)} rows in which no query that counts attends to anything.")
     seen, chooses = visible & read.attends[:, None], visible.sum(1) > 1
     sizes = np.maximum(seen.sum(-1), 1)
     deviation, chosen = np.abs(pattern - seen / sizes[..., None]), (counted & (sizes > 1))[:, chooses]
+    if not chosen.any():
+        raise ModelError(
+            f"uniformity got {len(pattern)} rows in which no query that counts attends to anything and has a choice."
+        )
     distance = deviation[:, chooses].sum(-1) / 2
     entropy = entr(pattern[:, chooses]).sum(-1) / np.log(np.maximum(sizes[:, chooses], 2))
     values = {
@@ -337,12 +322,8 @@ def uniformity(read: Attention, inputs: Inputs, *, counted: Bool[np.ndarray, "ro
     n = chosen.sum(0)
     per_row = np.where(n > 0, (distance * chosen).sum(0) / np.maximum(n, 1), np.nan)
     arrays = {"tv_per_row": per_row, "mean_pattern": pattern.mean(0)}
-    return Found(
-        values,
-        lambda n_null, seed: {"tv": simplex_null(tuple(typical[typical > 1].tolist()), n_null, seed)},
-        arrays,
-        len(inputs),
-    )
+    typical = tuple(typical[typical > 1].tolist())
+    return Found(values, lambda n_null, seed: {"tv": simplex_null(typical, n_null, seed)}, arrays, len(inputs))
 
 
 @lru_cache(maxsize=64)  # heads share it

@@ -359,7 +359,7 @@ def scan(
         )
     looked_at = model_of(model)
     if not has_attention(looked_at):
-        check_layer_head(looked_at, 0, 0, name)
+        check_layer_head(model, 0, 0, name, caches=True)
     heads = list(range(looked_at.cfg.n_heads) if heads is None else heads)
     layers = attention_layers(model) if layers is None else list(layers)
     source = OnePass(model, layers)

@@ -106,7 +106,7 @@ def capture(
     Args:
         model: the model, or what `captured` gave for these tokens; then nothing runs.
         tokens: integers ``[row, pos]``.
-        names: full hook names, such as ``blocks.0.attn.hook_pattern``.
+        names: full hook names, such as ``blocks.0.attn.hook_pattern``, or ``logits``.
         batch: rows of one pass; by default at most 1,024 and no more than MAX_LOGITS allows.
         keep: what to keep of each activation, for instance ``lambda pattern: pattern[:, 0]`` for one head.
 
@@ -121,9 +121,9 @@ def capture(
         return {name: kept(_held(own, rows, name), keep) for name in names}
     if own is not model:
         return cast(Any, model).of_rows(rows, names, keep)
-    model = model_of(model)
+    model = own
     for name in names:
-        if name not in model.hook_dict:
+        if name not in model.hook_dict and name != "logits":
             raise ModelError(f"this model has no hook '{name}'; {nearest(name, model.hook_dict)}")
     check_range(model, rows)
     device = next(model.parameters(), NOWHERE).device
@@ -135,12 +135,12 @@ def capture(
         if len(fired) == len(names):
             raise _EnoughError
 
-    hooks = [(name, partial(look, name=name)) for name in names]
+    hooks = [(name, partial(look, name=name)) for name in names if name != "logits"]
     with torch.no_grad(), evaluation(model), attached(model, hooks):
         for chunk in rows.split(batch or passes(model, rows)):
             fired.clear()
             with suppress(_EnoughError):
-                model(chunk.to(device))
+                fired["logits"] = model(chunk.to(device))
             for name in names:
                 if name not in fired:
                     raise ModelError(
@@ -218,28 +218,10 @@ def kept(value: Tensor, keep: Keep) -> Tensor:
     return part.detach().cpu()
 
 
-def logits_of(source: Source, tokens: Tokens, *, keep: Keep = None, given: np.ndarray | None = None) -> Tensor:
-    """Logits ``[row, pos, d_vocab]`` of some rows, or what is kept of them, on CPU; of a cache its model's.
-
-    Args:
-        given: where the source is arrays, the rows of its logits that are meant, which may be longer. By default all.
-
-    Raises ModelError where tokens lie outside the vocabulary or context, and where arrays hold logits of other rows.
-    """
-    model, rows = model_of(source), as_rows(tokens)
-    if isinstance(model, ArrayModel):
-        held = model.logits
-        logits = held if given is None else held[given, : rows.shape[1]]
-        if logits.shape[:2] != rows.shape:
-            raise ModelError(
-                f"these arrays hold logits of shape {list(held.shape)} and the rows are {list(rows.shape)}; "
-                f"give the logits of these rows."
-            )
-        return kept(logits, keep)
-    check_range(model, rows)
-    device = next(model.parameters(), NOWHERE).device
-    with torch.no_grad(), evaluation(model):
-        return torch.cat([kept(model(chunk.to(device)), keep) for chunk in rows.split(passes(model, rows))])
+def logits_of(source: Source, tokens: Tokens, keep: Keep = None) -> Tensor:
+    """Logits ``[row, pos, d_vocab]`` of some rows, or what is kept of them, on CPU; of a cache its model's."""
+    model = model_of(source)
+    return capture(source if isinstance(model, Arrays) else model, tokens, ["logits"], keep=keep)["logits"]
 
 
 def model_of(source: Source) -> HookedModel:
@@ -282,7 +264,7 @@ def attention_layers(source: Source) -> list[int]:
     """The layers that have attention: all, or of a model of several kinds of layers those that have its hooks."""
     model: Any = model_of(source)
     every = list(range(model.cfg.n_layers if has_attention(model) else 0))
-    hooks = {} if isinstance(model, ArrayModel) else getattr(source, "hook_dict", None) or model.hook_dict
+    hooks = {} if isinstance(model, Arrays) else getattr(source, "hook_dict", None) or model.hook_dict
     ends = "hook_pattern", "hook_z", "hook_v"
     return [at for at in every if any(f"blocks.{at}.attn.{end}" in hooks for end in ends)] or every
 
@@ -324,13 +306,8 @@ def attached(model: HookedModel, hooks: Sequence[tuple[str, Callable[[Tensor, An
 
 
 def as_rows(tokens: Tokens) -> Int[Tensor, "row pos"]:
-    """Tokens of any integer type as a long tensor on CPU; ModelError where they are not [row, pos]."""
-    if not isinstance(tokens, Tensor):
-        tokens = np.array(tokens)
-        if tokens.dtype.kind not in "iubf":
-            raise ModelError(f"got tokens of type {tokens.dtype}; expected integers [row, pos].")
-        tokens = torch.from_numpy(tokens)
-    rows = tokens.cpu()
+    """Tokens of any integer type as a long tensor on CPU; ModelError where they are not ``[row, pos]``."""
+    rows = tokens.cpu() if isinstance(tokens, Tensor) else torch.from_numpy(np.array(tokens))
     if rows.ndim != 2 or rows.is_floating_point() or rows.is_complex() or rows.numel() == 0:
         raise ModelError(
             f"got tokens of shape {list(rows.shape)} and type {rows.dtype}; expected integers [row, pos], "
@@ -387,7 +364,7 @@ def layer_heads(source: Source, layer: int, name: str) -> Float[Tensor, "head ro
     """
     model = model_of(source)
     held = getattr(model.blocks[layer].attn, name, None)
-    if isinstance(model, ArrayModel) or (isinstance(held, Tensor) and held.ndim == 3):
+    if isinstance(model, Arrays) or (isinstance(held, Tensor) and held.ndim == 3):
         return getattr(model.blocks[layer].attn, name)
     return getattr(model, name)[layer]
 
@@ -428,15 +405,6 @@ def from_arrays(arrays: Mapping | None = None, *, attn_only: bool = False, **nam
     return Arrays(held, attn_only)
 
 
-class Arrays:
-    """Activations and weights by name, in place of a model or a cache; see `from_arrays`."""
-
-    has_batch_dim = True
-
-    def __init__(self, held: Mapping[str, Tensor], attn_only: bool) -> None:
-        self.cache_dict, self.model = dict(held), ArrayModel(held, attn_only)
-
-
 class _Named(SimpleNamespace):
     """Arrays of one part of a model, or sizes, as attributes; MissingArrayError names one that is not there."""
 
@@ -444,13 +412,16 @@ class _Named(SimpleNamespace):
         raise _missing(self.__dict__.get("place", "") + name)
 
 
-class ArrayModel(_Named):
-    """What arrays know of their model: sizes and weights under TransformerLens's names."""
+class Arrays(_Named):
+    """Activations and weights under TransformerLens's names, as a cache and as what they know of its model."""
+
+    has_batch_dim = True
 
     def __init__(self, held: Mapping[str, Tensor], attn_only: bool) -> None:
         whole = {name: held[full] for name, (full, _) in WHOLE.items() if full in held}
         hooks, sizes = dict.fromkeys(name for name in held if "hook_" in name), _sizes(held)
         super().__init__(arrays=held, hook_dict=hooks, cfg=_Named(attn_only=attn_only, **sizes), **whole)
+        self.cache_dict, self.model = held, self
         of_all = {"token_inputs": held["token_inputs"]} if "token_inputs" in held else {}
         self.blocks = []
         for place in (f"blocks.{at}." for at in range(sizes["n_layers"])):

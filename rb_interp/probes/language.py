@@ -130,8 +130,7 @@ def embedding_rank(W_E: Tensor, *, untrained: Source | None = None, counts: Name
     PrOntoQA and the control (participation_difference). Arrays: spectrum_prontoqa and so on, each component's share of
     the variance, and spectrum_untrained_prontoqa and so on beside an untrained model.
 
-    Raises:
-        TextError: for counts of another shape or vocabulary, and for a corpus without tokens.
+    Raises TextError for counts of another shape or vocabulary, and for a corpus without tokens.
     """
     totals, words = checked_counts(counts, len(W_E))
     typical = typical_tokens(totals)
@@ -188,9 +187,7 @@ def next_token(
         inputs: training text, such as ``Inputs(text_data().train.tokens)``.
         lengths: ``[row]``, how many tokens of each row are text, where rows are filled up. By default all.
 
-    Raises:
-        TextError: for counts of another shape or vocabulary, a corpus without tokens, tokens beyond the counts, and
-            lengths of other rows.
+    Raises TextError for counts of another shape or vocabulary, a corpus without tokens, and lengths of other rows.
     """
     totals, words = checked_counts(counts, len(W_E))
     tokens = inputs.tokens
@@ -224,21 +221,12 @@ def next_token(
 
 
 def successors(
-    tokens: Integer[np.ndarray, "row pos"],
-    lengths: Int[np.ndarray, " row"],
-    ids: Int[np.ndarray, " token"],
+    tokens: Integer[np.ndarray, "row pos"], lengths: Int[np.ndarray, " row"], ids: Int[np.ndarray, " token"],
     d_vocab: int,
-) -> csr_array:
-    """How often each of the tokens ``ids`` is followed by each token, sparse ``[token, d_vocab]``.
-
-    ``lengths`` says how many tokens of each row are real. Raises TextError for tokens beyond ``d_vocab``.
-    """
+) -> csr_array:  # fmt: skip
+    """How often each of the tokens ``ids`` is followed by each token, in as much of each row as is real."""
     from scipy.sparse import coo_array
 
-    if tokens.max() >= d_vocab:
-        raise TextError(
-            f"the rows hold token {tokens.max()}; the counts know 0 to {d_vocab - 1}. Use one tokenizer."
-        )
     place = np.full(d_vocab, -1)
     place[ids] = np.arange(len(ids))
     real = np.arange(1, tokens.shape[1]) < np.asarray(lengths)[:, None]
@@ -348,9 +336,8 @@ def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
         examples: such as ``text_data().examples``.
         tokenizer: has ``encode(text)``, a list of token ids, and ``end``, the id of the end-of-text token.
 
-    Raises:
-        TextError: where the tokenizer joins the end of one sentence with the next, or where its first tokens of "True"
-            and "False" are the same.
+    Raises TextError where the tokenizer joins the end of one sentence with the next, or where its first tokens of
+    "True" and "False" are the same.
     """
     from rb_interp.text.prontoqa import step_kinds
 
@@ -396,9 +383,7 @@ def chain_accuracy(model: Source, inputs: ChainInputs) -> Found:
     Args:
         inputs: ``chain_inputs(examples, tokenizer)``.
 
-    Raises:
-        TextError: where no example fits into the context.
-        ModelError: for tokens that the model does not know.
+    Raises TextError where no example fits into the context.
     """
     outcomes = chain_outcomes(model, inputs)
     values = {name: float(np.mean(right)) if right else math.nan for name, right in _by_kind(outcomes).items()}
@@ -436,7 +421,8 @@ def chain_outcomes(model: Source, inputs: ChainInputs) -> list[Outcome]:
     for start in range(0, len(order), TOGETHER):  # of like length, so that little is filled up
         places = order[start : start + TOGETHER]
         rows = torch.from_numpy(_padded([inputs.examples[at] for at in places]))
-        logits, gold = logits_of(model, rows[:, :-1], given=np.array(places)), rows[:, 1:]
+        gold, given = rows[:, 1:], getattr(model_of(model), "arrays", {}).get("logits")  # arrays hold all rows
+        logits = logits_of(model, rows[:, :-1]) if given is None else given[places, : gold.shape[1]]
         right = (logits.argmax(-1) == gold).numpy()  # at t, the token of position t + 1; losses likewise
         losses = (
             F.cross_entropy(logits.flatten(0, 1).float(), gold.flatten(), reduction="none").view_as(gold).double()

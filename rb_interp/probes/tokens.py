@@ -147,10 +147,7 @@ def typical_tokens(counts: Counts) -> Typical:
     Args:
         counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first.
 
-    Returns the lists; a mismatch is NaN where no token has a match.
-
-    Raises:
-        TextError: for counts of another shape, and for a corpus without tokens.
+    Raises TextError for counts of another shape, and for a corpus without tokens.
 
     >>> counts = np.array([[90, 50, 0, 0, 0, 60], [0, 0, 80, 20, 52, 60]])
     >>> typical = typical_tokens(counts)
@@ -179,10 +176,7 @@ def token_table(counts: Counts, texts: Sequence[str]) -> list[dict]:
 
     ``ratio`` is the smoothed frequency in its own corpus over that in the other, at least MIN_RATIO; ``control`` says
     whether the token is matched to a PrOntoQA token, ``counterpart`` to how many tokens of the stories a PrOntoQA token
-    is matched; ``texts[id]`` is how a token is shown.
-
-    Raises:
-        TextError: as `typical_tokens` does.
+    is matched; ``texts[id]`` is how a token is shown. Raises TextError as `typical_tokens` does.
     """
     typical, ratio = typical_tokens(counts), frequency_ratio(counts)
     control, counterpart = set(typical.control.tolist()), Counter(typical.counterpart.tolist())
@@ -236,10 +230,7 @@ def checked_counts(counts: NamedCounts, d_vocab: int | None = None) -> tuple[Cou
 def matched(
     totals: Int[np.ndarray, " d_vocab"], wanted: Int[np.ndarray, " wanted"], offered: Int[np.ndarray, " offered"]
 ) -> tuple[Int[np.ndarray, " control"], float]:
-    """An offered token for each wanted one, none twice, with the smallest sum of |ln ratio| of counts, and its mean.
-
-    No token and nan where fewer are offered than wanted, or nothing is wanted.
-    """
+    """An offered token for each wanted one, none twice, and the mean |ln ratio| of counts; none and nan for too few."""
     from scipy.optimize import linear_sum_assignment
 
     if not 0 < len(wanted) <= len(offered):
@@ -252,11 +243,7 @@ def matched(
 def nearest(
     totals: Int[np.ndarray, " d_vocab"], offered: Int[np.ndarray, " offered"], wanted: Int[np.ndarray, " wanted"]
 ) -> tuple[Int[np.ndarray, " in_range"], Int[np.ndarray, " in_range"], float]:
-    """Wanted tokens within the range of the offered ones' counts, the nearest offered one of each, mean |ln ratio|.
-
-    An offered token can be taken several times; of two that are equally near the first one is. No tokens and nan where
-    none is in range.
-    """
+    """Wanted tokens within the range of the offered ones' counts, the nearest offered one of each, mean |ln ratio|."""
     counts = totals[offered]
     low, high = (counts.min(), counts.max()) if len(counts) else (1, 0)
     within = wanted[(totals[wanted] >= low) & (totals[wanted] <= high)]
@@ -270,22 +257,17 @@ def nearest(
 def token_similarity(W_E: Tensor, *, n_draws: int = 500, counts: NamedCounts) -> Found:
     """Mean cosines of the embeddings of typical tokens, by corpus and matched in frequency in both directions.
 
-    Values as in the module's table, n_prontoqa, n_stories, control_mismatch and counterpart_mismatch (mean distance
-    of matched counts in ln), n_in_range (the stories' tokens that are as frequent as PrOntoQA's) and n_counterpart
-    (the effective number of PrOntoQA tokens matched to them, (sum w')^2 / sum w'^2). A list of fewer than two
-    tokens gives nan, a missing control (fewer typical tokens in the stories than in PrOntoQA) too. Table
-    ``token_intervals``: quantity, low, high, the 95 % interval over tokens of each cosine and difference, nan where no
-    draw has a pair. Nulls, side less: corpus labels permuted among typical tokens (difference, difference_centred);
-    PrOntoQA's tokens swapped with their matches, each or not (difference_control, difference_control_centred).
-    Arrays: cos_prontoqa_matrix, cos_stories_matrix, cos_control_matrix (raw, the SHOWN most frequent, in descending
-    order of their count in their own corpus) and tokens_prontoqa, tokens_stories, tokens_control, the ids of their
-    rows.
+    Values as in the module's table, the lists' n_prontoqa, n_stories and n_in_range, control_mismatch and
+    counterpart_mismatch, and n_counterpart, the effective number of matched PrOntoQA tokens, (sum w')^2 / sum w'^2. A
+    list of fewer than two tokens gives nan. Table ``token_intervals``: quantity, low, high, the 95 % interval over
+    tokens of each cosine and difference. Nulls, side less: corpus labels permuted among typical tokens (difference);
+    PrOntoQA's tokens swapped with their matches, each or not (difference_control). Arrays: cos_prontoqa_matrix (raw,
+    the SHOWN most frequent), tokens_prontoqa, the ids of its rows, and the same of the stories and the control.
 
     Args:
         n_draws: draws of the bootstrap over tokens; 0 for none.
 
-    Raises:
-        TextError: for counts of another shape or vocabulary, and for a corpus without tokens.
+    Raises TextError for counts of another shape or vocabulary, and for a corpus without tokens.
     """
     totals, words = checked_counts(counts, len(W_E))
     typical = typical_tokens(totals)
@@ -323,23 +305,18 @@ def token_similarity(W_E: Tensor, *, n_draws: int = 500, counts: NamedCounts) ->
 def similarity_nulls(vectors: Vectors, typical: Typical, n_null: int, rng: np.random.Generator) -> dict[str, Null]:
     """Nulls of four differences; those with the control are nan where it is missing."""
     n_first, n = len(typical.prontoqa), len(vectors)
-    permuted = permutations(n_null, n, rng) < n_first
-    lists = once(typical)
+    permuted, lists = permutations(n_null, n, rng) < n_first, once(typical)
     first, control = lists["prontoqa"] > 0, lists["control"] > 0
     swap = np.zeros((n_null, n), dtype=bool)
     swap[:, :n_first] = rng.random((n_null, n_first)) < 0.5
     swap[:, n_first + _places(typical.stories, typical.control)] = swap[:, : control.sum()]
-    first, control = first ^ swap, control ^ swap
-    drawn = {
-        "difference": ("corpus labels permuted among typical tokens", {"prontoqa": permuted, "stories": ~permuted}),
-        "difference_control": (
-            "PrOntoQA tokens swapped with their matches",
-            {"prontoqa": first, "stories": ~first, "control": control},
-        ),
-    }
+    swapped = {"prontoqa": first ^ swap, "stories": ~(first ^ swap), "control": control ^ swap}
     nulls = {}
-    for start, (said, swapped) in drawn.items():
-        draws = cosines_by_list(vectors, swapped)
+    for start, said, drawn in (
+        ("difference", "corpus labels permuted among typical tokens", {"prontoqa": permuted, "stories": ~permuted}),
+        ("difference_control", "PrOntoQA tokens swapped with their matches", swapped),
+    ):
+        draws = cosines_by_list(vectors, drawn)
         nulls |= {name: Null(said, draws[name], "less") for name in (start, f"{start}_centred")}
     return nulls
 

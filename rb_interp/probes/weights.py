@@ -23,13 +23,8 @@ lower than that of its factors: compare with the untrained model, never between 
 model has moved from its start, not what it has learned: the first few directions soon outweigh a small start, and a
 large one hides them.
 
-Other weights of the same function change these readings and those of condensation:
-
-    another basis of a head's queries and keys, or of its values    W_Q, W_K; W_V, W_O; never W_QK and W_OV
-    scales of ReLU units                                            ranks of W_in and W_out, condensation of W_out
-    a multiple of (1, ..., 1), which LayerNorm takes away           W_O, W_OV, W_out
-    LayerNorm's weight in what reads it, as fold_ln has it          W_Q, W_K, W_V, W_QK, W_OV, W_in
-    a rotation of the residual stream, without LayerNorm            condensation of W_O and W_out
+Other weights of the same function change these readings and those of condensation; a table in docs/probes.md says
+which.
 
 `condensation` (paper 2, Figs. 5a, 5b, 10 and 15). The neurons of a matrix W, in the convention x W, are its columns:
 the input weights of each output. Over pairs of distinct neurons,
@@ -67,7 +62,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
-from rb_interp.errors import ModelError, nearest
 from rb_interp.probes._probe import Found, probe, source
 from rb_interp.probes.capturing import Source, float64, model_of
 from rb_interp.probes.vectors import cosines, pairs
@@ -84,10 +78,8 @@ Matrix = Float[np.ndarray, "input output"]
 def layer_matrices(model: Source, layer: int, **_: Any) -> dict[str, Matrix]:
     """The matrices of a layer by name, in the convention x W, heads joined, in float64."""
     block = model_of(model).blocks[layer]
-    own = {
-        name: getattr(block.attn, f"_{name}", getattr(block.attn, name)) for name in ATTENTION
-    }  # shared ones once
-    heads = {name: float64(weight) for name, weight in own.items()}
+    # matrices that heads share count once
+    heads = {name: float64(getattr(block.attn, f"_{name}", getattr(block.attn, name))) for name in ATTENTION}
     joined = {name: np.concatenate(of, axis=0 if name == "W_O" else 1) for name, of in heads.items()}
     there = [name for name in MLP if hasattr(getattr(block, "mlp", None), name)]
     return joined | {name: float64(getattr(block.mlp, name)) for name in there}
@@ -143,25 +135,16 @@ def condensation(held: Mapping[str, Matrix], *, matrices: Sequence[str] = ("W_Q"
     first, and group_W, the group of each sorted neuron.
 
     Args:
-        matrices: names among W_Q, W_K, W_V, W_O, W_in, W_out; ModelError for one that is not there.
+        matrices: names among W_Q, W_K, W_V, W_O, W_in, W_out.
     """
-    for name in matrices:
-        if name not in held:
-            raise ModelError(f"condensation: this layer has no matrix '{name}'; {nearest(name, held)}")
     values, arrays = {}, {}
     for name in matrices:
         cos = cosines(held[name].T)
         groups = cosine_groups(cos)
-        is_finite = bool(np.isfinite(held[name]).all())
-        order, (signed, both) = (
-            np.argsort(groups, kind="stable"),
-            condensed_shares(cos if is_finite else cos * math.nan),
-        )
-        told = {"share": signed, "share_abs": both}
-        told |= {"abs_cos": math.nan, "groups": float(groups.max() + 1), "largest": float((groups == 0).mean())}
-        if math.isfinite(signed):
-            told["abs_cos"] = float(np.nanmean(np.abs(pairs(cos))))
-        values |= {f"{what}_{name}": of if math.isfinite(signed) else math.nan for what, of in told.items()}
+        order = np.argsort(groups, kind="stable")
+        told = condensed_shares(cos if np.isfinite(held[name]).all() else cos * math.nan)
+        told |= {"groups": groups.max() + 1, "largest": (groups == 0).mean()}
+        values |= {f"{what}_{name}": float(of) if told["share"] >= 0 else math.nan for what, of in told.items()}
         arrays |= {f"cosines_{name}": cos[np.ix_(order, order)], f"group_{name}": groups[order]}
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
@@ -172,12 +155,11 @@ def condensation(held: Mapping[str, Matrix], *, matrices: Sequence[str] = ("W_Q"
     return Found(values, nulls, arrays)
 
 
-def condensed_shares(cos: Float[np.ndarray, "neuron neuron"]) -> tuple[float, float]:
-    """Share of pairs with cos > .7, and with |cos| > .7; pairs with a neuron of zeros do not count."""
+def condensed_shares(cos: Float[np.ndarray, "neuron neuron"]) -> dict[str, float]:
+    """``share``, ``share_abs`` and ``abs_cos``; pairs with a neuron of zeros do not count."""
     defined = pairs(cos)[np.isfinite(pairs(cos))]
-    if not len(defined):
-        return math.nan, math.nan
-    return float((defined > ALIKE).mean()), float((np.abs(defined) > ALIKE).mean())
+    told = {"share": defined > ALIKE, "share_abs": np.abs(defined) > ALIKE, "abs_cos": np.abs(defined)}
+    return {name: float(of.mean()) if len(of) else math.nan for name, of in told.items()}
 
 
 def cosine_groups(cos: Float[np.ndarray, "neuron neuron"]) -> Int[np.ndarray, " neuron"]:
