@@ -1,15 +1,14 @@
 r"""Attention of one head: which role attends to which, and is it uniform on everything it can see?
 
-`attention` (paper 2, Fig. 3, draws these numbers as the width of its lines). With A the pattern on row r, Q_r and K_r
-the positions of two roles in it, and O_rq the other positions that query q sees, itself and what stands before it, in
-its window where attention is local, or all of them where attention looks both ways, and never padding in front:
+`attention` (paper 2, Fig. 3). With A the pattern on row r, Q_r and K_r the positions of two roles in it, and O_rq the
+other positions that query q sees: itself and those before it, of its window where attention is local, or all of them
+where attention looks both ways, and never padding in front:
 
     query_to_key          mean over rows r and q in Q_r of a_rq = sum over k in K_r of A_r[q, k]       [0, 1]
     query_to_key_excess   mean over the same of a_rq - |K_r| times the mean of A_r[q, k] over O_rq    [-1, 1]
 
-A position may have several roles; each pair of roles has its own number. From one role to all of them the numbers sum
-to 1 where every position has exactly one of the roles. The excess leaves out queries that see fewer other positions
-than positions of the role: they have no choice.
+From one role to all of them the numbers sum to 1 where every position has exactly one of the roles. The excess leaves
+out queries that see fewer other positions than positions of the role: they have no choice.
 
 `attention_by_role` (paper 1, "Second attention module") is the same from the last position, in the anchor task's
 words: key + anchors + self + noise = 1 with anchors = anchor_1 + ... + anchor_q. ``self`` is the last position where
@@ -18,22 +17,19 @@ it is noise itself; where it is an anchor, it counts as that anchor.
 `attention_to_key` (paper 2, Fig. 3, "inferential" flow: L0 moves the key onto the anchors, L1 moves the anchors'
 positions to the last token) is the same from each anchor: key_from_anchor_j = mean over rows of A_r[a_rj, p_r].
 
-The null of both gives each row the roles of another row, one of the same padding in front, and keeps the pattern: it
-asks whether the head follows what stands in the row. A head that prefers a place, or a distance, reads as much under
-it. So the null says nothing of roles at fixed distances, and where the places are the same in every row p is 1 and a
-note says so. There read the size of the excess beside an untrained model's. Patterns drawn at random are no null: under
-them any preference for a place is significant.
+The null gives each row the roles of another row, one of the same padding in front, and keeps the pattern: it asks
+whether the head follows what stands in the row. A head that prefers a place, or a distance, reads as much under it.
+Where the places are the same in every row p is 1, and a note says so: read the size of the excess beside an untrained
+model's. Patterns drawn at random are no null: under them any preference for a place is significant.
 
-How it can mislead. A role of many positions is given more by a head that looks anywhere: an averaging head reads about
-n / L for n positions of L, and an excess of 0. An early position can look at few others: the second one of a row gives
-half to the first under an even pattern. The paper's circuit reads key near 1 in L1 (claims M7 and M7b ask for .90) on
-reasoning and on memory inputs. Other circuits read anchors near 1: there L0 has already carried the key to the anchors.
-An untrained model reads 1/L for each position, .11 at L = 9, and so does an averaging head. After L0 the key's position
-also holds what L0 wrote, and W_V W_O may drop it; see variance_explained. At the task's quick sizes a model that
-carries reads key_from_anchor_j above .99; one that averages about .25, and an untrained one at small initialisation the
-mean of 1/i over the anchors' positions: .25 for the first of two anchors in 9 positions, .19 for the second. A head
-that looks at the previous position reads 1 for the first anchor whatever stands there. Attention shows where a position
-looks, not what it takes, nor that it is passed on; patch to know.
+How it can mislead. An averaging head gives about n / L to a role of n positions of L, and an excess of 0. An early
+position can look at few others: the second one of a row gives half to the first under an even pattern. The paper's
+circuit reads key near 1 in L1 (claims M7 and M7b ask for .90); other circuits read anchors near 1, since L0 has already
+carried the key to them. An untrained model reads 1/L for each position. After L0 the key's position also holds what L0
+wrote, and W_V W_O may drop it; see variance_explained. A model that carries reads key_from_anchor_j above .99, one that
+averages about .25, an untrained one at small initialisation the mean of 1/i over the anchors' positions (.25 and .19).
+A head that looks at the previous position reads 1 for the first anchor. Attention shows where a position looks, not
+what it takes, nor that it is passed on; patch to know.
 
 `uniformity` (paper 1, Lemma 1 and Fig. 6: "average operator"). Query i (counted from 1) of the average operator puts
 1/i on each of positions 1..i. The distance of a pattern from it:
@@ -46,9 +42,8 @@ sees its window. A query that attends to nothing is padding: it does not count, 
 How it can mislead. A trained averaging head reads TV near 0 (claim M1 asks for at most .10) and entropy near 1. A head
 that looks at one position reads 1 - 1/i, .77 on average over i = 2..9; a fixed pattern drawn at random reads
 (1 - 1/i)^i, about .32. But an *untrained* model of small initialisation also reads 0 (Lemma 1), a larger one too where
-no LayerNorm precedes the attention: uniform attention shows a circuit only together with a loss that has fallen, and
-against a model of larger initialisation. The converse holds as well: a head may average when the circuit forms and
-sharpen later, so say at which step. Uniform attention also says nothing about what is averaged; see value_alignment.
+no LayerNorm precedes the attention: uniform attention shows a circuit only together with a loss that has fallen. A head
+may average when the circuit forms and sharpen later, so say at which step.
 """
 
 from __future__ import annotations
@@ -104,8 +99,7 @@ def attention(
             where no role has that name, ``rest`` are all positions that no role names.
         to: roles that are looked at, likewise. By default a note says how many positions have no role.
 
-    Raises:
-        RolesError: for a role that is not there.
+    Raises RolesError for a role that is not there.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.8)
@@ -168,7 +162,7 @@ def attention_by_role(read: Attention, inputs: Inputs) -> Found:
     """Attention of the last position by role, on the given rows (memory and reasoning inputs: call it on each).
 
     Values, all in [0, 1]: ``key``, ``anchor_1`` .. ``anchor_q``, ``anchors``, ``self`` and ``noise`` (all other noise).
-    Array: ``mean_attention`` ``[L]`` by position. ``key`` and ``anchors`` have a null.
+    ``key`` and ``anchors`` have a null.
 
     Args:
         inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
@@ -191,8 +185,7 @@ def attention_by_role(read: Attention, inputs: Inputs) -> Found:
     looking = np.ones((len(last), 1, 1), dtype=bool)
     places = {role: (0, number) for number, role in enumerate(seen)}
     masks = np.stack(list(seen.values()), 2)
-    found = _between(read._replace(pattern=last), looking, masks, places, nulled=NULLED)
-    return found._replace(arrays={"mean_attention": last[:, 0].mean(0)})
+    return _between(read._replace(pattern=last), looking, masks, places, nulled=NULLED)
 
 
 @probe(pattern)

@@ -134,7 +134,7 @@ def probe(
     def decorate(function: Callable[..., Found]) -> Probe:
         asker, checked = function.__name__, typed(function)
         own = dict(list(inspect.signature(function).parameters.items())[1:])
-        takes = own.keys() & {"inputs", "layer", "head", "untrained"}
+        takes = own.keys() & {"inputs", "layer", "head"}
 
         def call(
             model: Source, inputs: Inputs | None = None, *, layer: int | None = None, head: int | None = None,
@@ -148,20 +148,17 @@ def probe(
                 check_layer_head(model, at["layer"] or 0, at.get("head"), asker, untrained, caches=True)
             if inputs is not None and "inputs" in takes:
                 check_rows(inputs, asker)
-            shared = {"inputs": inputs, "untrained": untrained, **at}
             for one in takes:
-                options[one] = shared[one]
+                options[one] = inputs if one == "inputs" else at[one]
             what, before = reads(model, inputs=inputs, **at), {}
             found = checked(what, **options)
             values, nulls = dict(found.values), dict(found.nulls(n_null, seed)) if n_null and found.nulls else {}
             if untrained is not None:
-                options |= {"untrained": None} if "untrained" in takes else {}
                 before = dict(checked(reads(untrained, inputs=inputs, **at), **options).values)
             if "participation_ratio" in "".join(values):
                 _beside(values, before, nulls)
-            sound = (
-                isinstance(what, Attention) and np.isfinite(what.pattern).all()
-            )  # then weights are not the reason
+            # where the pattern is finite, weights are not the reason
+            sound = isinstance(what, Attention) and np.isfinite(what.pattern).all()
             notes = dict(found.still if nulls else {})
             notes |= undefined(values, None if sound else model, why, before, untrained)
             notes |= {"roles": found.told} if found.told else {}
@@ -218,13 +215,9 @@ def _renamed(reading: Reading, words: Mapping[str, str]) -> Reading:
 def check_layer_head(
     model: Source, layer: int, head: int | None, probe: str, untrained: Source | None = None, *, caches: bool = False
 ) -> None:  # fmt: skip
-    """Raise ModelError where a model, or the layer, has no attention, or there is no such layer or head.
-
-    A cache in place of a model is refused too, unless the caller reads ``caches``.
-    """
-    for what, source in (("this model", model), ("the untrained model", untrained)):
-        if source is None and what != "this model":
-            continue
+    """Raise ModelError for a layer or head that is not there or no attention; and for a cache, unless ``caches``."""
+    both = {"this model": model} | ({} if untrained is None else {"the untrained model": untrained})
+    for what, source in both.items():
         read = model_of(hooked(source, probe, caches=caches))
         if not has_attention(read):
             raise ModelError(
@@ -233,20 +226,14 @@ def check_layer_head(
             )
         for name, given, count in (("layer", layer, read.cfg.n_layers), ("head", head, read.cfg.n_heads)):
             if given is not None and not 0 <= given < count:
-                advice = (
-                    f"s, counted from 0. Use {name}=0 to {name}={count - 1}." if count > 1 else f". Use {name}=0."
-                )
-                raise ModelError(f"{probe} got {name}={given}; {what} has {count} {name}{advice}")
+                raise ModelError(f"{probe} got {name}={given}; {what} has {count} {name}s, counted from 0.")
         pattern, read = f"blocks.{layer}.attn.hook_pattern", cast(Any, source)
         if pattern not in getattr(read, "hook_dict", ()) and layer not in (layers := attention_layers(read)):
             raise ModelError(f"{probe} got layer={layer}; {what} has attention in the layers {layers} alone.")
 
 
-def check_rows(inputs: Inputs, probe: str) -> Int[Tensor, "row pos"]:
-    """Tokens as an integer tensor.
-
-    Raises ModelError where they are not ``[row, pos]``, and RolesError where the roles are of other rows.
-    """
+def check_rows(inputs: Inputs, probe: str) -> None:
+    """Raise ModelError where tokens are not ``[row, pos]``, and RolesError where roles are of other rows."""
     rows, roles = capturing.as_rows(inputs.tokens), inputs.roles
     if roles.positions and len(roles) != len(rows):
         raise RolesError(
@@ -259,7 +246,6 @@ def check_rows(inputs: Inputs, probe: str) -> Int[Tensor, "row pos"]:
                 f"{probe} got role '{role}' at positions {at.min()} to {at.max()}; "
                 f"these rows have positions 0 to {rows.shape[1] - 1}. Leave out rows that lack it: inputs.take(rows)."
             )
-    return rows
 
 
 def check_labels(inputs: Inputs, asker: str) -> np.ndarray:
@@ -309,7 +295,7 @@ def undefined(
     Args:
         model: its weights are named first where they are not finite; None where they are known not to be the reason.
         why: the reason, or several by what the names of their quantities begin with, the first that fits.
-        before, untrained: values and model of the same, untrained; said of values that are finite themselves.
+        before, untrained: values and model of the same, untrained.
 
     >>> from types import SimpleNamespace
     >>> model = SimpleNamespace(cfg=None, parameters=lambda: ())
@@ -342,25 +328,15 @@ def scan(
     chance. It cannot be below 1 / (1 + n_null), or below heads / (1 + n_null) for a head that is alone.
 
     Args:
-        probe: any probe that takes ``layer`` and ``head``. inputs: what it is given.
-        model: a model, or activations of these rows that you have already, such as of ``run_with_cache``.
+        probe: any probe that takes ``layer`` and ``head``.
         layers, heads: numbers, counted from 0; by default all that have attention.
         options: go to the probe, such as ``untrained``, ``n_null``, ``seed`` or ``k``.
 
-    Raises:
-        ModelError: where the probe does not look at single heads, or a layer or head is not there.
+    Raises ModelError where a layer or head is not there.
     """
-    name = getattr(probe, "__name__", "this probe")
-    if not {"layer", "head"} <= set(inspect.signature(probe).parameters):
-        raise ModelError(f"{name} does not look at single layers and heads; call {name}(model, inputs) itself.")
-    if one := sorted({"layer", "head"} & set(options)):
-        raise ModelError(
-            f"scan got {one[0]}={options[one[0]]!r}; it reads many: give {one[0]}s=[...], or leave it away."
-        )
-    looked_at = model_of(model)
-    if not has_attention(looked_at):
-        check_layer_head(model, 0, 0, name, caches=True)
-    heads = list(range(looked_at.cfg.n_heads) if heads is None else heads)
+    if not has_attention(model_of(model)):
+        check_layer_head(model, 0, 0, "scan", caches=True)
+    heads = list(range(model_of(model).cfg.n_heads) if heads is None else heads)
     layers = attention_layers(model) if layers is None else list(layers)
     source = OnePass(model, layers)
     if options.get("untrained") is not None:
@@ -386,13 +362,7 @@ def _adjusted(p_values: pd.Series) -> pd.Series:
 
 
 class OnePass:
-    """A source of which many heads are read: what is asked of one layer is captured of all layers, and remembered.
-
-    A model that is changed afterwards is not run again, so a source of this kind lives for one call.
-
-    Args:
-        source: what is read. layers: those that will be asked for.
-    """
+    """A source for one call: what is asked of one layer is captured of all layers, and remembered."""
 
     def __init__(self, source: Source, layers: Sequence[int]) -> None:
         self.source, self.model, self.layers = source, model_of(source), sorted(layers)

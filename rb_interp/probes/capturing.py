@@ -1,11 +1,11 @@
 """Sources, which probes read: activations of any TransformerLens model by hook name, or plain arrays; heads' weights.
 
-A source is a model, activations that were captured of it beforehand, or plain arrays. Several probes of the same model
-and rows need one pass. ``captured`` makes it, and gives TransformerLens's own ``ActivationCache``, which knows its
-model. A cache of ``model.run_with_cache`` does as well. No gradient and no hook is left behind.
+A source is a model, activations that were captured of it beforehand, or plain arrays. ``captured`` gives
+TransformerLens's own ``ActivationCache``, so that several probes of the same model and rows need one pass; a cache of
+``model.run_with_cache`` does as well. No gradient and no hook is left behind.
 
-``from_arrays`` reads plain arrays, from nnsight, pyvene, a torch module or a file. They have the names that
-TransformerLens gives them. Those of every layer may be given together, under a short name:
+``from_arrays`` reads plain arrays by the names that TransformerLens gives them. Those of every layer may be given
+together, under a short name:
 
     pattern [layer, row, head, query, key]      resid_pre, resid_mid, resid_post, attn_out, mlp_out [layer, row, pos, d]
     q, k, v, z [layer, row, pos, head, d_head]  logits [row, pos, d_vocab]
@@ -14,7 +14,7 @@ TransformerLens gives them. Those of every layer may be given together, under a 
     token_inputs [d_vocab, d_model] or [layer, d_vocab, d_model]: each token's embedding as attention reads it
 
 Weights are in the convention x W. ``token_inputs`` is W_E where no LayerNorm stands before the attention, else
-LayerNorm's output for each token; arrays cannot be run, so that nobody else knows it.
+LayerNorm's output for each token.
 
 How it can mislead. A cache and arrays do not know their tokens: activations must be of the rows whose roles and labels
 the probe is given, in their order, and of the weights that the model still has. Only numbers of rows and positions can
@@ -101,7 +101,7 @@ def capture(
     """Run tokens through a model and return the named activations, rows first, on CPU, in the model's own dtype.
 
     The model runs in evaluation mode and is given back as it was; hooks that the caller has attached stay and act. A
-    pass ends where the last of the names has been read, before the unembedding for instance.
+    pass ends where the last of the names has been read.
 
     Args:
         model: the model, or what `captured` gave for these tokens; then nothing runs.
@@ -110,10 +110,8 @@ def capture(
         batch: rows of one pass; by default at most 1,024 and no more than MAX_LOGITS allows.
         keep: what to keep of each activation, for instance ``lambda pattern: pattern[:, 0]`` for one head.
 
-    Raises:
-        ModelError: where a hook name does not exist in this model (naming the nearest one) or does not fire, and where
-            tokens lie outside its vocabulary or context. For a cache, where it lacks one or is of other rows.
-        ArgumentError: where ``keep`` gives no tensor with the rows of its activation.
+    Raises ModelError for a hook that does not exist in this model or does not fire, for tokens outside its vocabulary
+    or context, and for a cache that lacks one or is of other rows.
     """
     rows, names = as_rows(tokens), list(dict.fromkeys(names))
     own: Any = getattr(model, "source", model)  # that of a scan, which remembers what a model has given
@@ -156,15 +154,11 @@ def capture(
 def captured(
     model: HookedModel, tokens: Tokens, names: Sequence[str] = (), *, batch: int | None = None
 ) -> ActivationCache:
-    """The named activations of some rows in one pass, for every probe that reads these rows.
-
-    Pass it to a probe of activations in place of the model.
+    """The named activations of some rows in one pass: give them to probes of these rows in place of the model.
 
     Args:
         tokens: integers ``[row, pos]``. batch: rows of one pass.
         names: full hook names; by default the attention patterns of every layer that has any.
-
-    Raises ModelError as `capture` does.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> from rb_interp.probes import attention_to_key, uniformity
@@ -249,9 +243,9 @@ def caller_hooks(model: Source, untrained: Source | None = None) -> dict[str, st
         if names := names | of_torch:
             more = f" and {len(names) - 3} others" if len(names) > 3 else ""
             text = (
-                f"{who} carries hooks of yours, which act in every pass: {', '.join([*names.values()][:3])}{more}."
+                f"{who} carries hooks of yours, which act in every pass: {', '.join([*names.values()][:3])}{more}"
             )
-            return {"hooks": f"{text} Take them off by {' and '.join(remedies)}."}
+            return {"hooks": f"{text}. Take them off by {' and '.join(remedies)}."}
     return {}
 
 
@@ -272,9 +266,7 @@ def attention_layers(source: Source) -> list[int]:
 def visible(model: HookedModel, layer: int, length: int) -> Bool[np.ndarray, "query key"]:
     """Which positions each query of a layer may attend to: all, those up to its own, or those of a window before it."""
     attn = getattr(model.blocks[layer], "attn", None)
-    inner = getattr(
-        attn, "original_component", None
-    )  # a bridge's: transformers keeps windows there, or in its config
+    inner = getattr(attn, "original_component", None)  # a bridge's, where transformers keeps windows
     inner = getattr(inner, "self", inner)  # BERT's
     direction = getattr(attn, "_attention_dir_override", None) or getattr(model.cfg, "attention_dir", "causal")
     if direction == "bidirectional" or not getattr(inner, "is_causal", True):
@@ -289,8 +281,7 @@ def visible(model: HookedModel, layer: int, length: int) -> Bool[np.ndarray, "qu
 def attached(model: HookedModel, hooks: Sequence[tuple[str, Callable[[Tensor, Any], Any]]]) -> Iterator[None]:
     """A context in which functions ``(activation, hook)`` see the named activations, after the hooks already there.
 
-    What a function returns takes the activation's place; None leaves it. Each is taken off on its own at the end:
-    ``model.hooks`` clears every hook point of the model, which takes longer than the pass of a small one.
+    What a function returns takes the activation's place; None leaves it. ``model.hooks`` would clear every hook point.
     """
     points, added = model.hook_dict, []
     try:
@@ -378,19 +369,16 @@ def float64(weight: Tensor) -> np.ndarray:
 def from_arrays(arrays: Mapping | None = None, *, attn_only: bool = False, **named: Any) -> Arrays:
     """A source for every probe from plain arrays, numpy's or torch's; ``untrained=`` takes such a source as well.
 
-    A probe that reads an array which is not there says which one to add. Nothing runs, so probes that need a model to
-    do something new ask for what it would have given. From ``W_E`` alone ``geometry`` reads the embedding
-    itself; of a model with LayerNorm before its attention it reads what LayerNorm makes of it, your ``token_inputs``.
+    A probe that reads an array which is not there says which one to add. From ``W_E`` alone ``geometry`` reads the
+    embedding itself; with heads it reads your ``token_inputs``. Raises ModelError for a name that is not known, and an
+    array of another number of axes.
 
     Args:
         arrays: by name: ``blocks.0.attn.hook_pattern``, ``blocks.0.attn.W_V``, ``("pattern", 0)``, or a short name of
             the module's table with all layers, stacked or as a list or mapping by layer.
         attn_only: whether the layers have no MLP.
-        named: the same by short name, as in ``from_arrays(pattern=patterns, W_V=W_V)``. A pattern does not tell that
-            its layer is local, so what lies outside the window counts as seen.
-
-    Raises:
-        ModelError: for a name that is not known, and an array of another number of axes.
+        named: the same by short name. A pattern does not tell that its layer is local, so what lies outside the window
+            counts as seen.
 
     >>> from rb_interp import Inputs
     >>> from rb_interp.probes import uniformity
@@ -480,10 +468,6 @@ def _read(name: Any, value: Any) -> dict[str, Tensor]:
     if name not in BY_LAYER:
         near = nearest(str(name), [*BY_LAYER, *WHOLE])
         raise ModelError(f"from_arrays does not know {shown(name)}, nor is it the full name of a hook; {near}")
-    if not several and not getattr(value, "ndim", 0):
-        raise ModelError(
-            f"from_arrays got {name}={shown(value)}; expected an array for each layer, stacked, listed or by number."
-        )
     layers = value.items() if isinstance(value, Mapping) else enumerate(value)
     full = {f"blocks.{layer}.{BY_LAYER[name][0]}": (layer, one) for layer, one in layers}
     if not full:
@@ -495,10 +479,7 @@ def _read(name: Any, value: Any) -> dict[str, Tensor]:
 def _array(full: str, name: str, value: Any) -> Tensor:
     """An array as a tensor on CPU; ModelError where it has another number of axes."""
     axes = _axes(full)
-    try:
-        found = value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
-    except (TypeError, ValueError, RuntimeError):
-        raise ModelError(f"from_arrays got {name}={shown(value)}; expected an array of numbers.") from None
+    found = value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
     if axes and found.ndim != len(axes):
         raise ModelError(
             f"from_arrays got {name} of shape {list(found.shape)}; expected [{', '.join(axes)}] for each layer."

@@ -16,19 +16,16 @@ without attention will do (Fig. 4A).
     participation_ratio   participation / the untrained model's; nan without an untrained model    > 0
     theory           Pearson(cos, Eq. 14's cos) over pairs of the group ``line``                   [-1, 1]
 
-The anchor study reads cos_g of both kinds of anchors, pc1_g of keys and reasoning anchors, and takes the reasoning
-anchors as ``line``. Where no group is ordered nothing is said of order or theory. A value that nothing defines (one
-token only, zero vectors) is nan.
+Where no group is ordered nothing is said of order or theory. A value that nothing defines (one token only, zero
+vectors) is nan.
 
-How it can mislead. At the task's quick sizes, final checkpoints: a network that learned the rule (gamma .8) reads
-order_rho -.91 to -.95, theory .95 to .99, participation 4; one that did not (gamma .3) stays near random vectors, as an
-untrained one does: abs_cos_ratio 1, participation 27. Both circuits of the rule order their tokens alike, so order is
-no proof of a mechanism. With 5 anchors there are 10 pairs and 60 distinguishable orders: the null of order_rho has sd
-.32, and pc1_reasoning, an absolute value, reads .42 by chance; its perfect 1 has p = .03. The pooled component may be
-spent on telling keys from anchors: pc1_key .17 beside own_pc1_key .99 has been seen. Raw cosines near 1 follow from any
-shared mean. theory is nearly order_rho again: any cosine that falls with distance correlates with it. A vector moved
-from W_pos to W_E changes cosines of W_E and no logit, nor what is centred: components, participation and `lattice`.
-LayerNorm's weight moved into what reads it (fold_ln) changes all of the normalised embedding, and nothing of W_E.
+How it can mislead. A network that learned the rule (gamma .8) reads order_rho -.91 to -.95, theory .95 to .99,
+participation 4; one that did not (gamma .3) stays near random vectors, as an untrained one does: abs_cos_ratio 1,
+participation 27. Both circuits of the rule order their tokens alike, so order is no proof of a mechanism. With 5
+anchors there are 10 pairs: the null of order_rho has sd .32, and pc1_reasoning, an absolute value, reads .42 by chance;
+its perfect 1 has p = .03. The pooled component may be spent on telling keys from anchors: pc1_key .17 beside
+own_pc1_key .99 has been seen. Raw cosines near 1 follow from any shared mean. theory is nearly order_rho again: any
+cosine that falls with distance correlates with it.
 
 `lattice` (paper 2, Figs. 5c, 5d, 11, 12 and 16). Tokens s, in ascending order and n of them, with embeddings w_s less
 their mean; c_s,t the cosine of s and t:
@@ -46,11 +43,11 @@ number is its id.
 
 How it can mislead. Tokens on a line or a circle in order: pc_order near 1, nearest 0, contrast about 0. A lattice of
 period 3.5 with a slower change beside it: nearest 1, contrast up to 1. An untrained model: contrast 0 and nearest near
-4 / (n - 1), .05 for 80 tokens, as their nulls; but pc_order .17 for 80 tokens, since it is the largest of three
-absolute correlations. contrast > 0 alone says little: wherever C(k) bends downwards, as on a circle, C(3) and C(4) lie
-above the mean of C(2) and C(5) without any steps. nearest does not: but it misses a lattice without a slower change,
-whose tokens are nearest to those a whole period away, 7 for 3.5, and one beside a large slower change, whose nearest
-are 1 away. Where several tokens are equally near, the lowest one counts, after rounding to 12 decimals.
+4 / (n - 1), as their nulls; but pc_order .17 for 80 tokens, since it is the largest of three absolute correlations.
+contrast > 0 alone says little: wherever C(k) bends downwards, as on a circle, C(3) and C(4) lie above the mean of C(2)
+and C(5). nearest misses a lattice without a slower change, whose tokens are nearest to those a whole period away, and
+one beside a large slower change, whose nearest are 1 away. Of equally near tokens, after rounding to 12 decimals, the
+lowest counts.
 """
 
 from __future__ import annotations
@@ -84,13 +81,7 @@ Vectors = Float[np.ndarray, "token d_model"]
 
 
 class Laid(NamedTuple):
-    """Embeddings of some groups of tokens, and what is asked of which group.
-
-    Attributes:
-        vectors: group -> the embeddings of its tokens. alike: groups whose mean cosine is read.
-        ordered: group -> the numbers that its tokens stand for. line: the one that is held against Theorem 1, or "".
-        d_vocab: coordinates of Theorem 1's embeddings.
-    """
+    """Embeddings by group, groups whose mean cosine is read, numbers of the ordered ones, and the line of Theorem 1."""
 
     vectors: Mapping[str, Vectors]
     alike: Sequence[str]
@@ -133,12 +124,10 @@ def geometry(
 
     Args:
         inputs: their roles name the groups, and their rows give a pre-norm model its length. None needs ``groups``.
-        layer: matters in pre-norm models alone, whose embedding is seen through its LayerNorm.
-        head: likewise.
+        layer, head: matter in pre-norm models alone, whose embedding is seen through its LayerNorm.
         groups: name -> token ids, or the name of a group of the roles; by default every group of the roles.
         alike: groups whose mean cosine is read; by default all.
-        ordered: groups whose token ids are the numbers that they stand for. By default none: order_rho, pc1_g,
-            own_pc1_g and theory are read of ordered groups alone.
+        ordered: groups whose token ids are the numbers that they stand for; by default none.
         values: the numbers where they are not the ids, ``{group: a number for each token}``. Such groups are ordered.
         line: the ordered group that order_rho and theory read; by default the last one.
 

@@ -12,13 +12,11 @@ has a vector v_r, one activation at one position, and a target t_r, such as its 
 are centred together, all of them by default.
 
 How it can mislead. Where the vector is a function of the target alone, with unrelated directions for its values, equal
-reads 1 and different 0. Where every row has a direction of its own, both read the same. Both are near 1 in an untrained
-model whose rows end in the same token, since the residual stream is that token's embedding there: equal alone says
-nothing, and difference or the centred values tell the two cases apart. Where vectors lie on a line by the target's
-value, near targets are parallel too, so different depends on which targets are compared. A loud direction that has
-nothing to do with the target hides all others. In a post-norm model ``hook_resid_mid`` is the residual stream after the
-attention and its LayerNorm; in a pre-norm model LayerNorm follows only behind it, and a cosine does not see its scale.
-Cosines of values (``hook_v``) depend on the basis in which W_V and W_O are written, which no logit does.
+reads 1 and different 0. Both are near 1 in an untrained model whose rows end in the same token: read difference or the
+centred values. Where vectors lie on a line by the target's value, near targets are parallel too, so different depends
+on which targets are compared. A loud direction that has nothing to do with the target hides all others. In a post-norm
+model ``hook_resid_mid`` is the residual stream after the attention and its LayerNorm; in a pre-norm model LayerNorm
+follows only behind it. Cosines of values (``hook_v``) depend on the basis in which W_V and W_O are written.
 
 `label_range` (paper 1, Fig. 8 right): does a model know a group's range of labels before it knows a single memory
 label? Memory anchors stand in groups g, each with a range R_g of labels from which its labels were drawn. With p(X) the
@@ -29,10 +27,9 @@ output distribution at the last position:
 
 How it can mislead. A model that knows each group's range reads 1, one that knows only the pooled labels .52 with the
 paper's four nested ranges (narrowest first .52, .79, .94, 1: that is why the lowest counts), and an *untrained* one the
-width of the narrowest range over d_vocab, .10. A model that has memorised every label reads 1 as well, without knowing
-any range: the number speaks only together with an ``accuracy`` that is still low. Ranges that share labels can all be
-met by putting everything on the labels that they share, so look at the mean outputs, which should fill each range and
-not only lie in it. Being inside says nothing about *which* label: one that is certain and wrong reads 1.
+width of the narrowest range over d_vocab, .10. A model that has memorised every label reads 1 as well: the number
+speaks only together with an ``accuracy`` that is still low. Ranges that share labels can all be met by putting
+everything on the labels that they share, so look at the mean outputs.
 
 `variance_explained` (paper 1, section "Second attention module": key + sum of anchors; claim M8): what does each
 component write at the last position: the key, the anchor sum, or more? For vectors x_r (one row each) in k groups, n
@@ -50,19 +47,17 @@ gives; and
     interaction = omega^2(key_and_sum) - omega^2(key) - omega^2(anchor_sum)
 
 which is about 0 for f(key) + g(sum) where the two are independent over rows, and near 1 for an exclusive-or of them.
-nan, never 0: constant vectors (no variance to explain), one group alone (nothing to compare), a group for every row
-(nothing left to estimate the within variance from).
+nan, never 0: constant vectors, one group alone, a group for every row.
 
-How it can mislead. At the task's quick sizes, final checkpoints: average-then-key reads anchor_sum .98 in the first
-attention output and key 1.00 in the second; key-to-anchors reads key .95 in the second too, and anchor_sum 0 in the
-first: the second number alone does not tell the circuits apart. Keys vary far more than anchor sums (variance 133
-against 4), so an output that encodes nothing but the answer z + sum already gives the key .97. What tells the circuits
-apart is the anchor sum in L0. A network that learned no rule (gamma .3) reads .2 and .1, with key_and_sum .4. An
-untrained one does not read 0: averaging attention holds key and anchors, so key reads .1 and ``anchors`` .15 there at
-small scale. ``anchors`` reads about as much as ``anchor_sum`` or more, since the sum follows from the anchors. Only
-where the two agree is the sum what is written. key_and_sum has nearly as many groups as some hundred rows fill, so it
-and interaction are noisy (+-.1) where little is explained. Shares are of variance: one loud direction hides all others.
-They show where something is written, not that it is read; patch to know.
+How it can mislead. Average-then-key reads anchor_sum .98 in the first attention output and key 1.00 in the second;
+key-to-anchors reads key .95 in the second too, and anchor_sum 0 in the first: the second number alone does not tell the
+circuits apart. Keys vary far more than anchor sums (variance 133 against 4), so an output that encodes nothing but the
+answer z + sum already gives the key .97. A network that learned no rule (gamma .3) reads .2 and .1, with key_and_sum
+.4. An untrained one does not read 0: averaging attention holds key and anchors, so key reads .1 and ``anchors`` .15.
+``anchors`` reads about as much as ``anchor_sum`` or more: only where the two agree is the sum what is written.
+key_and_sum has nearly as many groups as some hundred rows fill, so it and interaction are noisy (+-.1) where little is
+explained. Shares are of variance: one loud direction hides all others. They show where something is written, not that
+it is read; patch to know.
 """
 
 from __future__ import annotations
@@ -111,14 +106,10 @@ def cosines_by_target(
         hook: full name of a hook whose activation is ``[row, pos, ...]``; all axes behind these two are one vector.
         role: whose position is read, the first one where it has several; None for the last position.
         targets: what each row stands for; the rows' labels where None.
-        pairs: numbers of the rows that are compared, two a pair; None for every pair of distinct rows. The cosines of
-            all rows are made at once, 8 bytes for each pair of rows.
+        pairs: numbers of the rows that are compared, two a pair; None for every pair of distinct rows.
         within: a number for each row; rows with the same number are centred together. None: all rows.
 
-    Raises:
-        ModelError: for a hook that is not there or whose activation has no positions, for missing targets, and for
-            targets or ``within`` of other rows.
-        RolesError: for a role that is not there, and for pairs of rows that are not there.
+    Raises ModelError for a hook without positions, and for targets or ``within`` that are missing or of other rows.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.8)
@@ -221,7 +212,7 @@ def variance_explained(
 
     Values: ``f"{component}.{layer}:{grouping}"``, at most 1, of these components: resid_pre of L0 (embedding +
     position), attn_out and mlp_out of every layer, resid_post of the last. Null: the rows' labels permuted, for each of
-    your groupings, or for key and anchor_sum. Arrays: shares ``[component, grouping]``, in the order of the values.
+    your groupings, or for key and anchor_sum.
 
     Args:
         inputs: rows, and where no groupings are given roles that name the positions of ``key`` and ``anchor``.
@@ -230,8 +221,7 @@ def variance_explained(
         groupings: name -> a label for each row, numbers or texts; by default those of the module.
         role: whose position is read, the first one where it has several; None for the last position.
 
-    Raises:
-        RolesError: for missing roles, for roles of other rows, and for labels of other rows.
+    Raises RolesError for missing roles, and for labels of other rows.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.8)
@@ -249,8 +239,6 @@ def variance_explained(
                 f"one label for each of {len(inputs)} rows."
             )
         labels[name] = numbered_groups(np.asarray(one))
-    if not labels:
-        raise RolesError("variance_explained got no grouping; give {name: a label for each row}.")
     outputs, values = position_outputs(model, inputs, layer, head, role), {}
     for component, vectors in outputs.items():
         of = {name: omega_squared(vectors, group) for name, group in labels.items()}
@@ -267,8 +255,7 @@ def variance_explained(
                 drawn[f"{component}:{name}"] = Null("labels permuted", draws)
         return drawn
 
-    arrays = {"shares": np.array(list(values.values())).reshape(len(outputs), -1)}
-    return Found(values, nulls, arrays, len(inputs))
+    return Found(values, nulls, n=len(inputs))
 
 
 def omega_squared(vectors: Vectors, labels: Labels) -> float:
@@ -312,20 +299,15 @@ def row_groupings(inputs: Inputs) -> dict[str, Labels]:
 def position_outputs(
     model: Source, inputs: Inputs, layer: int | None = None, head: int | None = None, role: str | None = None
 ) -> dict[str, Vectors]:
-    """Output of each component at one position in float64, keyed ``f"{component}.{layer}"``, in forward order.
-
-    attn_out is that of all heads with the output bias, or what one head writes.
-    """
-    hooks = component_hooks(model_of(model), layer, head)
-    at = positions_of(inputs, role, "variance_explained")
-    keep = (lambda activation: activation[:, -1]) if role is None else None
+    """Output of each component at one position, by ``f"{component}.{layer}"``; attn_out is all heads' or one head's."""
+    hooks, outputs = component_hooks(model_of(model), layer, head), {}
+    rows, at = np.arange(len(inputs)), positions_of(inputs, role, "variance_explained")
+    keep = (lambda activation: activation[:, [-1]]) if role is None else None
     cache = capture(model, inputs.tokens, list(hooks.values()), keep=keep)
-    every = cache if role is None else {hook: value[np.arange(len(at)), at] for hook, value in cache.items()}
-    outputs = {name: float64(every[hook]) for name, hook in hooks.items()}
-    for name in hooks if head is not None else ():
-        component, _, number = name.partition(".")
-        if component == "attn_out":
-            outputs[name] = outputs[name][:, head] @ float64(layer_heads(model, int(number), "W_O")[head])
+    for name, hook in hooks.items():
+        outputs[name] = float64(cache[hook][rows, 0 if role is None else at])
+        if hook.endswith("hook_z"):
+            outputs[name] = outputs[name][:, head] @ float64(layer_heads(model, int(name[9:]), "W_O")[head])
     return outputs
 
 

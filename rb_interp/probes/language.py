@@ -13,13 +13,10 @@ together.
 
 How it can mislead. A model of low rank reads a participation of a few and share_3 near 1; one that is not, and an
 *untrained* one at any gamma, reads that of independent directions, about n d / (n + d), and share_k a little over k /
-d. That depends on n: a hundred tokens read 56 in 128 dimensions and a thousand 113 with nothing learned. So never
-compare corpora directly: use participation_ratio or, with the frequencies matched as well, participation_difference,
-whose null swaps matched tokens. One direction along which frequent tokens differ from rare ones lowers every
-participation without any structure (Eq. 5: an embedding moves with its token's frequency), most of all in ``all``.
-Small initialisation reads low for a second reason. The first few directions that are learned soon outweigh a small
-start, but a large start hides them. So a low rank says how far a model has moved from its start. It does not say what
-the model has learned.
+d. That depends on n, so never compare corpora directly: use participation_ratio or, with the frequencies matched as
+well, participation_difference, whose null swaps matched tokens. One direction along which frequent tokens differ from
+rare ones lowers every participation without any structure (Eq. 5: an embedding moves with its token's frequency), most
+of all in ``all``. The first few directions that are learned soon outweigh a small start, and a large one hides them.
 
 `next_token` (paper 1, Prop. 1, Eqs. 5 to 8). Under small initialisation an embedding first moves as dw_s / dt = r_s
 (P^s - u) W^(2)T W^(1)T (Eq. 5), P^s the labels' distribution where s occurs, u = 1 / d_vocab. In next-token prediction
@@ -34,15 +31,12 @@ g = prontoqa, stories or all
     spearman_centred_g               Spearman's, P^s and w_s both less their mean over g                     [-1, 1]
 
 How it can mislead. Embeddings that are their start plus a random linear image of P^s - u read Pearson's .92 to .95 and
-Spearman's .37 to .73; random ones and an *untrained* model read 0. But *frequency* works on both sides: counts of a
-rare token are few, so its P^s is ragged and its cosines low, and its embedding has hardly left its start, so its
-cosines are low too. And tokens of one corpus are followed by that corpus, which makes ``all`` positive as soon as the
-corpora are told apart. Hence the null: tokens permuted among ten neighbours in frequency of their own corpus, which
-keeps both; what a reading adds to its null's mean is about the tokens themselves. In PrOntoQA neighbours in frequency
-have one role (the ten concepts), so the null is severe: a small model after 400 steps read .72 beside a null of .36.
-Correlation does not say how the shape came about: tokens that share successors share meaning, and every model that
-predicts well would tie them. Eq. (5) speaks of the first steps alone. The correlation can be perfect with a W that
-keeps one direction of P^s only: see embedding_rank. A vector moved from W_pos to W_E changes what is not centred.
+Spearman's .37 to .73; random ones and an *untrained* model read 0. But *frequency* works on both sides: a rare token
+has a ragged P^s and an embedding that has hardly left its start, so both its cosines are low. And tokens of one corpus
+are followed by that corpus, which makes ``all`` positive as soon as the corpora are told apart. Hence the null: tokens
+permuted among ten neighbours in frequency of their own corpus, which keeps both. In PrOntoQA such neighbours have one
+role (the ten concepts), so the null is severe. Every model that predicts well would tie tokens that share successors.
+Eq. (5) speaks of the first steps alone. The correlation can be perfect with a W that keeps one direction of P^s only.
 
 `chain_accuracy` (paper 2, Fig. 7; chance 50 %): does a model answer PrOntoQA's questions, and does it write the chain?
 Each example is read once with its gold text, "Q: .. A: " + chain + answer, after the end-of-text token that precedes
@@ -56,18 +50,17 @@ every document. With x_t the gold token at position t and arg max taken over the
                      from the question would write: a prefix of arg maxes is the gold prefix           [0, 1]
     loss_question, loss_chain, loss_answer    mean loss of the tokens of that part, nats a token             >= 0
 
-Most tokens of an example are its context, whose rules are drawn at random: no reasoning lowers their loss below that
-entropy. The loss on PrOntoQA as a whole is therefore mostly loss_question; what reasoning can lower is loss_chain.
+Most tokens of an example are its context, whose rules are drawn at random: no reasoning lowers loss_question below that
+entropy. What reasoning can lower is loss_chain.
 
 How it can mislead. A model that follows the rules reads 1 everywhere. One that knows the templates alone is right on
 most *tokens* of a chain and on no ``chain``: ``premise`` is a copy of the context's last sentence and ``conclusion``
-the second half of the rule just written, so induction gets both without any deduction. ``rule`` needs a choice, two
-rules of the context start with the concept just reached; one that always walks up the hierarchy reads (h - 1) / h on
-``rule`` at h hops and 0 on ``chain``. An *untrained* model reads 0, and for answer_two_way about .5, as does one that
-always says "True": its null, answers permuted over examples, is as high, so read the p-value. The query's "not" alone
-gives .53. With the gold chain in view the answer is a comparison of two sentences; ``chain`` is the honest number, and
-falls with the hops where each rule is guessed alike: compare equal hops. Examples longer than the context are left out,
-and those are the ones of many hops: see left_out.
+the second half of the rule just written, so induction gets both. ``rule`` needs a choice between two rules of the
+context; one that always walks up the hierarchy reads (h - 1) / h on ``rule`` at h hops and 0 on ``chain``. An
+*untrained* model reads 0, and for answer_two_way about .5, as does one that always says "True": read the p-value. The
+query's "not" alone gives .53. With the gold chain in view the answer is a comparison of two sentences; ``chain`` is the
+honest number. It falls with the hops, so compare equal hops. Examples longer than the context are left out, and those
+are the ones of many hops: see left_out.
 """
 
 from __future__ import annotations
@@ -122,13 +115,11 @@ Gram = Float[np.ndarray, "token token"]
 
 
 @probe(embedding, UNDEFINED, place={})
-def embedding_rank(W_E: Tensor, *, untrained: Source | None = None, counts: NamedCounts) -> Found:
+def embedding_rank(W_E: Tensor, *, counts: NamedCounts) -> Found:
     """Effective dimension of the embeddings of each list of tokens.
 
     Values as in the module's table; a list of fewer than two tokens gives nan. Nulls, side less: independent Gaussian
-    vectors (participation_g, and participation_ratio_g beside an untrained model), matched tokens swapped between
-    PrOntoQA and the control (participation_difference). Arrays: spectrum_prontoqa and so on, each component's share of
-    the variance, and spectrum_untrained_prontoqa and so on beside an untrained model.
+    vectors, matched tokens swapped (participation_difference).
 
     Raises TextError for counts of another shape or vocabulary, and for a corpus without tokens.
     """
@@ -136,18 +127,13 @@ def embedding_rank(W_E: Tensor, *, untrained: Source | None = None, counts: Name
     typical = typical_tokens(totals)
     ids = {name: getattr(typical, name) for name in ("prontoqa", "stories", "control")}
     ids["all"] = np.flatnonzero(totals.sum(0) >= MIN_COUNT)
-    vectors = {name: float64(W_E[tokens]) for name, tokens in ids.items()}
-    shares, values = {name: principal_components(rows)[1] for name, rows in vectors.items()}, {}
-    for name, share in shares.items():
-        values[f"participation_{name}"] = participation(vectors[name])
+    vectors, values = {name: float64(W_E[tokens]) for name, tokens in ids.items()}, {}
+    for name, rows in vectors.items():
+        share = principal_components(rows)[1]
+        values[f"participation_{name}"] = participation(rows)
         values[f"participation_ratio_{name}"] = math.nan
         values |= {f"share_{k}_{name}": float(share[:k].sum()) if share.any() else math.nan for k in LEADING}
     values["participation_difference"] = values["participation_prontoqa"] - values["participation_control"]
-
-    def arrays() -> dict[str, np.ndarray]:
-        start = {} if untrained is None else {name: float64(embedding(untrained)[of]) for name, of in ids.items()}
-        both = shares | {f"untrained_{name}": principal_components(rows)[1] for name, rows in start.items()}
-        return {f"spectrum_{name}": share for name, share in both.items()}
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
         rng, drawn = np.random.default_rng(seed), {}
@@ -163,7 +149,7 @@ def embedding_rank(W_E: Tensor, *, untrained: Source | None = None, counts: Name
         said = "PrOntoQA tokens swapped with their matches"
         return drawn | {"participation_difference": Null(said, draws, "less")}
 
-    return Found(values, nulls, arrays, words=words)
+    return Found(values, nulls, words=words)
 
 
 def _swapped(first: Vectors, control: Vectors, take: Bool[np.ndarray, "draw token"]) -> Float[np.ndarray, " draw"]:
@@ -180,8 +166,7 @@ def next_token(
     """How well the next-token distributions of typical tokens predict the geometry of their embeddings.
 
     Values as in the module's table, and n_prontoqa, n_stories, the tokens of each list; a list of fewer than three
-    tokens gives nan. Null of every correlation: tokens permuted among neighbours in frequency. ``n`` is the number of
-    rows of text. Arrays: tokens_prontoqa, tokens_stories, by descending count.
+    tokens gives nan. ``n`` is the number of rows of text. Arrays: tokens_prontoqa, tokens_stories, by descending count.
 
     Args:
         inputs: training text, such as ``Inputs(text_data().train.tokens)``.

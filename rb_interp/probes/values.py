@@ -10,10 +10,8 @@ The caller names the groups, and two of them to contrast (the anchor study: reas
 the first less the second, and ``_within`` is centred over these two alone.
 
 ``ov_<quantity>`` is the same of W_V W_O, the OV matrix of this one head (Elhage et al. 2021, "A Mathematical Framework
-for Transformer Circuits"). For any invertible R, the weights W_V R and R^-1 W_O give the same logits. They leave
-W_V W_O as it is, and give W_V any spectrum, and any leading direction that it reads at all. LayerNorm's weight moved
-into W_V, as TransformerLens's fold_ln does, changes every number, ``ov_`` too, since embeddings and directions are of
-what LayerNorm gives; multiples of (1, ..., 1) in W_O change ``ov_``, and a vector moved from W_pos to W_E raw cosines.
+for Transformer Circuits"). W_V R and R^-1 W_O give the same logits for any invertible R. They leave W_V W_O as it is,
+and give W_V any spectrum, and any leading direction that it reads at all.
 
 "Embedding" is what enters this head's attention: W_E where it reads the residual stream itself (no LayerNorm, or a
 LayerNorm after the sublayers), else LayerNorm's output, with its weight and bias, on constant sequences of each token,
@@ -21,16 +19,14 @@ averaged over positions. Models differ in where they normalise and in what their
 (``ln1.hook_normalized`` stands before LayerNorm's weight and bias), so nothing is assumed: the tensor taken is the one
 that reproduces the head's own value vectors, ``hook_v = x W_V + b_V``, where a model without biases has no b_V.
 
-How it can mislead. What W_V alone reads depends on the basis of the head's values, which the function does not fix: of
-two models with the same logits one can meet M3 and M4 and the other miss both. Compare with ``ov_``. The paper's
-circuit reads s_1 / s_2 >= 1.5, cos_reasoning >= .70, cos_memory <= .30 (M3 to M6). An untrained model reads a ratio
-just above 1 and sqrt(2 / (pi d)) for every cosine (.10 at d_model 64), unless all embeddings share a direction: then
-*raw* cosines are all large or all small together, trained or not, which is why these are centred and the raw ones
-stand beside them. Centring over anchors and keys leaves what sets one group apart from another: `_within`, centred
-over the anchors alone, takes away what sets anchors apart from keys. A head that reads no anchors can have a dominant
-direction too (ratio high, cosines low). Where s_1 is near s_2, u_1 is arbitrary: read the subspace. In layers above
-the first, W_E tells what the head reads of the token itself, not of earlier layers' output, and a captured embedding
-holds what earlier layers wrote on the constant sequence.
+How it can mislead. Of two models with the same logits one can meet M3 and M4 and the other miss both: compare with
+``ov_``. The paper's circuit reads s_1 / s_2 >= 1.5, cos_reasoning >= .70, cos_memory <= .30 (M3 to M6). An untrained
+model reads a ratio just above 1 and sqrt(2 / (pi d)) for every cosine (.10 at d_model 64), unless all embeddings share
+a direction: then *raw* cosines are all large or all small together, trained or not. Centring over anchors and keys
+leaves what sets one group apart from another; ``_within``, centred over the anchors alone, takes away what sets anchors
+apart from keys. A head that reads no anchors can have a dominant direction too. Where s_1 is near s_2, u_1 is
+arbitrary: read the subspace. In layers above the first, W_E tells what the head reads of the token itself, and a
+captured embedding holds what earlier layers wrote on the constant sequence.
 """
 
 from __future__ import annotations
@@ -219,11 +215,9 @@ def numbered(groups: Groups) -> tuple[Int[np.ndarray, " token"], Int[np.ndarray,
 def token_embeddings(
     source: Source, ids: Int[np.ndarray, " token"], length: int, layer: int, head: int
 ) -> Embeddings:
-    """Embedding of each token as the head reads it, in float64.
+    """Embedding of each token as the head reads it, in float64; see the module's docstring.
 
-    W_E where the head reads the residual stream, and where a model has no head; else, and where the embedding itself
-    is normalised (BERT), LayerNorm's output on constant sequences of ``length`` positions, averaged over them. Of
-    arrays it is their ``token_inputs``.
+    That of a model without heads is W_E, of arrays ``token_inputs``, and of BERT its normalised embedding.
     """
     model, rows = model_of(source), torch.as_tensor(np.repeat(np.asarray(ids)[:, None], length, 1))
     if has_attention(model) and isinstance(model, Arrays):
@@ -238,10 +232,7 @@ def token_embeddings(
 
 
 def attention_inputs(source: Source, rows: Int[Tensor, "row pos"], layer: int, head: int) -> tuple[str, Tensor]:
-    """Where the head reads (``residual`` or ``normalised``), and the tensor ``[row, pos, d_model]`` in float64.
-
-    Which it is, ROWS_TO_TELL of the rows tell. Raises ModelError where neither reproduces the head's value vectors.
-    """
+    """Where the head reads, ``residual`` or ``normalised``, and that tensor in float64; ModelError for neither."""
     model, block = model_of(source), f"blocks.{layer}."
     wanted = [block + "attn.hook_v", block + "hook_resid_pre"]
     wanted += [block + name for name in ("ln1.hook_normalized", "ln1.hook_out") if block + name in model.hook_dict]
