@@ -1,15 +1,14 @@
 r"""Attention of one head: which role attends to which, and is it uniform on everything it can see?
 
-`attention` (paper 2, Fig. 3, draws these numbers as the width of its lines). With A the pattern on row r, Q_r and K_r
-the positions of two roles in it, and O_rq the other positions that query q sees, itself and what stands before it, in
-its window where attention is local, or all of them where attention looks both ways, and never padding in front:
+`attention` (paper 2, Fig. 3). With A the pattern on row r, Q_r and K_r the positions of two roles in it, and O_rq the
+other positions that query q sees: itself and those before it, of its window where attention is local, or all of them
+where attention looks both ways, and never padding in front:
 
     query_to_key          mean over rows r and q in Q_r of a_rq = sum over k in K_r of A_r[q, k]       [0, 1]
     query_to_key_excess   mean over the same of a_rq - |K_r| times the mean of A_r[q, k] over O_rq    [-1, 1]
 
-A position may have several roles; each pair of roles has its own number. From one role to all of them the numbers sum
-to 1 where every position has exactly one of the roles. The excess leaves out queries that see fewer other positions
-than positions of the role: they have no choice.
+From one role to all of them the numbers sum to 1 where every position has exactly one of the roles. The excess leaves
+out queries that see fewer other positions than positions of the role: they have no choice.
 
 `attention_by_role` (paper 1, "Second attention module") is the same from the last position, in the anchor task's
 words: key + anchors + self + noise = 1 with anchors = anchor_1 + ... + anchor_q. ``self`` is the last position where
@@ -18,22 +17,19 @@ it is noise itself; where it is an anchor, it counts as that anchor.
 `attention_to_key` (paper 2, Fig. 3, "inferential" flow: L0 moves the key onto the anchors, L1 moves the anchors'
 positions to the last token) is the same from each anchor: key_from_anchor_j = mean over rows of A_r[a_rj, p_r].
 
-The null of both gives each row the roles of another row, one of the same padding in front, and keeps the pattern: it
-asks whether the head follows what stands in the row. A head that prefers a place, or a distance, reads as much under
-it. So the null says nothing of roles at fixed distances, and where the places are the same in every row p is 1 and a
-note says so. There read the size of the excess beside an untrained model's. Patterns drawn at random are no null: under
-them any preference for a place is significant.
+The null gives each row the roles of another row, one of the same padding in front, and keeps the pattern: it asks
+whether the head follows what stands in the row. A head that prefers a place, or a distance, reads as much under it.
+Where the places are the same in every row p is 1, and a note says so: read the size of the excess beside an untrained
+model's. Patterns drawn at random are no null: under them any preference for a place is significant.
 
-How it can mislead. A role of many positions is given more by a head that looks anywhere: an averaging head reads about
-n / L for n positions of L, and an excess of 0. An early position can look at few others: the second one of a row gives
-half to the first under an even pattern. The paper's circuit reads key near 1 in L1 (claims M7 and M7b ask for .90) on
-reasoning and on memory inputs. Other circuits read anchors near 1: there L0 has already carried the key to the anchors.
-An untrained model reads 1/L for each position, .11 at L = 9, and so does an averaging head. After L0 the key's position
-also holds what L0 wrote, and W_V W_O may drop it; see variance_explained. At the task's quick sizes a model that
-carries reads key_from_anchor_j above .99; one that averages about .25, and an untrained one at small initialisation the
-mean of 1/i over the anchors' positions: .25 for the first of two anchors in 9 positions, .19 for the second. A head
-that looks at the previous position reads 1 for the first anchor whatever stands there. Attention shows where a position
-looks, not what it takes, nor that it is passed on; patch to know.
+How it can mislead. An averaging head gives about n / L to a role of n positions of L, and an excess of 0. An early
+position can look at few others: the second one of a row gives half to the first under an even pattern. The paper's
+circuit reads key near 1 in L1 (claims M7 and M7b ask for .90); other circuits read anchors near 1, since L0 has already
+carried the key to them. An untrained model reads 1/L for each position. After L0 the key's position also holds what L0
+wrote, and W_V W_O may drop it; see variance_explained. A model that carries reads key_from_anchor_j above .99, one that
+averages about .25, an untrained one at small initialisation the mean of 1/i over the anchors' positions (.25 and .19).
+A head that looks at the previous position reads 1 for the first anchor. Attention shows where a position looks, not
+what it takes, nor that it is passed on; patch to know.
 
 `uniformity` (paper 1, Lemma 1 and Fig. 6: "average operator"). Query i (counted from 1) of the average operator puts
 1/i on each of positions 1..i. The distance of a pattern from it:
@@ -46,14 +42,14 @@ sees its window. A query that attends to nothing is padding: it does not count, 
 How it can mislead. A trained averaging head reads TV near 0 (claim M1 asks for at most .10) and entropy near 1. A head
 that looks at one position reads 1 - 1/i, .77 on average over i = 2..9; a fixed pattern drawn at random reads
 (1 - 1/i)^i, about .32. But an *untrained* model of small initialisation also reads 0 (Lemma 1), a larger one too where
-no LayerNorm precedes the attention: uniform attention shows a circuit only together with a loss that has fallen, and
-against a model of larger initialisation. The converse holds as well: a head may average when the circuit forms and
-sharpen later, so say at which step. Uniform attention also says nothing about what is averaged; see value_alignment.
+no LayerNorm precedes the attention: uniform attention shows a circuit only together with a loss that has fallen. A head
+may average when the circuit forms and sharpen later, so say at which step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -61,7 +57,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from scipy.special import entr
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.probes._probe import Attention, Found, drawn_once, occupied, pattern, probe
+from rb_interp.probes._probe import Attention, Found, occupied, pattern, probe
 from rb_interp.statistics.nulls import dirichlet_rows, permutations
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import REST, Inputs, Roles
@@ -81,7 +77,6 @@ UNDEFINED = (
     "no position has the query's role, or, for an excess, none of them sees the other role and as many other "
     "positions."
 )
-Pattern = Float[np.ndarray, "row query key"]
 Mask = Bool[np.ndarray, "row pos"]
 Looking = Bool[np.ndarray, "row query q"]
 Seen = Bool[np.ndarray, "row key k"]
@@ -95,9 +90,8 @@ def attention(
 ) -> Found:
     """Mean attention from some roles to others in one head, in [0, 1], and what it exceeds other positions by.
 
-    Values: ``{query}_to_{key}`` of each pair of roles, and ``{query}_to_{key}_excess``; NaN where no position has the
-    query's role. Null: the roles of another row. Arrays: attention ``[query, key]``, in the order of the roles. Source:
-    paper 2, Fig. 3.
+    Values as in the module's table, for each pair of roles; NaN where no position has the query's role. Arrays:
+    attention ``[query, key]``, in the order of the roles.
 
     Args:
         inputs: rows, and roles that name the positions asked for.
@@ -105,8 +99,7 @@ def attention(
             where no role has that name, ``rest`` are all positions that no role names.
         to: roles that are looked at, likewise. By default a note says how many positions have no role.
 
-    Raises:
-        RolesError: for a role that is not there, or that is named twice.
+    Raises RolesError for a role that is not there.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.8)
@@ -131,9 +124,9 @@ def _between(
     read: Attention, looking: Looking, seen: Seen, places: Mapping[str, tuple[int, int]],
     parts: Mapping[str, Excess] = {}, nulled: Sequence[str] = (),
 ) -> Found:  # fmt: skip
-    """What some roles give to others, by name, with the null of other rows of the same padding.
+    """What some roles give to others: by name, the numbers of both roles and the excess of the same.
 
-    ``places`` are the numbers of both roles, ``parts`` the excess of the same. All have a null, or those of ``nulled``.
+    All have a null of other rows of the same padding, or those that are ``nulled``.
     """
     pattern, alike, still = read.pattern, read.alike, {}
     total = (looking.astype(float).swapaxes(-1, -2) @ pattern @ seen.astype(float)).sum(0)
@@ -168,16 +161,13 @@ def _between(
 def attention_by_role(read: Attention, inputs: Inputs) -> Found:
     """Attention of the last position by role, on the given rows (memory and reasoning inputs: call it on each).
 
-    Values, all in [0, 1]: ``key``, ``anchor_1`` .. ``anchor_q``, ``anchors`` (their sum), ``self`` (the last position
-    where it is noise) and ``noise`` (all other noise); key + anchors + self + noise = 1. Array: ``mean_attention``
-    ``[L]`` by position. Nulls of ``key`` and ``anchors``: roles permuted. Source: paper 1, section "Second attention
-    module".
+    Values, all in [0, 1]: ``key``, ``anchor_1`` .. ``anchor_q``, ``anchors``, ``self`` and ``noise`` (all other noise).
+    ``key`` and ``anchors`` have a null.
 
     Args:
         inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
 
-    Raises:
-        RolesError: for missing roles, and where one position has two. ``attention`` reads roles of any names.
+    Raises RolesError for missing roles, and where one position has two.
     """
     key, anchors = (_of_the_anchor_task(inputs, role, "attention_by_role") for role in ("key", "anchor"))
     both = np.sort(np.concatenate([key, anchors], 1), 1)
@@ -186,11 +176,8 @@ def attention_by_role(read: Attention, inputs: Inputs) -> Found:
             f"attention_by_role got one position twice in row {row}: key {key[row].tolist()}, "
             f"anchor {anchors[row].tolist()}; give every position of a row one role."
         )
-    named = {
-        "key": key,
-        **{f"anchor_{i + 1}": anchors[:, [i]] for i in range(anchors.shape[1])},
-        "anchors": anchors,
-    }
+    singles = {f"anchor_{i + 1}": anchors[:, [i]] for i in range(anchors.shape[1])}
+    named = {"key": key, **singles, "anchors": anchors}
     last, length = read.pattern[:, -1:], read.pattern.shape[-1]
     seen = {name: _mask(at, length) for name, at in named.items()}
     noise, at_end = ~seen["key"] & ~seen["anchors"], np.arange(length) == length - 1
@@ -198,22 +185,17 @@ def attention_by_role(read: Attention, inputs: Inputs) -> Found:
     looking = np.ones((len(last), 1, 1), dtype=bool)
     places = {role: (0, number) for number, role in enumerate(seen)}
     masks = np.stack(list(seen.values()), 2)
-    found = _between(read._replace(pattern=last), looking, masks, places, nulled=NULLED)
-    return found._replace(arrays={"mean_attention": last[:, 0].mean(0)})
+    return _between(read._replace(pattern=last), looking, masks, places, nulled=NULLED)
 
 
 @probe(pattern)
 def attention_to_key(read: Attention, inputs: Inputs) -> Found:
     """Attention of each anchor's position to the key in one head, mean over rows, in [0, 1].
 
-    Values: key_from_anchor_1 .. key_from_anchor_q, key_from_last_anchor. Null: positions of one row's roles used for
-    another row. Arrays: attention [row, q].
+    Values: key_from_anchor_1 .. key_from_anchor_q, key_from_last_anchor. Arrays: attention ``[row, q]``.
 
     Args:
-        inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
-
-    Raises:
-        RolesError: for missing roles, and for roles of other rows. ``attention`` reads roles of any names.
+        inputs: rows, and roles that name the positions of ``key`` and ``anchor``; RolesError where one is missing.
     """
     anchors, key = (_of_the_anchor_task(inputs, role, "attention_to_key", True) for role in ("anchor", "key"))
     pattern, attends = read.pattern, read.attends
@@ -243,15 +225,10 @@ def _mask(places: Int[np.ndarray, "row n"], length: int) -> Mask:
 def role_masks(
     roles: Roles, given: str | Sequence[str], shape: tuple[int, ...]
 ) -> tuple[tuple[str, ...], Bool[np.ndarray, "row pos role"]]:
-    """The roles asked for, all by default, and which positions of each row have which; ``shape`` is that of the rows.
-
-    Raises RolesError for unknown and repeated roles, and where there is none.
-    """
+    """The roles asked for, all by default, and which positions of rows of a shape have which."""
     names = (given,) if isinstance(given, str) else tuple(given) or tuple(roles.positions)
     if not names:
         raise RolesError("attention needs roles and got none; pass Inputs(tokens, roles=Roles({name: positions})).")
-    if len(set(names)) < len(names):
-        raise RolesError(f"attention got the roles {list(names)}; name each of them once.")
     length, masks = shape[1], np.zeros((*shape, len(names)), dtype=bool)
     for number, name in enumerate(names):
         if name in (LAST, REST) and name not in roles.positions:
@@ -268,7 +245,10 @@ def _per_query(total: Float[np.ndarray, "*draw q k"], looking: Looking) -> Float
 
 
 def other_rows(
-    pattern: Pattern, looking: Shaped[np.ndarray, "row query q"], seen: Seen, orders: Int[np.ndarray, "draw row"]
+    pattern: Float[np.ndarray, "row query key"],
+    looking: Shaped[np.ndarray, "row query q"],
+    seen: Seen,
+    orders: Int[np.ndarray, "draw row"],
 ) -> Float[np.ndarray, "draw q k"]:
     """What the queries of each role give to the positions of each role, over all rows, with the roles of other rows."""
     asks, asked = looking.any((0, 2)), seen.any((0, 2))
@@ -306,10 +286,9 @@ def excess(looking: Mask, seen: Mask, visible: Bool[np.ndarray, "*row query key"
 def uniformity(read: Attention, inputs: Inputs, *, counted: Bool[np.ndarray, "row pos"] | None = None) -> Found:
     """How far one head's attention is from uniform, on the given rows.
 
-    Values: ``tv`` in [0, 1], the mean of TV_i over inputs and rows 2..L (0: the average operator); ``max_deviation``,
-    the largest abs(A_ij - 1/i) of any input; ``entropy``, the mean of H_i / ln i (1: uniform). Arrays: ``tv_per_row``
-    ``[L - 1]`` (``[L]`` where attention looks both ways), NaN for a query that counts in no row, and ``mean_pattern``
-    ``[L, L]``, means over inputs. Null of ``tv``: random patterns, side less. Source: paper 1, Lemma 1 and Fig. 6.
+    Values: ``tv`` in [0, 1] and ``entropy`` (1: uniform), means over inputs and queries; ``max_deviation``, the largest
+    abs(A_ij - 1/i) of any input. Arrays: ``tv_per_row`` ``[L - 1]`` (``[L]`` where attention looks both ways), NaN for
+    a query that counts in no row, and ``mean_pattern`` ``[L, L]``, means over inputs. Null of ``tv``: random patterns.
 
     Args:
         inputs: rows of two positions or more, else ModelError; roles and labels are not needed.
@@ -317,14 +296,14 @@ def uniformity(read: Attention, inputs: Inputs, *, counted: Bool[np.ndarray, "ro
             default all.
     """
     pattern, visible = read.pattern, read.visible
-    if len(visible) < 2:
-        raise ModelError("uniformity got rows of 1 position; give at least 2, since the first has no choice.")
     counted = read.attends & (True if counted is None else counted)
-    if not counted.any():
-        raise ModelError(f"uniformity got {len(pattern)} rows in which no query that counts attends to anything.")
     seen, chooses = visible & read.attends[:, None], visible.sum(1) > 1
     sizes = np.maximum(seen.sum(-1), 1)
     deviation, chosen = np.abs(pattern - seen / sizes[..., None]), (counted & (sizes > 1))[:, chooses]
+    if not chosen.any():
+        raise ModelError(
+            f"uniformity got {len(pattern)} rows in which no query that counts attends to anything and has a choice."
+        )
     distance = deviation[:, chooses].sum(-1) / 2
     entropy = entr(pattern[:, chooses]).sum(-1) / np.log(np.maximum(sizes[:, chooses], 2))
     values = {
@@ -336,18 +315,14 @@ def uniformity(read: Attention, inputs: Inputs, *, counted: Bool[np.ndarray, "ro
     n = chosen.sum(0)
     per_row = np.where(n > 0, (distance * chosen).sum(0) / np.maximum(n, 1), np.nan)
     arrays = {"tv_per_row": per_row, "mean_pattern": pattern.mean(0)}
-    return Found(
-        values,
-        lambda n_null, seed: {"tv": simplex_null(typical[typical > 1], n_null, seed)},
-        arrays,
-        len(inputs),
-    )
+    typical = tuple(typical[typical > 1].tolist())
+    return Found(values, lambda n_null, seed: {"tv": simplex_null(typical, n_null, seed)}, arrays, len(inputs))
 
 
-@drawn_once
-def simplex_null(sizes: Int[np.ndarray, " query"], n_null: int, seed: int) -> Null:
+@lru_cache(maxsize=64)  # heads share it
+def simplex_null(sizes: tuple[int, ...], n_null: int, seed: int) -> Null:
     """TV of patterns whose rows are uniform on the simplex of what each query sees, one pattern for all inputs."""
     total, rng = np.zeros(n_null), np.random.default_rng(seed)
-    for i in sizes.tolist():
+    for i in sizes:
         total += np.abs(dirichlet_rows(n_null, i, rng) - 1 / i).sum(1) / 2
     return Null("attention rows drawn uniformly from the simplex", total / len(sizes), side="less")

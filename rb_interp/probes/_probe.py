@@ -12,10 +12,10 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, wraps
+from functools import cached_property
 from hashlib import blake2b
 from itertools import product
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -24,34 +24,19 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.models.protocol import hooked
-from rb_interp.probes.capturing import (
-    Keep,
-    Source,
-    as_rows,
-    attention_layers,
-    caller_hooks,
-    capture,
-    float64,
-    has_attention,
-    kept,
-    model_of,
-    visible,
-)
+from rb_interp.probes import capturing
+from rb_interp.probes.capturing import Source, attention_layers, capture, float64, has_attention, model_of
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import REST, Inputs, rest_positions
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
-P = ParamSpec("P")
-R = TypeVar("R")
 NOT_FINITE = "the model's activations are not finite."
 DIVERGED = "weights are not all finite: its training has diverged."
 HEAD: Mapping[str, int | None] = {"layer": 0, "head": 0}
 """The place of a probe that reads one head, unless another one is asked for."""
 ROOM = 2**30
 """Bytes of activations that one pass of `scan` keeps, about; where all layers need more, several passes share them."""
-REMEMBERED = 64
-"""Results that `drawn_once` remembers, at most."""
 SHARED = {
     "model": "a model, its activations on these rows (``captured``), or arrays (``from_arrays``).",
     "inputs": "not looked at, since the probe reads weights alone.",
@@ -130,7 +115,7 @@ def pattern(model: Source, inputs: Inputs, layer: int, head: int) -> Attention:
         _, first, number = np.unique(attends, axis=0, return_index=True, return_inverse=True)
         alike = first[number.reshape(-1)]
     ahead = bool(np.triu(found, 1).any())  # arrays do not say what their queries may attend to
-    return Attention(found, visible(model_of(model), layer, found.shape[-1]) | ahead, attends, alike)
+    return Attention(found, capturing.visible(model_of(model), layer, found.shape[-1]) | ahead, attends, alike)
 
 
 def probe(
@@ -149,7 +134,7 @@ def probe(
     def decorate(function: Callable[..., Found]) -> Probe:
         asker, checked = function.__name__, typed(function)
         own = dict(list(inspect.signature(function).parameters.items())[1:])
-        takes = own.keys() & {"inputs", "layer", "head", "untrained"}
+        takes = own.keys() & {"inputs", "layer", "head"}
 
         def call(
             model: Source, inputs: Inputs | None = None, *, layer: int | None = None, head: int | None = None,
@@ -163,24 +148,21 @@ def probe(
                 check_layer_head(model, at["layer"] or 0, at.get("head"), asker, untrained, caches=True)
             if inputs is not None and "inputs" in takes:
                 check_rows(inputs, asker)
-            shared = {"inputs": inputs, "untrained": untrained, **at}
             for one in takes:
-                options[one] = shared[one]
+                options[one] = inputs if one == "inputs" else at[one]
             what, before = reads(model, inputs=inputs, **at), {}
             found = checked(what, **options)
             values, nulls = dict(found.values), dict(found.nulls(n_null, seed)) if n_null and found.nulls else {}
             if untrained is not None:
-                options |= {"untrained": None} if "untrained" in takes else {}
                 before = dict(checked(reads(untrained, inputs=inputs, **at), **options).values)
             if "participation_ratio" in "".join(values):
                 _beside(values, before, nulls)
-            sound = isinstance(what, Attention) and bool(
-                np.isfinite(what[0]).all()
-            )  # then weights are not the reason
+            # where the pattern is finite, weights are not the reason
+            sound = isinstance(what, Attention) and np.isfinite(what.pattern).all()
             notes = dict(found.still if nulls else {})
             notes |= undefined(values, None if sound else model, why, before, untrained)
             notes |= {"roles": found.told} if found.told else {}
-            notes |= caller_hooks(model, untrained)
+            notes |= capturing.caller_hooks(model, untrained)
             arrays: Any = found.arrays() if callable(found.arrays) else found.arrays or {}
             tables, where = found.tables(seed) if found.tables else {}, at if looks else {}
             spot = where.get("layer"), where.get("head")
@@ -214,62 +196,28 @@ def _beside(values: dict[str, float], before: dict[str, float], nulls: dict[str,
 
 
 def _renamed(reading: Reading, words: Mapping[str, str]) -> Reading:
-    """A reading with other words in every quantity, array, null and note."""
+    """A reading with other words in every quantity, array, null, table and note."""
     search = re.compile("|".join(words))
 
-    def text(said: Any) -> Any:
-        return search.sub(lambda found: words[found[0]], said) if isinstance(said, str) else said
+    def said(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {said(key): said(one) for key, one in value.items()}
+        if isinstance(value, pd.DataFrame):
+            return value.replace(dict(words), regex=True)
+        if isinstance(value, Null):
+            return replace(value, name=said(value.name))
+        return search.sub(lambda found: words[found[0]], value) if isinstance(value, str) else value
 
-    def keys(part: Mapping[str, Any]) -> dict[str, Any]:
-        return {text(key): text(value) for key, value in part.items()}
-
-    parts: dict[str, Any] = {
-        part: keys(getattr(reading, part)) for part in ("values", "untrained", "arrays", "notes")
-    }
-    nulls = {key: replace(null, name=text(null.name)) for key, null in keys(reading.nulls).items()}
-    tables = {name: table.replace(dict(words), regex=True) for name, table in reading.tables.items()}
-    return replace(reading, **parts, nulls=nulls, tables=tables)
-
-
-def drawn_once(function: Callable[P, R]) -> Callable[P, R]:
-    """The same function, which remembers its last results: heads and models that are alike share their nulls.
-
-    Arguments are told apart by value, arrays by what they hold. Nobody may write into a result.
-    """
-    results: dict[tuple, R] = {}
-
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        key = tuple(_digest(one) if isinstance(one, np.ndarray) else one for one in args)
-        if key not in results:
-            if len(results) >= REMEMBERED:
-                results.pop(next(iter(results)))
-            results[key] = function(*args, **kwargs)
-        return results[key]
-
-    return call
-
-
-def _digest(array: np.ndarray) -> tuple:
-    return array.shape, str(array.dtype), blake2b(np.ascontiguousarray(array).data).digest()
+    parts = ("values", "untrained", "nulls", "arrays", "tables", "notes")
+    return replace(reading, **{part: said(getattr(reading, part)) for part in parts})
 
 
 def check_layer_head(
-    model: Source,
-    layer: int,
-    head: int | None,
-    probe: str,
-    untrained: Source | None = None,
-    *,
-    caches: bool = False,
-) -> None:
-    """Raise ModelError where one of the models, or the layer, has no attention, or there is no such layer or head.
-
-    A cache in place of a model is refused too, unless the caller reads ``caches``.
-    """
-    for what, source in (("this model", model), ("the untrained model", untrained)):
-        if source is None and what != "this model":
-            continue
+    model: Source, layer: int, head: int | None, probe: str, untrained: Source | None = None, *, caches: bool = False
+) -> None:  # fmt: skip
+    """Raise ModelError for a layer or head that is not there or no attention; and for a cache, unless ``caches``."""
+    both = {"this model": model} | ({} if untrained is None else {"the untrained model": untrained})
+    for what, source in both.items():
         read = model_of(hooked(source, probe, caches=caches))
         if not has_attention(read):
             raise ModelError(
@@ -278,21 +226,15 @@ def check_layer_head(
             )
         for name, given, count in (("layer", layer, read.cfg.n_layers), ("head", head, read.cfg.n_heads)):
             if given is not None and not 0 <= given < count:
-                advice = (
-                    f"s, counted from 0. Use {name}=0 to {name}={count - 1}." if count > 1 else f". Use {name}=0."
-                )
-                raise ModelError(f"{probe} got {name}={given}; {what} has {count} {name}{advice}")
+                raise ModelError(f"{probe} got {name}={given}; {what} has {count} {name}s, counted from 0.")
         pattern, read = f"blocks.{layer}.attn.hook_pattern", cast(Any, source)
         if pattern not in getattr(read, "hook_dict", ()) and layer not in (layers := attention_layers(read)):
             raise ModelError(f"{probe} got layer={layer}; {what} has attention in the layers {layers} alone.")
 
 
-def check_rows(inputs: Inputs, probe: str) -> Int[Tensor, "row pos"]:
-    """Tokens as an integer tensor.
-
-    Raises ModelError where they are not ``[row, pos]``, and RolesError where the roles are of other rows.
-    """
-    rows, roles = as_rows(inputs.tokens), inputs.roles
+def check_rows(inputs: Inputs, probe: str) -> None:
+    """Raise ModelError where tokens are not ``[row, pos]``, and RolesError where roles are of other rows."""
+    rows, roles = capturing.as_rows(inputs.tokens), inputs.roles
     if roles.positions and len(roles) != len(rows):
         raise RolesError(
             f"{probe} got {len(rows)} rows of tokens and roles of {len(roles)} rows; "
@@ -304,7 +246,6 @@ def check_rows(inputs: Inputs, probe: str) -> Int[Tensor, "row pos"]:
                 f"{probe} got role '{role}' at positions {at.min()} to {at.max()}; "
                 f"these rows have positions 0 to {rows.shape[1] - 1}. Leave out rows that lack it: inputs.take(rows)."
             )
-    return rows
 
 
 def check_labels(inputs: Inputs, asker: str) -> np.ndarray:
@@ -346,19 +287,15 @@ def finite_weights(source: Source) -> bool:
 
 
 def undefined(
-    values: Mapping[str, float],
-    model: Source | None,
-    why: str | Mapping[str, str],
-    before: Mapping[str, float] | None = None,
-    untrained: Source | None = None,
-) -> dict[str, str]:
+    values: Mapping[str, float], model: Source | None, why: str | Mapping[str, str],
+    before: Mapping[str, float] | None = None, untrained: Source | None = None,
+) -> dict[str, str]:  # fmt: skip
     """The notes of a reading: why some of its values, or the untrained model's, are not finite.
 
     Args:
-        values: quantity -> number. model: what they were read from; weights that are not finite are named first. None
-            where it is known that these are not the reason.
+        model: its weights are named first where they are not finite; None where they are known not to be the reason.
         why: the reason, or several by what the names of their quantities begin with, the first that fits.
-        before, untrained: the same of the untrained model, if there is one; said of values that are finite themselves.
+        before, untrained: values and model of the same, untrained.
 
     >>> from types import SimpleNamespace
     >>> model = SimpleNamespace(cfg=None, parameters=lambda: ())
@@ -391,25 +328,15 @@ def scan(
     chance. It cannot be below 1 / (1 + n_null), or below heads / (1 + n_null) for a head that is alone.
 
     Args:
-        probe: any probe that takes ``layer`` and ``head``. inputs: what it is given.
-        model: a model, or activations of these rows that you have already, such as of ``run_with_cache``.
+        probe: any probe that takes ``layer`` and ``head``.
         layers, heads: numbers, counted from 0; by default all that have attention.
         options: go to the probe, such as ``untrained``, ``n_null``, ``seed`` or ``k``.
 
-    Raises:
-        ModelError: where the probe does not look at single heads, or a layer or head is not there.
+    Raises ModelError where a layer or head is not there.
     """
-    name = getattr(probe, "__name__", "this probe")
-    if not {"layer", "head"} <= set(inspect.signature(probe).parameters):
-        raise ModelError(f"{name} does not look at single layers and heads; call {name}(model, inputs) itself.")
-    if one := sorted({"layer", "head"} & set(options)):
-        raise ModelError(
-            f"scan got {one[0]}={options[one[0]]!r}; it reads many: give {one[0]}s=[...], or leave it away."
-        )
-    looked_at = model_of(model)
-    if not has_attention(looked_at):
-        check_layer_head(looked_at, 0, 0, name)
-    heads = list(range(looked_at.cfg.n_heads) if heads is None else heads)
+    if not has_attention(model_of(model)):
+        check_layer_head(model, 0, 0, "scan", caches=True)
+    heads = list(range(model_of(model).cfg.n_heads) if heads is None else heads)
     layers = attention_layers(model) if layers is None else list(layers)
     source = OnePass(model, layers)
     if options.get("untrained") is not None:
@@ -435,13 +362,7 @@ def _adjusted(p_values: pd.Series) -> pd.Series:
 
 
 class OnePass:
-    """A source of which many heads are read: what is asked of one layer is captured of all layers, and remembered.
-
-    A model that is changed afterwards is not run again, so a source of this kind lives for one call.
-
-    Args:
-        source: what is read. layers: those that will be asked for.
-    """
+    """A source for one call: what is asked of one layer is captured of all layers, and remembered."""
 
     def __init__(self, source: Source, layers: Sequence[int]) -> None:
         self.source, self.model, self.layers = source, model_of(source), sorted(layers)
@@ -458,31 +379,20 @@ class OnePass:
         """Whether every weight is finite."""
         return finite_weights(self.model)
 
-    def of_rows(self, rows: Int[Tensor, "row pos"], names: Sequence[str], keep: Keep = None) -> dict[str, Tensor]:
+    def of_rows(
+        self, rows: Int[Tensor, "row pos"], names: Sequence[str], keep: capturing.Keep = None
+    ) -> dict[str, Tensor]:
         """Named activations of any rows, which the model runs where they are not kept yet."""
-        held = self._kept.setdefault(_digest(rows.numpy()), {})
+        places = [name.split(".", 2) if name.startswith("blocks.") else ["", "0", name] for name in names]
+        key = (tuple(rows.shape), blake2b(rows.numpy().data).digest(), frozenset(name for *_, name in places))
+        held = self._kept.get(key, {})
         if not set(names) <= held.keys():
-            wanted, asked = self._together(rows, names), {_place(name)[1] for name in names}
-            for name in [name for name in held if _place(name)[1] in asked]:
-                del held[name]  # the next layers take the place of those before
-            held |= capture(self.model, rows, wanted)
-        return {name: kept(held[name], keep) for name in names}
-
-    def _together(self, rows: Int[Tensor, "row pos"], names: Sequence[str]) -> list[str]:
-        """The names, and the same of the following layers as far as there is room."""
-        cfg, length = self.model.cfg, rows.shape[1]
-        widest = max(getattr(cfg, "d_mlp", 0) or 0, cfg.d_model, cfg.n_heads * max(length, cfg.d_head))
-        most = max(1, ROOM // (4 * rows.numel() * widest * len(names)))
-        first = min(_place(name)[0] for name in names)
-        layers = [layer for layer in self.layers if layer >= first][:most]
-        more = [f"blocks.{at}.{_place(name)[1]}" if "blocks." in name else name for at in layers for name in names]
-        return [
-            *names,
-            *(name for name in dict.fromkeys(more) if name in self.model.hook_dict and name not in names),
-        ]
-
-
-def _place(name: str) -> tuple[int, str]:
-    """A hook's layer, 0 where it has none, and its name within the layer."""
-    parts = name.split(".", 2)
-    return (int(parts[1]), parts[2]) if parts[0] == "blocks" else (0, name)
+            cfg, length = self.model.cfg, rows.shape[1]
+            widest = max(getattr(cfg, "d_mlp", 0) or 0, cfg.d_model, cfg.n_heads * max(length, cfg.d_head))
+            most = max(1, ROOM // (4 * rows.numel() * widest * len(names)))  # layers that there is room for
+            first = min(int(layer) for _, layer, _ in places)
+            layers = [layer for layer in self.layers if layer >= first][:most]
+            more = [f"blocks.{at}.{name}" for at in layers for block, _, name in places if block]
+            wanted = [*names, *(name for name in more if name in self.hook_dict)]
+            held = self._kept[key] = capture(self.model, rows, wanted)  # in place of the layers before
+        return {name: capturing.kept(held[name], keep) for name in names}

@@ -1,11 +1,11 @@
 """Sources, which probes read: activations of any TransformerLens model by hook name, or plain arrays; heads' weights.
 
-A source is a model, activations that were captured of it beforehand, or plain arrays. Several probes of the same model
-and rows need one pass. ``captured`` makes it, and gives TransformerLens's own ``ActivationCache``, which knows its
-model. A cache of ``model.run_with_cache`` does as well. No gradient and no hook is left behind.
+A source is a model, activations that were captured of it beforehand, or plain arrays. ``captured`` gives
+TransformerLens's own ``ActivationCache``, so that several probes of the same model and rows need one pass; a cache of
+``model.run_with_cache`` does as well. No gradient and no hook is left behind.
 
-``from_arrays`` reads plain arrays, from nnsight, pyvene, a torch module or a file. They have the names that
-TransformerLens gives them. Those of every layer may be given together, under a short name:
+``from_arrays`` reads plain arrays by the names that TransformerLens gives them. Those of every layer may be given
+together, under a short name:
 
     pattern [layer, row, head, query, key]      resid_pre, resid_mid, resid_post, attn_out, mlp_out [layer, row, pos, d]
     q, k, v, z [layer, row, pos, head, d_head]  logits [row, pos, d_vocab]
@@ -14,7 +14,7 @@ TransformerLens gives them. Those of every layer may be given together, under a 
     token_inputs [d_vocab, d_model] or [layer, d_vocab, d_model]: each token's embedding as attention reads it
 
 Weights are in the convention x W. ``token_inputs`` is W_E where no LayerNorm stands before the attention, else
-LayerNorm's output for each token; arrays cannot be run, so that nobody else knows it.
+LayerNorm's output for each token.
 
 How it can mislead. A cache and arrays do not know their tokens: activations must be of the rows whose roles and labels
 the probe is given, in their order, and of the weights that the model still has. Only numbers of rows and positions can
@@ -101,19 +101,17 @@ def capture(
     """Run tokens through a model and return the named activations, rows first, on CPU, in the model's own dtype.
 
     The model runs in evaluation mode and is given back as it was; hooks that the caller has attached stay and act. A
-    pass ends where the last of the names has been read, before the unembedding for instance.
+    pass ends where the last of the names has been read.
 
     Args:
         model: the model, or what `captured` gave for these tokens; then nothing runs.
         tokens: integers ``[row, pos]``.
-        names: full hook names, such as ``blocks.0.attn.hook_pattern``.
+        names: full hook names, such as ``blocks.0.attn.hook_pattern``, or ``logits``.
         batch: rows of one pass; by default at most 1,024 and no more than MAX_LOGITS allows.
         keep: what to keep of each activation, for instance ``lambda pattern: pattern[:, 0]`` for one head.
 
-    Raises:
-        ModelError: where a hook name does not exist in this model (naming the nearest one) or does not fire, and where
-            tokens lie outside its vocabulary or context. For a cache, where it lacks one or is of other rows.
-        ArgumentError: where ``keep`` gives no tensor with the rows of its activation.
+    Raises ModelError for a hook that does not exist in this model or does not fire, for tokens outside its vocabulary
+    or context, and for a cache that lacks one or is of other rows.
     """
     rows, names = as_rows(tokens), list(dict.fromkeys(names))
     own: Any = getattr(model, "source", model)  # that of a scan, which remembers what a model has given
@@ -121,9 +119,9 @@ def capture(
         return {name: kept(_held(own, rows, name), keep) for name in names}
     if own is not model:
         return cast(Any, model).of_rows(rows, names, keep)
-    model = model_of(model)
+    model = own
     for name in names:
-        if name not in model.hook_dict:
+        if name not in model.hook_dict and name != "logits":
             raise ModelError(f"this model has no hook '{name}'; {nearest(name, model.hook_dict)}")
     check_range(model, rows)
     device = next(model.parameters(), NOWHERE).device
@@ -135,12 +133,12 @@ def capture(
         if len(fired) == len(names):
             raise _EnoughError
 
-    hooks = [(name, partial(look, name=name)) for name in names]
+    hooks = [(name, partial(look, name=name)) for name in names if name != "logits"]
     with torch.no_grad(), evaluation(model), attached(model, hooks):
         for chunk in rows.split(batch or passes(model, rows)):
             fired.clear()
             with suppress(_EnoughError):
-                model(chunk.to(device))
+                fired["logits"] = model(chunk.to(device))
             for name in names:
                 if name not in fired:
                     raise ModelError(
@@ -156,15 +154,11 @@ def capture(
 def captured(
     model: HookedModel, tokens: Tokens, names: Sequence[str] = (), *, batch: int | None = None
 ) -> ActivationCache:
-    """The named activations of some rows in one pass, for every probe that reads these rows.
-
-    Pass it to a probe of activations in place of the model.
+    """The named activations of some rows in one pass: give them to probes of these rows in place of the model.
 
     Args:
         tokens: integers ``[row, pos]``. batch: rows of one pass.
         names: full hook names; by default the attention patterns of every layer that has any.
-
-    Raises ModelError as `capture` does.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> from rb_interp.probes import attention_to_key, uniformity
@@ -218,28 +212,10 @@ def kept(value: Tensor, keep: Keep) -> Tensor:
     return part.detach().cpu()
 
 
-def logits_of(source: Source, tokens: Tokens, *, keep: Keep = None, given: np.ndarray | None = None) -> Tensor:
-    """Logits ``[row, pos, d_vocab]`` of some rows, or what is kept of them, on CPU; of a cache its model's.
-
-    Args:
-        given: where the source is arrays, the rows of its logits that are meant, which may be longer. By default all.
-
-    Raises ModelError where tokens lie outside the vocabulary or context, and where arrays hold logits of other rows.
-    """
-    model, rows = model_of(source), as_rows(tokens)
-    if isinstance(model, ArrayModel):
-        held = model.logits
-        logits = held if given is None else held[given, : rows.shape[1]]
-        if logits.shape[:2] != rows.shape:
-            raise ModelError(
-                f"these arrays hold logits of shape {list(held.shape)} and the rows are {list(rows.shape)}; "
-                f"give the logits of these rows."
-            )
-        return kept(logits, keep)
-    check_range(model, rows)
-    device = next(model.parameters(), NOWHERE).device
-    with torch.no_grad(), evaluation(model):
-        return torch.cat([kept(model(chunk.to(device)), keep) for chunk in rows.split(passes(model, rows))])
+def logits_of(source: Source, tokens: Tokens, keep: Keep = None) -> Tensor:
+    """Logits ``[row, pos, d_vocab]`` of some rows, or what is kept of them, on CPU; of a cache its model's."""
+    model = model_of(source)
+    return capture(source if isinstance(model, Arrays) else model, tokens, ["logits"], keep=keep)["logits"]
 
 
 def model_of(source: Source) -> HookedModel:
@@ -267,9 +243,9 @@ def caller_hooks(model: Source, untrained: Source | None = None) -> dict[str, st
         if names := names | of_torch:
             more = f" and {len(names) - 3} others" if len(names) > 3 else ""
             text = (
-                f"{who} carries hooks of yours, which act in every pass: {', '.join([*names.values()][:3])}{more}."
+                f"{who} carries hooks of yours, which act in every pass: {', '.join([*names.values()][:3])}{more}"
             )
-            return {"hooks": f"{text} Take them off by {' and '.join(remedies)}."}
+            return {"hooks": f"{text}. Take them off by {' and '.join(remedies)}."}
     return {}
 
 
@@ -282,7 +258,7 @@ def attention_layers(source: Source) -> list[int]:
     """The layers that have attention: all, or of a model of several kinds of layers those that have its hooks."""
     model: Any = model_of(source)
     every = list(range(model.cfg.n_layers if has_attention(model) else 0))
-    hooks = {} if isinstance(model, ArrayModel) else getattr(source, "hook_dict", None) or model.hook_dict
+    hooks = {} if isinstance(model, Arrays) else getattr(source, "hook_dict", None) or model.hook_dict
     ends = "hook_pattern", "hook_z", "hook_v"
     return [at for at in every if any(f"blocks.{at}.attn.{end}" in hooks for end in ends)] or every
 
@@ -290,9 +266,7 @@ def attention_layers(source: Source) -> list[int]:
 def visible(model: HookedModel, layer: int, length: int) -> Bool[np.ndarray, "query key"]:
     """Which positions each query of a layer may attend to: all, those up to its own, or those of a window before it."""
     attn = getattr(model.blocks[layer], "attn", None)
-    inner = getattr(
-        attn, "original_component", None
-    )  # a bridge's: transformers keeps windows there, or in its config
+    inner = getattr(attn, "original_component", None)  # a bridge's, where transformers keeps windows
     inner = getattr(inner, "self", inner)  # BERT's
     direction = getattr(attn, "_attention_dir_override", None) or getattr(model.cfg, "attention_dir", "causal")
     if direction == "bidirectional" or not getattr(inner, "is_causal", True):
@@ -307,8 +281,7 @@ def visible(model: HookedModel, layer: int, length: int) -> Bool[np.ndarray, "qu
 def attached(model: HookedModel, hooks: Sequence[tuple[str, Callable[[Tensor, Any], Any]]]) -> Iterator[None]:
     """A context in which functions ``(activation, hook)`` see the named activations, after the hooks already there.
 
-    What a function returns takes the activation's place; None leaves it. Each is taken off on its own at the end:
-    ``model.hooks`` clears every hook point of the model, which takes longer than the pass of a small one.
+    What a function returns takes the activation's place; None leaves it. ``model.hooks`` would clear every hook point.
     """
     points, added = model.hook_dict, []
     try:
@@ -324,13 +297,8 @@ def attached(model: HookedModel, hooks: Sequence[tuple[str, Callable[[Tensor, An
 
 
 def as_rows(tokens: Tokens) -> Int[Tensor, "row pos"]:
-    """Tokens of any integer type as a long tensor on CPU; ModelError where they are not [row, pos]."""
-    if not isinstance(tokens, Tensor):
-        tokens = np.array(tokens)
-        if tokens.dtype.kind not in "iubf":
-            raise ModelError(f"got tokens of type {tokens.dtype}; expected integers [row, pos].")
-        tokens = torch.from_numpy(tokens)
-    rows = tokens.cpu()
+    """Tokens of any integer type as a long tensor on CPU; ModelError where they are not ``[row, pos]``."""
+    rows = tokens.cpu() if isinstance(tokens, Tensor) else torch.from_numpy(np.array(tokens))
     if rows.ndim != 2 or rows.is_floating_point() or rows.is_complex() or rows.numel() == 0:
         raise ModelError(
             f"got tokens of shape {list(rows.shape)} and type {rows.dtype}; expected integers [row, pos], "
@@ -387,7 +355,7 @@ def layer_heads(source: Source, layer: int, name: str) -> Float[Tensor, "head ro
     """
     model = model_of(source)
     held = getattr(model.blocks[layer].attn, name, None)
-    if isinstance(model, ArrayModel) or (isinstance(held, Tensor) and held.ndim == 3):
+    if isinstance(model, Arrays) or (isinstance(held, Tensor) and held.ndim == 3):
         return getattr(model.blocks[layer].attn, name)
     return getattr(model, name)[layer]
 
@@ -401,19 +369,16 @@ def float64(weight: Tensor) -> np.ndarray:
 def from_arrays(arrays: Mapping | None = None, *, attn_only: bool = False, **named: Any) -> Arrays:
     """A source for every probe from plain arrays, numpy's or torch's; ``untrained=`` takes such a source as well.
 
-    A probe that reads an array which is not there says which one to add. Nothing runs, so probes that need a model to
-    do something new ask for what it would have given. From ``W_E`` alone ``geometry`` reads the embedding
-    itself; of a model with LayerNorm before its attention it reads what LayerNorm makes of it, your ``token_inputs``.
+    A probe that reads an array which is not there says which one to add. From ``W_E`` alone ``geometry`` reads the
+    embedding itself; with heads it reads your ``token_inputs``. Raises ModelError for a name that is not known, and an
+    array of another number of axes.
 
     Args:
         arrays: by name: ``blocks.0.attn.hook_pattern``, ``blocks.0.attn.W_V``, ``("pattern", 0)``, or a short name of
             the module's table with all layers, stacked or as a list or mapping by layer.
         attn_only: whether the layers have no MLP.
-        named: the same by short name, as in ``from_arrays(pattern=patterns, W_V=W_V)``. A pattern does not tell that
-            its layer is local, so what lies outside the window counts as seen.
-
-    Raises:
-        ModelError: for a name that is not known, and an array of another number of axes.
+        named: the same by short name. A pattern does not tell that its layer is local, so what lies outside the window
+            counts as seen.
 
     >>> from rb_interp import Inputs
     >>> from rb_interp.probes import uniformity
@@ -428,15 +393,6 @@ def from_arrays(arrays: Mapping | None = None, *, attn_only: bool = False, **nam
     return Arrays(held, attn_only)
 
 
-class Arrays:
-    """Activations and weights by name, in place of a model or a cache; see `from_arrays`."""
-
-    has_batch_dim = True
-
-    def __init__(self, held: Mapping[str, Tensor], attn_only: bool) -> None:
-        self.cache_dict, self.model = dict(held), ArrayModel(held, attn_only)
-
-
 class _Named(SimpleNamespace):
     """Arrays of one part of a model, or sizes, as attributes; MissingArrayError names one that is not there."""
 
@@ -444,13 +400,16 @@ class _Named(SimpleNamespace):
         raise _missing(self.__dict__.get("place", "") + name)
 
 
-class ArrayModel(_Named):
-    """What arrays know of their model: sizes and weights under TransformerLens's names."""
+class Arrays(_Named):
+    """Activations and weights under TransformerLens's names, as a cache and as what they know of its model."""
+
+    has_batch_dim = True
 
     def __init__(self, held: Mapping[str, Tensor], attn_only: bool) -> None:
         whole = {name: held[full] for name, (full, _) in WHOLE.items() if full in held}
         hooks, sizes = dict.fromkeys(name for name in held if "hook_" in name), _sizes(held)
         super().__init__(arrays=held, hook_dict=hooks, cfg=_Named(attn_only=attn_only, **sizes), **whole)
+        self.cache_dict, self.model = held, self
         of_all = {"token_inputs": held["token_inputs"]} if "token_inputs" in held else {}
         self.blocks = []
         for place in (f"blocks.{at}." for at in range(sizes["n_layers"])):
@@ -509,10 +468,6 @@ def _read(name: Any, value: Any) -> dict[str, Tensor]:
     if name not in BY_LAYER:
         near = nearest(str(name), [*BY_LAYER, *WHOLE])
         raise ModelError(f"from_arrays does not know {shown(name)}, nor is it the full name of a hook; {near}")
-    if not several and not getattr(value, "ndim", 0):
-        raise ModelError(
-            f"from_arrays got {name}={shown(value)}; expected an array for each layer, stacked, listed or by number."
-        )
     layers = value.items() if isinstance(value, Mapping) else enumerate(value)
     full = {f"blocks.{layer}.{BY_LAYER[name][0]}": (layer, one) for layer, one in layers}
     if not full:
@@ -524,10 +479,7 @@ def _read(name: Any, value: Any) -> dict[str, Tensor]:
 def _array(full: str, name: str, value: Any) -> Tensor:
     """An array as a tensor on CPU; ModelError where it has another number of axes."""
     axes = _axes(full)
-    try:
-        found = value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
-    except (TypeError, ValueError, RuntimeError):
-        raise ModelError(f"from_arrays got {name}={shown(value)}; expected an array of numbers.") from None
+    found = value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
     if axes and found.ndim != len(axes):
         raise ModelError(
             f"from_arrays got {name} of shape {list(found.shape)}; expected [{', '.join(axes)}] for each layer."

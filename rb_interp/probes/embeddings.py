@@ -16,19 +16,16 @@ without attention will do (Fig. 4A).
     participation_ratio   participation / the untrained model's; nan without an untrained model    > 0
     theory           Pearson(cos, Eq. 14's cos) over pairs of the group ``line``                   [-1, 1]
 
-The anchor study reads cos_g of both kinds of anchors, pc1_g of keys and reasoning anchors, and takes the reasoning
-anchors as ``line``. Where no group is ordered nothing is said of order or theory. A value that nothing defines (one
-token only, zero vectors) is nan.
+Where no group is ordered nothing is said of order or theory. A value that nothing defines (one token only, zero
+vectors) is nan.
 
-How it can mislead. At the task's quick sizes, final checkpoints: a network that learned the rule (gamma .8) reads
-order_rho -.91 to -.95, theory .95 to .99, participation 4; one that did not (gamma .3) stays near random vectors, as an
-untrained one does: abs_cos_ratio 1, participation 27. Both circuits of the rule order their tokens alike, so order is
-no proof of a mechanism. With 5 anchors there are 10 pairs and 60 distinguishable orders: the null of order_rho has sd
-.32, and pc1_reasoning, an absolute value, reads .42 by chance; its perfect 1 has p = .03. The pooled component may be
-spent on telling keys from anchors: pc1_key .17 beside own_pc1_key .99 has been seen. Raw cosines near 1 follow from any
-shared mean. theory is nearly order_rho again: any cosine that falls with distance correlates with it. A vector moved
-from W_pos to W_E changes cosines of W_E and no logit, nor what is centred: components, participation and `lattice`.
-LayerNorm's weight moved into what reads it (fold_ln) changes all of the normalised embedding, and nothing of W_E.
+How it can mislead. A network that learned the rule (gamma .8) reads order_rho -.91 to -.95, theory .95 to .99,
+participation 4; one that did not (gamma .3) stays near random vectors, as an untrained one does: abs_cos_ratio 1,
+participation 27. Both circuits of the rule order their tokens alike, so order is no proof of a mechanism. With 5
+anchors there are 10 pairs: the null of order_rho has sd .32, and pc1_reasoning, an absolute value, reads .42 by chance;
+its perfect 1 has p = .03. The pooled component may be spent on telling keys from anchors: pc1_key .17 beside
+own_pc1_key .99 has been seen. Raw cosines near 1 follow from any shared mean. theory is nearly order_rho again: any
+cosine that falls with distance correlates with it.
 
 `lattice` (paper 2, Figs. 5c, 5d, 11, 12 and 16). Tokens s, in ascending order and n of them, with embeddings w_s less
 their mean; c_s,t the cosine of s and t:
@@ -46,11 +43,11 @@ number is its id.
 
 How it can mislead. Tokens on a line or a circle in order: pc_order near 1, nearest 0, contrast about 0. A lattice of
 period 3.5 with a slower change beside it: nearest 1, contrast up to 1. An untrained model: contrast 0 and nearest near
-4 / (n - 1), .05 for 80 tokens, as their nulls; but pc_order .17 for 80 tokens, since it is the largest of three
-absolute correlations. contrast > 0 alone says little: wherever C(k) bends downwards, as on a circle, C(3) and C(4) lie
-above the mean of C(2) and C(5) without any steps. nearest does not: but it misses a lattice without a slower change,
-whose tokens are nearest to those a whole period away, 7 for 3.5, and one beside a large slower change, whose nearest
-are 1 away. Where several tokens are equally near, the lowest one counts, after rounding to 12 decimals.
+4 / (n - 1), as their nulls; but pc_order .17 for 80 tokens, since it is the largest of three absolute correlations.
+contrast > 0 alone says little: wherever C(k) bends downwards, as on a circle, C(3) and C(4) lie above the mean of C(2)
+and C(5). nearest misses a lattice without a slower change, whose tokens are nearest to those a whole period away, and
+one beside a large slower change, whose nearest are 1 away. Of equally near tokens, after rounding to 12 decimals, the
+lowest counts.
 """
 
 from __future__ import annotations
@@ -63,7 +60,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.errors import ModelError, RolesError, nearest, shown
+from rb_interp.errors import ModelError, RolesError, shown
 from rb_interp.probes import vectors as of_vectors
 from rb_interp.probes._probe import Found, embedding, probe, source
 from rb_interp.probes.capturing import Source, float64, model_of
@@ -78,19 +75,13 @@ TIES = 12
 """Decimals of a cosine that rank it, so that equal cosines tie in spite of rounding."""
 SHORT = 16
 """Positions over which normalised embeddings are averaged where no tokens say how long a row is, at most."""
-LAGS, COMPONENTS, MOST_STEP = 10, 3, 1000
+LAGS, COMPONENTS = 10, 3
 RATIO = {"participation_ratio": "no untrained model was given, or its own participation is not defined."}
 Vectors = Float[np.ndarray, "token d_model"]
 
 
 class Laid(NamedTuple):
-    """Embeddings of some groups of tokens, and what is asked of which group.
-
-    Attributes:
-        vectors: group -> the embeddings of its tokens. alike: groups whose mean cosine is read.
-        ordered: group -> the numbers that its tokens stand for. line: the one that is held against Theorem 1, or "".
-        d_vocab: coordinates of Theorem 1's embeddings.
-    """
+    """Embeddings by group, groups whose mean cosine is read, numbers of the ordered ones, and the line of Theorem 1."""
 
     vectors: Mapping[str, Vectors]
     alike: Sequence[str]
@@ -133,25 +124,18 @@ def geometry(
 
     Args:
         inputs: their roles name the groups, and their rows give a pre-norm model its length. None needs ``groups``.
-        layer: matters in pre-norm models alone, whose embedding is seen through its LayerNorm.
-        head: likewise.
+        layer, head: matter in pre-norm models alone, whose embedding is seen through its LayerNorm.
         groups: name -> token ids, or the name of a group of the roles; by default every group of the roles.
         alike: groups whose mean cosine is read; by default all.
-        ordered: groups whose token ids are the numbers that they stand for. By default none: order_rho, pc1_g,
-            own_pc1_g and theory are read of ordered groups alone.
+        ordered: groups whose token ids are the numbers that they stand for; by default none.
         values: the numbers where they are not the ids, ``{group: a number for each token}``. Such groups are ordered.
         line: the ordered group that order_rho and theory read; by default the last one.
 
-    Raises:
-        RolesError: where a token group is missing, and for values of other tokens.
-        ModelError: for a layer or head that is not there.
+    Raises RolesError where a token group is missing, and for values of other tokens.
     """
     roles, length = (Roles(), SHORT) if inputs is None else (inputs.roles, inputs.tokens.shape[1])
     named = token_groups(groups, roles, "geometry")
     own = {name: np.asarray(numbers) for name, numbers in (values or {}).items()}
-    for name in (*own, *alike, *ordered, *filter(None, [line])):
-        if name not in named:
-            raise RolesError(f"geometry has no group '{name}'; {nearest(str(name), named)}")
     for name, of in own.items():
         if of.shape != named[name].shape or of.dtype.kind not in "iuf" or not np.isfinite(of).all():
             raise RolesError(
@@ -173,7 +157,10 @@ def geometry(
 def _values(laid: Laid) -> dict[str, float]:
     """Every quantity of the module's table (participation_ratio: nan)."""
     every, theory = laid.every(), laid.theory()
-    abs_cos, by_chance = of_vectors.mean_off_diagonal(np.abs(cosines(every))), _by_chance(every)
+    abs_cos, by_chance = (
+        of_vectors.mean_off_diagonal(np.abs(cosines(every))),
+        of_vectors.expected_abs_cos(every.shape[1]),
+    )
     values = {f"cos_{name}": of_vectors.mean_off_diagonal(cosines(laid.vectors[name])) for name in laid.alike}
     values |= {"abs_cos": abs_cos, "abs_cos_random": by_chance, "abs_cos_ratio": abs_cos / by_chance}
     along = pairs(cosines(laid.vectors[laid.line])) if laid.line else np.zeros(0)
@@ -186,12 +173,7 @@ def _values(laid: Laid) -> dict[str, float]:
     return values if theory is None else {**values, "theory": of_vectors.pearson(pairs(theory), along)}
 
 
-def _by_chance(vectors: Vectors) -> float:
-    return of_vectors.expected_abs_cos(vectors.shape[1])
-
-
 def _nulls(laid: Laid, n_null: int, rng: np.random.Generator) -> dict[str, Null]:
-    """Nulls: the group's token values permuted (order_rho, pc1_*, own_pc1_*, theory), random vectors (the rest)."""
     every, nulls = laid.every(), _order_nulls(laid, n_null, rng) if laid.ordered else {}
     vectors = rng.standard_normal((n_null, *every.shape), dtype=np.float32)
     vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
@@ -201,7 +183,7 @@ def _nulls(laid: Laid, n_null: int, rng: np.random.Generator) -> dict[str, Null]
         return pairs(matrices).mean(1) if matrices.shape[-1] > 1 else np.full(len(matrices), np.nan)
 
     draws = {"abs_cos": mean_pairs(np.abs(gram))}
-    draws["abs_cos_ratio"] = draws["abs_cos"] / _by_chance(every)
+    draws["abs_cos_ratio"] = draws["abs_cos"] / of_vectors.expected_abs_cos(every.shape[1])
     sizes = {name: len(laid.vectors[name]) for name in laid.alike}
     draws |= {f"cos_{name}": mean_pairs(gram[:, :n, :n]) for name, n in sizes.items()}
     nulls |= {name: Null("random vectors", of) for name, of in draws.items()}
@@ -257,50 +239,37 @@ def lattice(
 ) -> Found:
     """Order of some tokens' embeddings: by distance, by principal component, and how many directions they use.
 
-    Values as in the module's table; nan for what fewer tokens than it needs leave undefined. Nulls: tokens permuted
-    (cos_k, contrast, nearest, pc_order), and independent Gaussian vectors (participation). Arrays: tokens, and pca
-    ``[token, 3]``, scores on the first three components.
+    Values as in the module's table; nan for what fewer tokens than it needs leave undefined. Nulls: tokens permuted,
+    and independent Gaussian vectors (participation). Arrays: tokens, and pca ``[token, 3]``, scores on the first three
+    components.
 
     Args:
         inputs: their roles give the tokens of a role; not needed where ``tokens`` are ids.
         tokens: token ids, or the name of a group of the roles.
-        steps: the distances that ``contrast`` and ``nearest`` ask about, from 2 to 1,000.
+        steps: the distances that ``contrast`` and ``nearest`` ask about, from 2.
 
-    Raises:
-        RolesError: for a group of tokens that is not there, and for steps out of range.
-        ModelError: for tokens that the model does not have.
+    Raises RolesError for a group of tokens that is not there, ModelError for tokens that the model does not have.
     """
-    if not steps or min(steps) < 2 or max(steps) > MOST_STEP:
-        raise RolesError(
-            f"lattice got steps={shown(steps)}; give whole numbers from 2 to {MOST_STEP}, such as (3, 4)."
-        )
     roles, d_vocab = Roles() if inputs is None else inputs.roles, len(W_E)
     ids = np.unique(token_groups({"tokens": tokens}, roles, "lattice")["tokens"])
     if not len(ids) or not 0 <= ids[0] <= ids[-1] < d_vocab:
         got = f"tokens from {ids[0]} to {ids[-1]}" if len(ids) else "no tokens"
         raise ModelError(f"lattice got {got}; give some of this model's tokens, 0 to {d_vocab - 1}.")
     vectors = float64(W_E[ids])
-    arrays = {"tokens": ids, "pca": _columns(principal_components(vectors)[0], COMPONENTS)}
+    cos = cosines(vectors - vectors.mean(0)).round(TIES)
+    scores, spread = principal_components(vectors)[0][:, :COMPONENTS], participation(vectors)
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
-        rng, cos, scores = np.random.default_rng(seed), _centred_cosines(vectors), arrays["pca"]
-        drawn = [
-            {**_laid_out(cos[np.ix_(order, order)], ids, steps), "pc_order": _pc_order(scores[order], ids)}
-            for order in permutations(n_null, len(ids), rng)
-        ]
+        rng = np.random.default_rng(seed)
+        orders = permutations(n_null, len(ids), rng)
+        drawn = [_laid_out(cos[np.ix_(order, order)], scores[order], ids, steps) for order in orders]
         permuted = {name: Null("tokens permuted", np.array([one[name] for one in drawn])) for name in drawn[0]}
         gaussian = of_vectors.gaussian_participations(n_null, len(ids), vectors.shape[1], rng)
         return permuted | {"participation": Null("random vectors", gaussian, "less")}
 
-    spread = participation(vectors)
-    values = {
-        **_laid_out(_centred_cosines(vectors), ids, steps),
-        "pc_order": _pc_order(principal_components(vectors)[0][:, :COMPONENTS], ids),
-        "participation": spread,
-        "log_participation": math.log(spread) if spread > 0 else math.nan,
-        "participation_ratio": math.nan,
-    }
-    return Found(values, nulls, arrays)
+    values = {**_laid_out(cos, scores, ids, steps), "participation": spread}
+    values |= {"log_participation": math.log(spread) if spread > 0 else math.nan, "participation_ratio": math.nan}
+    return Found(values, nulls, {"tokens": ids, "pca": _columns(scores, COMPONENTS)})
 
 
 def token_vectors(model: Source, ids: Int[np.ndarray, " token"]) -> Vectors:
@@ -308,22 +277,11 @@ def token_vectors(model: Source, ids: Int[np.ndarray, " token"]) -> Vectors:
     return float64(model_of(model).W_E.detach()[ids])
 
 
-def _pc_order(scores: Float[np.ndarray, "token component"], ids: Int[np.ndarray, " token"]) -> float:
-    order = [abs(spearman(ids, component)) for component in scores.T]
-    return max((each for each in order if math.isfinite(each)), default=math.nan)
-
-
-def _centred_cosines(vectors: Vectors) -> Float[np.ndarray, "token token"]:
-    """Cosines of centred vectors, rounded so that equal ones tie."""
-    if not np.isfinite(vectors).all():
-        return np.full((len(vectors), len(vectors)), np.nan)
-    return cosines(vectors - vectors.mean(0)).round(TIES)
-
-
 def _laid_out(
-    cos: Float[np.ndarray, "token token"], ids: Int[np.ndarray, " token"], steps: Sequence[int]
-) -> dict[str, float]:
-    """C(k), contrast and nearest from cosines of tokens with the given numbers."""
+    cos: Float[np.ndarray, "token token"], scores: Float[np.ndarray, "token component"],
+    ids: Int[np.ndarray, " token"], steps: Sequence[int],
+) -> dict[str, float]:  # fmt: skip
+    """C(k), contrast, nearest and pc_order from cosines and principal components of tokens with the given numbers."""
 
     def mean(values: np.ndarray) -> float:
         return float(values.mean()) if values.size else math.nan
@@ -333,9 +291,10 @@ def _laid_out(
     within, beside = (np.array([by_lag[k] for k in lags]) for lags in (steps, (min(steps) - 1, max(steps) + 1)))
     others = np.where(np.eye(len(cos), dtype=bool), -np.inf, cos)
     away = apart[np.arange(len(ids)), others.argmax(1)]
-    known = len(ids) > 1 and np.isfinite(cos).all()
+    known, order = len(ids) > 1 and np.isfinite(cos).all(), [abs(spearman(ids, one)) for one in scores.T]
     return {
         **{f"cos_{lag}": by_lag[lag] for lag in range(1, LAGS + 1)},
         "contrast": mean(within) - mean(beside),
         "nearest": float(np.isin(away, steps).mean()) if known else math.nan,
+        "pc_order": max(filter(math.isfinite, order), default=math.nan),
     }

@@ -12,13 +12,11 @@ has a vector v_r, one activation at one position, and a target t_r, such as its 
 are centred together, all of them by default.
 
 How it can mislead. Where the vector is a function of the target alone, with unrelated directions for its values, equal
-reads 1 and different 0. Where every row has a direction of its own, both read the same. Both are near 1 in an untrained
-model whose rows end in the same token, since the residual stream is that token's embedding there: equal alone says
-nothing, and difference or the centred values tell the two cases apart. Where vectors lie on a line by the target's
-value, near targets are parallel too, so different depends on which targets are compared. A loud direction that has
-nothing to do with the target hides all others. In a post-norm model ``hook_resid_mid`` is the residual stream after the
-attention and its LayerNorm; in a pre-norm model LayerNorm follows only behind it, and a cosine does not see its scale.
-Cosines of values (``hook_v``) depend on the basis in which W_V and W_O are written, which no logit does.
+reads 1 and different 0. Both are near 1 in an untrained model whose rows end in the same token: read difference or the
+centred values. Where vectors lie on a line by the target's value, near targets are parallel too, so different depends
+on which targets are compared. A loud direction that has nothing to do with the target hides all others. In a post-norm
+model ``hook_resid_mid`` is the residual stream after the attention and its LayerNorm; in a pre-norm model LayerNorm
+follows only behind it. Cosines of values (``hook_v``) depend on the basis in which W_V and W_O are written.
 
 `label_range` (paper 1, Fig. 8 right): does a model know a group's range of labels before it knows a single memory
 label? Memory anchors stand in groups g, each with a range R_g of labels from which its labels were drawn. With p(X) the
@@ -29,10 +27,9 @@ output distribution at the last position:
 
 How it can mislead. A model that knows each group's range reads 1, one that knows only the pooled labels .52 with the
 paper's four nested ranges (narrowest first .52, .79, .94, 1: that is why the lowest counts), and an *untrained* one the
-width of the narrowest range over d_vocab, .10. A model that has memorised every label reads 1 as well, without knowing
-any range: the number speaks only together with an ``accuracy`` that is still low. Ranges that share labels can all be
-met by putting everything on the labels that they share, so look at the mean outputs, which should fill each range and
-not only lie in it. Being inside says nothing about *which* label: one that is certain and wrong reads 1.
+width of the narrowest range over d_vocab, .10. A model that has memorised every label reads 1 as well: the number
+speaks only together with an ``accuracy`` that is still low. Ranges that share labels can all be met by putting
+everything on the labels that they share, so look at the mean outputs.
 
 `variance_explained` (paper 1, section "Second attention module": key + sum of anchors; claim M8): what does each
 component write at the last position: the key, the anchor sum, or more? For vectors x_r (one row each) in k groups, n
@@ -50,26 +47,23 @@ gives; and
     interaction = omega^2(key_and_sum) - omega^2(key) - omega^2(anchor_sum)
 
 which is about 0 for f(key) + g(sum) where the two are independent over rows, and near 1 for an exclusive-or of them.
-nan, never 0: constant vectors (no variance to explain), one group alone (nothing to compare), a group for every row
-(nothing left to estimate the within variance from).
+nan, never 0: constant vectors, one group alone, a group for every row.
 
-How it can mislead. At the task's quick sizes, final checkpoints: average-then-key reads anchor_sum .98 in the first
-attention output and key 1.00 in the second; key-to-anchors reads key .95 in the second too, and anchor_sum 0 in the
-first: the second number alone does not tell the circuits apart. Keys vary far more than anchor sums (variance 133
-against 4), so an output that encodes nothing but the answer z + sum already gives the key .97. What tells the circuits
-apart is the anchor sum in L0. A network that learned no rule (gamma .3) reads .2 and .1, with key_and_sum .4. An
-untrained one does not read 0: averaging attention holds key and anchors, so key reads .1 and ``anchors`` .15 there at
-small scale. ``anchors`` reads about as much as ``anchor_sum`` or more, since the sum follows from the anchors. Only
-where the two agree is the sum what is written. key_and_sum has nearly as many groups as some hundred rows fill, so it
-and interaction are noisy (+-.1) where little is explained. Shares are of variance: one loud direction hides all others.
-They show where something is written, not that it is read; patch to know.
+How it can mislead. Average-then-key reads anchor_sum .98 in the first attention output and key 1.00 in the second;
+key-to-anchors reads key .95 in the second too, and anchor_sum 0 in the first: the second number alone does not tell the
+circuits apart. Keys vary far more than anchor sums (variance 133 against 4), so an output that encodes nothing but the
+answer z + sum already gives the key .97. A network that learned no rule (gamma .3) reads .2 and .1, with key_and_sum
+.4. An untrained one does not read 0: averaging attention holds key and anchors, so key reads .1 and ``anchors`` .15.
+``anchors`` reads about as much as ``anchor_sum`` or more: only where the two agree is the sum what is written.
+key_and_sum has nearly as many groups as some hundred rows fill, so it and interaction are noisy (+-.1) where little is
+explained. Shares are of variance: one loud direction hides all others. They show where something is written, not that
+it is read; patch to know.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
@@ -77,7 +71,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from rb_interp.errors import ModelError, RolesError, TaskError, shown
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import Found, check_labels, occupied, probe, source
-from rb_interp.probes.capturing import ArrayModel, Source, capture, float64, layer_heads, logits_of, model_of
+from rb_interp.probes.capturing import Arrays, Source, capture, float64, layer_heads, logits_of, model_of
 from rb_interp.probes.vectors import cosines
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null
@@ -105,21 +99,17 @@ def cosines_by_target(
     """Mean cosine of activations of rows with equal targets and of rows with different ones, in [-1, 1].
 
     Values as in the module's table; NaN where no pair is of its kind. Null of ``difference``: targets permuted over
-    rows. Arrays: cosines and centred_cosines ``[pair]``. n is the number of rows. Source: paper 2, Fig. 4.
+    rows. Arrays: cosines and centred_cosines ``[pair]``. n is the number of rows.
 
     Args:
         inputs: rows, with the role that is asked for.
         hook: full name of a hook whose activation is ``[row, pos, ...]``; all axes behind these two are one vector.
         role: whose position is read, the first one where it has several; None for the last position.
         targets: what each row stands for; the rows' labels where None.
-        pairs: numbers of the rows that are compared, two a pair; None for every pair of distinct rows. The cosines of
-            all rows are made at once, 8 bytes for each pair of rows.
+        pairs: numbers of the rows that are compared, two a pair; None for every pair of distinct rows.
         within: a number for each row; rows with the same number are centred together. None: all rows.
 
-    Raises:
-        ModelError: for a hook that is not there or whose activation has no positions, for missing targets, and for
-            targets or ``within`` of other rows.
-        RolesError: for a role that is not there, and for pairs of rows that are not there.
+    Raises ModelError for a hook without positions, and for targets or ``within`` that are missing or of other rows.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.8)
@@ -153,14 +143,7 @@ def cosines_by_target(
 
 
 def position_vectors(model: Source, inputs: Inputs, hook: str, role: str | None = None) -> Vectors:
-    """An activation at one position of each row in float64, as one vector a row.
-
-    Args:
-        model: a model, or activations of these rows. inputs: rows. hook: whose activation is ``[row, pos, ...]``.
-        role: whose position is read, the first one where it has several; None for the last position.
-
-    Raises ModelError for an activation without positions, RolesError for a role that is not there.
-    """
+    """An activation at one position of each row in float64, as one vector a row; ModelError without positions."""
     (n, length), at = inputs.tokens.shape, positions_of(inputs, role, "cosines_by_target")
     activation = capture(model, inputs.tokens, [hook])[hook]
     if activation.ndim < 3 or activation.shape[1] != length:
@@ -181,35 +164,25 @@ def means_by_target(cosines: Float[np.ndarray, " pair"], equal: Bool[np.ndarray,
 def label_range(model: Source, inputs: Inputs, *, groups: Labels, ranges: Ranges) -> Found:
     """How much of its output a model gives to the labels that an input's group can have.
 
-    Values, all in [0, 1]: ``lowest_inside``; ``inside_1`` and so on, one for each group; ``pooled``, which is a
-    property of the ranges; ``accuracy`` on these inputs. Arrays: ``outputs`` ``[group, d_vocab]`` (mean output
-    distribution), ``inside`` and ``pooled`` ``[group]``, ``ranges`` ``[group, 2]``. No quantity has a null.
-    Source: paper 1, Fig. 8 right.
+    Values, all in [0, 1]: those of the module's table, ``inside_1`` and so on; ``accuracy`` on these inputs. Arrays:
+    ``outputs`` ``[group, d_vocab]`` (mean output distribution), ``inside`` and ``pooled`` ``[group]``, ``ranges``
+    ``[group, 2]``. No quantity has a null.
 
     Args:
         inputs: memory inputs, with the labels that they were trained on.
         groups: which group each input belongs to, counted from 0.
         ranges: the label range of each group.
 
-    Raises:
-        ModelError: for tokens that the model does not know.
-        TaskError: for groups and ranges that do not fit each other.
+    Raises TaskError for groups and ranges that do not fit each other.
     """
     ranges, labels = [(int(low), int(high)) for low, high in ranges], check_labels(inputs, "label_range")
-    if len(groups) != len(inputs):
-        raise TaskError(
-            f"label_range got {len(inputs)} rows of tokens and {len(groups)} groups; give one group for each row."
-        )
     probabilities = float64(logits_of(model, inputs.tokens, keep=lambda logits: logits[:, -1]).double().softmax(-1))
     d_vocab, numbers = probabilities.shape[1], np.unique(groups)
-    if not all(0 <= low <= high < d_vocab for low, high in ranges):
+    within = all(0 <= low <= high < d_vocab for low, high in ranges)
+    if not within or not np.array_equal(numbers, np.arange(len(ranges))):
         raise TaskError(
-            f"label ranges {list(ranges)}; expected low <= high within 0..{d_vocab - 1}, both inclusive."
-        )
-    if not np.array_equal(numbers, np.arange(len(ranges))):
-        raise TaskError(
-            f"inputs of the groups {numbers.tolist()} with {len(ranges)} label ranges; give inputs of every group, "
-            f"numbered 0 to {len(ranges) - 1}."
+            f"label_range got the groups {numbers.tolist()} and ranges {ranges}; expected a range for each group from "
+            f"0, with low <= high within 0..{d_vocab - 1}, both inclusive."
         )
     outputs, pooled = np.stack([probabilities[groups == at].mean(0) for at in numbers]), pooled_inside(ranges)
     inside = np.array([output[low : high + 1].sum() for output, (low, high) in zip(outputs, ranges, strict=True)])
@@ -224,10 +197,7 @@ def label_range(model: Source, inputs: Inputs, *, groups: Labels, ranges: Ranges
 
 
 def pooled_inside(ranges: Ranges) -> Float[np.ndarray, " group"]:
-    """Probability of each group's labels, in (0, 1], under the labels of all groups together.
-
-    Every group weighs the same and its labels are uniform on its range.
-    """
+    """Probability of each group's labels, in (0, 1], under those of all groups, each of which is uniform on its own."""
     low, high = np.array(ranges).T
     shared = np.minimum(high[:, None], high) - np.maximum(low[:, None], low) + 1
     return (shared.clip(0) / (high - low + 1)).mean(1)
@@ -240,21 +210,18 @@ def variance_explained(
 ) -> Found:  # fmt: skip
     """Share of variance that groupings of the rows explain in each component's output at one position.
 
-    Values: ``f"{component}.{layer}:{grouping}"``, at most 1, with your groupings, or the module's, and these
-    components: resid_pre of L0 (embedding + position), attn_out and mlp_out of every layer, resid_post of the last.
-    Null: the rows' labels permuted, for each of your groupings, or for key and anchor_sum.
-    Arrays: shares [component, grouping], in the order of the values.
+    Values: ``f"{component}.{layer}:{grouping}"``, at most 1, of these components: resid_pre of L0 (embedding +
+    position), attn_out and mlp_out of every layer, resid_post of the last. Null: the rows' labels permuted, for each of
+    your groupings, or for key and anchor_sum.
 
     Args:
         inputs: rows, and where no groupings are given roles that name the positions of ``key`` and ``anchor``.
         layer: one layer, of which all four components are read; by default the components above.
         head: attn_out is what this head writes (z W_O); by default it is the sum over heads.
-        groupings: name -> a label for each row, numbers or texts; rows with the same label are a group. By default
-            those of the module, which are about a key and its anchors.
+        groupings: name -> a label for each row, numbers or texts; by default those of the module.
         role: whose position is read, the first one where it has several; None for the last position.
 
-    Raises:
-        RolesError: for missing roles, for roles of other rows, and for labels of other rows.
+    Raises RolesError for missing roles, and for labels of other rows.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.8)
@@ -272,8 +239,6 @@ def variance_explained(
                 f"one label for each of {len(inputs)} rows."
             )
         labels[name] = numbered_groups(np.asarray(one))
-    if not labels:
-        raise RolesError("variance_explained got no grouping; give {name: a label for each row}.")
     outputs, values = position_outputs(model, inputs, layer, head, role), {}
     for component, vectors in outputs.items():
         of = {name: omega_squared(vectors, group) for name, group in labels.items()}
@@ -285,52 +250,37 @@ def variance_explained(
         rng, drawn = np.random.default_rng(seed), {}
         for name in NULL_GROUPINGS if groupings is None else labels:
             permuted = rng.permuted(np.tile(labels[name], (n_null, 1)), axis=1)
-            draws = omega_squared_draws(outputs, permuted)
-            drawn |= {f"{component}:{name}": Null("labels permuted", of) for component, of in draws.items()}
+            for component, vectors in outputs.items():
+                draws = omega_squared_draws(vectors, permuted, np.float32) + ROUNDING
+                drawn[f"{component}:{name}"] = Null("labels permuted", draws)
         return drawn
 
-    arrays = {"shares": np.array(list(values.values())).reshape(len(outputs), -1)}
-    return Found(values, nulls, arrays, len(inputs))
+    return Found(values, nulls, n=len(inputs))
 
 
 def omega_squared(vectors: Vectors, labels: Labels) -> float:
     """Multivariate omega squared of a grouping: at most 1, about 0 where it says nothing, nan where undefined."""
-    centred, total = _centred(vectors)
-    group = numbered_groups(labels)
-    n, k = len(group), int(group.max(initial=-1)) + 1
-    if not total > 0 or k < 2 or n <= k:
-        return math.nan
-    sizes = np.bincount(group)
-    sums = np.add.reduceat(centred[np.argsort(group, kind="stable")], np.cumsum(sizes) - sizes)
-    between = float(((sums**2).sum(1) / sizes).sum())
-    return float(_omega_squared(between / total, n, k))
+    return float(omega_squared_draws(vectors, numbered_groups(labels)[None])[0])
 
 
 def omega_squared_draws(
-    outputs: Mapping[str, Vectors], permuted: Int[np.ndarray, "draw row"]
-) -> dict[str, Float[np.ndarray, " draw"]]:
-    """Omega squared of some vectors for many permutations of one grouping, raised by ROUNDING; nan where it is nan.
-
-    ``permuted`` holds non-negative labels; the closer to 0 .. k - 1, the faster.
-    """
+    vectors: Vectors, permuted: Int[np.ndarray, "draw row"], precision: type = np.float64
+) -> Float[np.ndarray, " draw"]:
+    """The same for many permutations of one grouping, whose groups are numbered from 0; sums are of some precision."""
     from scipy.sparse import csr_matrix
 
-    draws, n = permuted.shape
-    sizes = np.bincount(permuted[:1].reshape(-1))
-    k = int(np.count_nonzero(sizes))
-    which = (permuted + len(sizes) * np.arange(draws)[:, None]).reshape(-1)
-    entries = np.ones(draws * n, dtype=np.float32), (which, np.tile(np.arange(n), draws))
-    summing = csr_matrix(entries, shape=(draws * len(sizes), n))
-
-    def omega(vectors: Vectors) -> Float[np.ndarray, " draw"]:
-        centred, total = _centred(vectors)
-        if not total > 0 or k < 2 or n <= k:
-            return np.full(draws, np.nan)
-        sums = summing @ (centred / math.sqrt(total)).astype(np.float32)
-        squares = np.einsum("gd,gd->g", sums, sums, dtype=np.float64).reshape(draws, len(sizes))
-        return _omega_squared((squares / np.maximum(sizes, 1)).sum(1), n, k) + ROUNDING
-
-    return {name: omega(vectors) for name, vectors in outputs.items()}
+    (draws, n), sizes = permuted.shape, np.bincount(permuted[:1].reshape(-1))
+    k, centred = len(sizes), vectors - vectors.sum(0) / max(n, 1)
+    total = float((centred**2).sum())
+    if not total > CONSTANT * float((vectors**2).sum()) or k < 2 or n <= k:
+        return np.full(draws, np.nan)
+    which = (permuted + k * np.arange(draws)[:, None]).reshape(-1)
+    entries = np.ones(draws * n, dtype=precision), (which, np.tile(np.arange(n), draws))
+    sums = csr_matrix(entries, shape=(draws * k, n)) @ (centred / math.sqrt(total)).astype(precision)
+    squares = np.einsum("gd,gd->g", sums, sums, dtype=np.float64).reshape(draws, k)
+    between = (squares / sizes).sum(1)
+    mean_within = np.maximum(1 - between, 0) / (n - k)
+    return (between - (k - 1) * mean_within) / (1 + mean_within)
 
 
 def row_groupings(inputs: Inputs) -> dict[str, Labels]:
@@ -349,20 +299,15 @@ def row_groupings(inputs: Inputs) -> dict[str, Labels]:
 def position_outputs(
     model: Source, inputs: Inputs, layer: int | None = None, head: int | None = None, role: str | None = None
 ) -> dict[str, Vectors]:
-    """Output of each component at one position in float64, keyed ``f"{component}.{layer}"``, in forward order.
-
-    attn_out is that of all heads with the output bias, or what one head writes.
-    """
-    hooks = component_hooks(model_of(model), layer, head)
-    at = positions_of(inputs, role, "variance_explained")
-    keep = (lambda activation: activation[:, -1]) if role is None else None
+    """Output of each component at one position, by ``f"{component}.{layer}"``; attn_out is all heads' or one head's."""
+    hooks, outputs = component_hooks(model_of(model), layer, head), {}
+    rows, at = np.arange(len(inputs)), positions_of(inputs, role, "variance_explained")
+    keep = (lambda activation: activation[:, [-1]]) if role is None else None
     cache = capture(model, inputs.tokens, list(hooks.values()), keep=keep)
-    every = cache if role is None else {hook: value[np.arange(len(at)), at] for hook, value in cache.items()}
-    outputs = {name: float64(every[hook]) for name, hook in hooks.items()}
-    for name in hooks if head is not None else ():
-        component, _, number = name.partition(".")
-        if component == "attn_out":
-            outputs[name] = outputs[name][:, head] @ float64(layer_heads(model, int(number), "W_O")[head])
+    for name, hook in hooks.items():
+        outputs[name] = float64(cache[hook][rows, 0 if role is None else at])
+        if hook.endswith("hook_z"):
+            outputs[name] = outputs[name][:, head] @ float64(layer_heads(model, int(name[9:]), "W_O")[head])
     return outputs
 
 
@@ -381,32 +326,15 @@ def component_hooks(model: HookedModel, layer: int | None = None, head: int | No
     """
     layers = range(model.cfg.n_layers) if layer is None else [layer]
     sublayers = ["attn_out"] if getattr(model.cfg, "attn_only", False) else ["attn_out", "mlp_out"]
-    wanted = [
-        ("resid_pre", layers[0]),
-        *((out, at) for at in layers for out in sublayers),
-        ("resid_post", layers[-1]),
-    ]
+    between = [(out, at) for at in layers for out in sublayers]
+    wanted = [("resid_pre", layers[0]), *between, ("resid_post", layers[-1])]
     hooks = {f"{component}.{at}": f"blocks.{at}.hook_{component}" for component, at in wanted}
     hooks |= {} if head is None else {f"attn_out.{at}": f"blocks.{at}.attn.hook_z" for at in layers}
-    there = (
-        hooks.values() if isinstance(model, ArrayModel) else model.hook_dict
-    )  # a layer may lack attention or an MLP
-    return {name: hook for name, hook in hooks.items() if hook in there}
-
-
-def _centred(vectors: Vectors) -> tuple[Vectors, float]:
-    vectors = np.asarray(vectors, dtype=np.float64)
-    if len(vectors) == 0:
-        return vectors, 0.0
-    centred = vectors - vectors.mean(0)
-    total = float((centred**2).sum())
-    return centred, total if total > CONSTANT * float((vectors**2).sum()) else 0.0
-
-
-def _omega_squared(between: float | np.ndarray, n: int, k: int) -> Any:
-    """Omega squared from SS_between as a share of SS_total."""
-    mean_within = np.maximum(1 - np.asarray(between), 0) / (n - k)
-    return (between - (k - 1) * mean_within) / (1 + mean_within)
+    if isinstance(model, Arrays):
+        return hooks
+    return {
+        name: hook for name, hook in hooks.items() if hook in model.hook_dict
+    }  # a layer may lack either sublayer
 
 
 def numbered_groups(labels: Shaped[np.ndarray, "row ..."]) -> Labels:

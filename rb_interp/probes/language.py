@@ -13,13 +13,10 @@ together.
 
 How it can mislead. A model of low rank reads a participation of a few and share_3 near 1; one that is not, and an
 *untrained* one at any gamma, reads that of independent directions, about n d / (n + d), and share_k a little over k /
-d. That depends on n: a hundred tokens read 56 in 128 dimensions and a thousand 113 with nothing learned. So never
-compare corpora directly: use participation_ratio or, with the frequencies matched as well, participation_difference,
-whose null swaps matched tokens. One direction along which frequent tokens differ from rare ones lowers every
-participation without any structure (Eq. 5: an embedding moves with its token's frequency), most of all in ``all``.
-Small initialisation reads low for a second reason. The first few directions that are learned soon outweigh a small
-start, but a large start hides them. So a low rank says how far a model has moved from its start. It does not say what
-the model has learned.
+d. That depends on n, so never compare corpora directly: use participation_ratio or, with the frequencies matched as
+well, participation_difference, whose null swaps matched tokens. One direction along which frequent tokens differ from
+rare ones lowers every participation without any structure (Eq. 5: an embedding moves with its token's frequency), most
+of all in ``all``. The first few directions that are learned soon outweigh a small start, and a large one hides them.
 
 `next_token` (paper 1, Prop. 1, Eqs. 5 to 8). Under small initialisation an embedding first moves as dw_s / dt = r_s
 (P^s - u) W^(2)T W^(1)T (Eq. 5), P^s the labels' distribution where s occurs, u = 1 / d_vocab. In next-token prediction
@@ -34,15 +31,12 @@ g = prontoqa, stories or all
     spearman_centred_g               Spearman's, P^s and w_s both less their mean over g                     [-1, 1]
 
 How it can mislead. Embeddings that are their start plus a random linear image of P^s - u read Pearson's .92 to .95 and
-Spearman's .37 to .73; random ones and an *untrained* model read 0. But *frequency* works on both sides: counts of a
-rare token are few, so its P^s is ragged and its cosines low, and its embedding has hardly left its start, so its
-cosines are low too. And tokens of one corpus are followed by that corpus, which makes ``all`` positive as soon as the
-corpora are told apart. Hence the null: tokens permuted among ten neighbours in frequency of their own corpus, which
-keeps both; what a reading adds to its null's mean is about the tokens themselves. In PrOntoQA neighbours in frequency
-have one role (the ten concepts), so the null is severe: a small model after 400 steps read .72 beside a null of .36.
-Correlation does not say how the shape came about: tokens that share successors share meaning, and every model that
-predicts well would tie them. Eq. (5) speaks of the first steps alone. The correlation can be perfect with a W that
-keeps one direction of P^s only: see embedding_rank. A vector moved from W_pos to W_E changes what is not centred.
+Spearman's .37 to .73; random ones and an *untrained* model read 0. But *frequency* works on both sides: a rare token
+has a ragged P^s and an embedding that has hardly left its start, so both its cosines are low. And tokens of one corpus
+are followed by that corpus, which makes ``all`` positive as soon as the corpora are told apart. Hence the null: tokens
+permuted among ten neighbours in frequency of their own corpus, which keeps both. In PrOntoQA such neighbours have one
+role (the ten concepts), so the null is severe. Every model that predicts well would tie tokens that share successors.
+Eq. (5) speaks of the first steps alone. The correlation can be perfect with a W that keeps one direction of P^s only.
 
 `chain_accuracy` (paper 2, Fig. 7; chance 50 %): does a model answer PrOntoQA's questions, and does it write the chain?
 Each example is read once with its gold text, "Q: .. A: " + chain + answer, after the end-of-text token that precedes
@@ -56,18 +50,17 @@ every document. With x_t the gold token at position t and arg max taken over the
                      from the question would write: a prefix of arg maxes is the gold prefix           [0, 1]
     loss_question, loss_chain, loss_answer    mean loss of the tokens of that part, nats a token             >= 0
 
-Most tokens of an example are its context, whose rules are drawn at random: no reasoning lowers their loss below that
-entropy. The loss on PrOntoQA as a whole is therefore mostly loss_question; what reasoning can lower is loss_chain.
+Most tokens of an example are its context, whose rules are drawn at random: no reasoning lowers loss_question below that
+entropy. What reasoning can lower is loss_chain.
 
 How it can mislead. A model that follows the rules reads 1 everywhere. One that knows the templates alone is right on
 most *tokens* of a chain and on no ``chain``: ``premise`` is a copy of the context's last sentence and ``conclusion``
-the second half of the rule just written, so induction gets both without any deduction. ``rule`` needs a choice, two
-rules of the context start with the concept just reached; one that always walks up the hierarchy reads (h - 1) / h on
-``rule`` at h hops and 0 on ``chain``. An *untrained* model reads 0, and for answer_two_way about .5, as does one that
-always says "True": its null, answers permuted over examples, is as high, so read the p-value. The query's "not" alone
-gives .53. With the gold chain in view the answer is a comparison of two sentences; ``chain`` is the honest number, and
-falls with the hops where each rule is guessed alike: compare equal hops. Examples longer than the context are left out,
-and those are the ones of many hops: see left_out.
+the second half of the rule just written, so induction gets both. ``rule`` needs a choice between two rules of the
+context; one that always walks up the hierarchy reads (h - 1) / h on ``rule`` at h hops and 0 on ``chain``. An
+*untrained* model reads 0, and for answer_two_way about .5, as does one that always says "True": read the p-value. The
+query's "not" alone gives .53. With the gold chain in view the answer is a comparison of two sentences; ``chain`` is the
+honest number. It falls with the hops, so compare equal hops. Examples longer than the context are left out, and those
+are the ones of many hops: see left_out.
 """
 
 from __future__ import annotations
@@ -85,21 +78,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor
 
-from rb_interp.errors import TextError, shown
+from rb_interp.errors import TextError
+from rb_interp.probes import vectors as of_vectors
 from rb_interp.probes._probe import Found, embedding, probe, source
 from rb_interp.probes.capturing import Source, float64, logits_of, model_of
 from rb_interp.probes.embeddings import TIES
 from rb_interp.probes.tokens import MIN_COUNT, NamedCounts, Vectors, checked_counts, typical_tokens
-from rb_interp.probes.vectors import (
-    cosines,
-    gaussian_participations,
-    pairs,
-    participation,
-    pearson,
-    principal_components,
-    ranked_pairs,
-    spearman,
-)
+from rb_interp.probes.vectors import cosines, pairs, participation, pearson, principal_components, spearman
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.text.task import CORPORA
@@ -121,7 +106,6 @@ UNDEFINED = {
     "": "the list has fewer than two tokens (a control has none where the stories have fewer than PrOntoQA), or its "
     "embeddings are all the same.",
 }
-ANSWERS = ("True", "False")
 KINDS = ("premise", "rule", "conclusion")
 PARTS = ("question", "chain", "answer")
 """Parts of an example whose losses are read."""
@@ -131,38 +115,31 @@ Gram = Float[np.ndarray, "token token"]
 
 
 @probe(embedding, UNDEFINED, place={})
-def embedding_rank(W_E: Tensor, *, untrained: Source | None = None, counts: NamedCounts) -> Found:
+def embedding_rank(W_E: Tensor, *, counts: NamedCounts) -> Found:
     """Effective dimension of the embeddings of each list of tokens.
 
     Values as in the module's table; a list of fewer than two tokens gives nan. Nulls, side less: independent Gaussian
-    vectors (participation_g, and participation_ratio_g beside an untrained model), matched tokens swapped between
-    PrOntoQA and the control (participation_difference). Arrays: spectrum_prontoqa and so on, each component's share of
-    the variance, and spectrum_untrained_prontoqa and so on beside an untrained model.
+    vectors, matched tokens swapped (participation_difference).
 
-    Raises:
-        TextError: for counts of another shape or vocabulary, and for a corpus without tokens.
+    Raises TextError for counts of another shape or vocabulary, and for a corpus without tokens.
     """
     totals, words = checked_counts(counts, len(W_E))
     typical = typical_tokens(totals)
     ids = {name: getattr(typical, name) for name in ("prontoqa", "stories", "control")}
     ids["all"] = np.flatnonzero(totals.sum(0) >= MIN_COUNT)
-    vectors = {name: float64(W_E[tokens]) for name, tokens in ids.items()}
-    shares, values = {name: principal_components(rows)[1] for name, rows in vectors.items()}, {}
-    for name, share in shares.items():
-        values[f"participation_{name}"] = participation(vectors[name]) if len(ids[name]) else math.nan
+    vectors, values = {name: float64(W_E[tokens]) for name, tokens in ids.items()}, {}
+    for name, rows in vectors.items():
+        share = principal_components(rows)[1]
+        values[f"participation_{name}"] = participation(rows)
         values[f"participation_ratio_{name}"] = math.nan
         values |= {f"share_{k}_{name}": float(share[:k].sum()) if share.any() else math.nan for k in LEADING}
     values["participation_difference"] = values["participation_prontoqa"] - values["participation_control"]
 
-    def arrays() -> dict[str, np.ndarray]:
-        start = {} if untrained is None else {name: float64(embedding(untrained)[of]) for name, of in ids.items()}
-        both = shares | {f"untrained_{name}": principal_components(rows)[1] for name, rows in start.items()}
-        return {f"spectrum_{name}": share for name, share in both.items()}
-
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
         rng, drawn = np.random.default_rng(seed), {}
         for name, rows in vectors.items():
-            spread = Null("random vectors", gaussian_participations(n_null, len(rows), rows.shape[1], rng), "less")
+            draws = of_vectors.gaussian_participations(n_null, len(rows), rows.shape[1], rng)
+            spread = Null("random vectors", draws, "less")
             drawn |= {f"participation_{name}": spread, f"participation_ratio_{name}": spread}
         first, control = vectors["prontoqa"], vectors["control"]
         draws = np.full(n_null, np.nan)
@@ -172,21 +149,14 @@ def embedding_rank(W_E: Tensor, *, untrained: Source | None = None, counts: Name
         said = "PrOntoQA tokens swapped with their matches"
         return drawn | {"participation_difference": Null(said, draws, "less")}
 
-    return Found(values, nulls, arrays, words=words)
+    return Found(values, nulls, words=words)
 
 
 def _swapped(first: Vectors, control: Vectors, take: Bool[np.ndarray, "draw token"]) -> Float[np.ndarray, " draw"]:
     """Participation of the vectors that each draw takes of ``first``, the others being their matches."""
-    draws = np.empty(len(take))
-    for draw, chosen in enumerate(take):
-        rows = np.where(chosen[:, None], first, control)
-        centred = rows - rows.mean(0)
-        gram = (
-            centred @ centred.T if len(rows) < rows.shape[1] else centred.T @ centred
-        )  # both have the same spectrum
-        size = (gram**2).sum()
-        draws[draw] = np.trace(gram) ** 2 / size if size > 0 else np.nan
-    return draws
+    both, n = np.concatenate([first, control]), len(first)
+    gram, places = both @ both.T, np.arange(n) + n * ~take
+    return np.array([float(of_vectors.gram_participations(gram[None, at][:, :, at])[0]) for at in places])
 
 
 @probe(embedding, "the list has fewer than three tokens with a successor, or nothing varies among them.", place={})
@@ -196,16 +166,13 @@ def next_token(
     """How well the next-token distributions of typical tokens predict the geometry of their embeddings.
 
     Values as in the module's table, and n_prontoqa, n_stories, the tokens of each list; a list of fewer than three
-    tokens gives nan. Null of every correlation: tokens permuted among neighbours in frequency. ``n`` is the number of
-    rows of text. Arrays: tokens_prontoqa, tokens_stories, by descending count.
+    tokens gives nan. ``n`` is the number of rows of text. Arrays: tokens_prontoqa, tokens_stories, by descending count.
 
     Args:
         inputs: training text, such as ``Inputs(text_data().train.tokens)``.
         lengths: ``[row]``, how many tokens of each row are text, where rows are filled up. By default all.
 
-    Raises:
-        TextError: for counts of another shape or vocabulary, a corpus without tokens, tokens beyond the counts, and
-            lengths of other rows.
+    Raises TextError for counts of another shape or vocabulary, a corpus without tokens, and lengths of other rows.
     """
     totals, words = checked_counts(counts, len(W_E))
     tokens = inputs.tokens
@@ -217,23 +184,19 @@ def next_token(
     followers = successors(tokens, lengths, ids, totals.shape[1])
     known = np.flatnonzero(np.diff(followers.indptr))
     ids, followers = ids[known], followers[known]
-    each = np.asarray(
-        followers.sum(1)
-    )  # P^s and u both sum to 1, so (P^s - u) . (P^s' - u) = P^s . P^s' - 1 / d_vocab
+    each = np.asarray(followers.sum(1))
+    # P^s and u both sum to 1, so (P^s - u) . (P^s' - u) = P^s . P^s' - 1 / d_vocab
     labels = (followers @ followers.T).toarray() / each[:, None] / each - 1 / totals.shape[1]
     first, vectors = int(np.isin(ids, typical.prontoqa).sum()), float64(W_E[ids])
     values = {}
     for name, _, x, y in _sides(labels, vectors, first):
-        correlation = spearman if "spearman" in name else pearson
-        values[name] = math.nan if x is None or y is None else float(correlation(pairs(x), pairs(y)))
+        values[name] = (spearman if "spearman" in name else pearson)(pairs(x), pairs(y))
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
         orders, drawn = banded_orders(first, len(ids), n_null, np.random.default_rng(seed)), {}
         for name, block, x, y in _sides(labels, vectors, first):
-            draws = np.full(n_null, np.nan)
-            if x is not None and y is not None:
-                x, y = (ranked_pairs(x), ranked_pairs(y)) if "spearman" in name else (x, y)
-                draws = permuted_correlations(x, y, orders[:, block] - (block.start or 0))
+            x, y = map(of_vectors.ranked_pairs, (x, y)) if "spearman" in name else (x, y)
+            draws = permuted_correlations(x, y, orders[:, block] - (block.start or 0))
             drawn[name] = Null(f"tokens permuted among {BAND} neighbours in frequency", draws)
         return drawn
 
@@ -243,21 +206,12 @@ def next_token(
 
 
 def successors(
-    tokens: Integer[np.ndarray, "row pos"],
-    lengths: Int[np.ndarray, " row"],
-    ids: Int[np.ndarray, " token"],
+    tokens: Integer[np.ndarray, "row pos"], lengths: Int[np.ndarray, " row"], ids: Int[np.ndarray, " token"],
     d_vocab: int,
-) -> csr_array:
-    """How often each of the tokens ``ids`` is followed by each token, sparse ``[token, d_vocab]``.
-
-    ``lengths`` says how many tokens of each row are real. Raises TextError for tokens beyond ``d_vocab``.
-    """
+) -> csr_array:  # fmt: skip
+    """How often each of the tokens ``ids`` is followed by each token, in as much of each row as is real."""
     from scipy.sparse import coo_array
 
-    if tokens.max() >= d_vocab:
-        raise TextError(
-            f"the rows hold token {tokens.max()}; the counts know 0 to {d_vocab - 1}. Use one tokenizer."
-        )
     place = np.full(d_vocab, -1)
     place[ids] = np.arange(len(ids))
     real = np.arange(1, tokens.shape[1]) < np.asarray(lengths)[:, None]
@@ -277,7 +231,9 @@ def banded_orders(
 
 
 def permuted_correlations(x: Gram, y: Gram, orders: Int[np.ndarray, "draw token"]) -> Float[np.ndarray, " draw"]:
-    """Pearson's correlation over pairs of tokens after permuting the tokens of x; nan where one side does not vary."""
+    """Pearson's correlation over pairs after permuting the tokens of x; nan for fewer than three or no variance."""
+    if len(x) < 3:
+        return np.full(len(orders), np.nan)
 
     def standardised(matrix: Gram) -> Gram:
         upper = pairs(matrix)
@@ -290,21 +246,14 @@ def permuted_correlations(x: Gram, y: Gram, orders: Int[np.ndarray, "draw token"
     return np.array([(x[order][:, order] * y).sum() / 2 for order in orders])
 
 
-def _sides(labels: Gram, vectors: Vectors, first: int) -> Iterator[tuple[str, slice, Gram | None, Gram | None]]:
-    """Each correlation's name, the place of its list, and cosines of labels and of embeddings, raw or less their means.
-
-    None for fewer than three tokens.
-    """
+def _sides(labels: Gram, vectors: Vectors, first: int) -> Iterator[tuple[str, slice, Gram, Gram]]:
+    """Each correlation's name, the place of its list, and cosines of labels and embeddings, raw or less their means."""
     for name, block in (("prontoqa", slice(0, first)), ("stories", slice(first, None)), ("all", slice(None))):
         own, rows = labels[block, block], vectors[block]
-        if len(rows) < 3:
-            sides: tuple[Gram | None, Gram | None] = (None, None)
-            raw = sides
-        else:
-            centred = own - own.mean(0) - own.mean(1, keepdims=True) + own.mean()
-            raw = _gram_cosines(own), cosines(rows)
-            sides = _gram_cosines(centred), cosines(rows - rows.mean(0))
-        for kind, (x, y) in (("spearman", raw), ("pearson", raw), ("spearman_centred", sides)):
+        raw, n = (_gram_cosines(own), cosines(rows)), max(len(rows), 1)
+        own = own - own.sum(0) / n - own.sum(1, keepdims=True) / n + own.sum() / n**2
+        centred = _gram_cosines(own), cosines(rows - rows.sum(0) / n)
+        for kind, (x, y) in (("spearman", raw), ("pearson", raw), ("spearman_centred", centred)):
             yield f"{kind}_{name}", block, x, y
 
 
@@ -355,16 +304,13 @@ class Outcome(NamedTuple):
     """What a model got right on one example.
 
     Attributes:
-        sentences: one entry for each sentence of the chain. answer: by the arg max over the vocabulary.
-        says_true: "True" against "False". losses: summed (nats), and numbers of tokens, of each of PARTS.
+        right: answer, sentence or chain -> whether each of that kind is right.
+        losses: summed losses (nats) of each of PARTS, and numbers of tokens, ``[part, 2]``.
     """
 
     example: Encoded
-    sentences: list[bool]
-    answer: bool
-    says_true: bool
-    losses: list[float]
-    tokens: list[int]
+    right: dict[str, list[bool]]
+    losses: Float[np.ndarray, "part 2"]
 
 
 @typed
@@ -375,39 +321,32 @@ def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
         examples: such as ``text_data().examples``.
         tokenizer: has ``encode(text)``, a list of token ids, and ``end``, the id of the end-of-text token.
 
-    Raises:
-        TextError: where the tokenizer joins the end of one sentence with the next, or where its first tokens of "True"
-            and "False" are the same.
+    Raises TextError where the tokenizer joins the end of one sentence with the next, or where its first tokens of
+    "True" and "False" are the same.
     """
-    if isinstance(tokenizer, type) or not all(hasattr(tokenizer, name) for name in ("encode", "end")):
-        raise TextError(f"chain_inputs got tokenizer={shown(tokenizer)}; give one that has encode(text) and end.")
-    encoded = tuple(_encoded(example, tokenizer) for example in examples)
-    true, false = (int(tokenizer.encode(f" {word}")[0]) for word in ANSWERS)
+    from rb_interp.text.prontoqa import step_kinds
+
+    encoded, (true, false) = [], (int(tokenizer.encode(word)[0]) for word in (" True", " False"))
     if true == false:
         raise TextError(
             f"'True' and 'False' begin with the same token ({true}) in this tokenizer, so that no token decides "
             f"between them; use a larger d_vocab."
         )
+    for example in examples:
+        parts = [example.prompt, *(f" {sentence}" for sentence in example.chain_of_thought), f" {example.answer}"]
+        pieces = [tokenizer.encode(part) for part in parts]
+        joined = [token for piece in pieces for token in piece]
+        if joined != list(tokenizer.encode(example.text)):
+            raise TextError(
+                f"this tokenizer joins the end of one sentence with the next in {example.text[-40:]!r}, so no sentence "
+                f"can be judged alone; use one that splits before spaces, as GPT-2's does."
+            )
+        ends = (1 + np.cumsum([len(piece) for piece in pieces])).tolist()
+        tokens, places = np.array([tokenizer.end, *joined], dtype=np.int64), tuple(pairwise(ends[:-1]))
+        is_true = example.answer == "True"
+        encoded.append(Encoded(tokens, places, step_kinds(example), ends[-2], is_true, example.hops))
     labels = np.array([one.tokens[one.answer] for one in encoded], dtype=np.int64)
-    return ChainInputs(_padded(encoded), labels, examples=encoded, words=(true, false))
-
-
-def _encoded(example: Example, tokenizer: Any) -> Encoded:
-    """Tokens of an example, with the place and kind of each sentence of its chain."""
-    from rb_interp.text.prontoqa import step_kinds
-
-    parts = [example.prompt, *(f" {sentence}" for sentence in example.chain_of_thought), f" {example.answer}"]
-    pieces = [tokenizer.encode(part) for part in parts]
-    joined = [token for piece in pieces for token in piece]
-    if joined != list(tokenizer.encode(example.text)):
-        raise TextError(
-            f"this tokenizer joins the end of one sentence with the next in {example.text[-40:]!r}, so no sentence can "
-            f"be judged alone; use one that splits before spaces, as GPT-2's does."
-        )
-    ends = 1 + np.cumsum([len(piece) for piece in pieces])
-    places = tuple((int(first), int(last)) for first, last in pairwise(ends[:-1]))
-    tokens = np.array([tokenizer.end, *joined], dtype=np.int64)
-    return Encoded(tokens, places, step_kinds(example), int(ends[-2]), example.answer == "True", example.hops)
+    return ChainInputs(_padded(encoded), labels, examples=tuple(encoded), words=(true, false))
 
 
 def _padded(examples: Sequence[Encoded]) -> Int[np.ndarray, "row pos"]:
@@ -429,33 +368,26 @@ def chain_accuracy(model: Source, inputs: ChainInputs) -> Found:
     Args:
         inputs: ``chain_inputs(examples, tokenizer)``.
 
-    Raises:
-        TextError: where no example fits into the context.
-        ModelError: for tokens that the model does not know.
+    Raises TextError where no example fits into the context.
     """
     outcomes = chain_outcomes(model, inputs)
-    rights = _by_kind(outcomes)
-    values = {name: float(np.mean(right)) if right else np.nan for name, right in rights.items()}
-    losses, tokens = (np.array([getattr(one, name) for one in outcomes]).sum(0) for name in ("losses", "tokens"))
+    values = {name: float(np.mean(right)) if right else math.nan for name, right in _by_kind(outcomes).items()}
+    losses, tokens = np.sum([one.losses for one in outcomes], 0).T
     values |= {f"loss_{part}": float(mean) for part, mean in zip(PARTS, losses / tokens, strict=True)}
     values["left_out"] = float(len(inputs.examples) - len(outcomes))
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
-        says, true = (
-            np.array(of) for of in zip(*((one.says_true, one.example.true) for one in outcomes), strict=True)
-        )
+        true = np.array([one.example.true for one in outcomes])
+        says = true == [right for one in outcomes for right in one.right["answer_two_way"]]
         permuted = np.random.default_rng(seed).permuted(np.tile(true, (n_null, 1)), axis=1)
         return {"answer_two_way": Null("answers permuted over examples", (permuted == says).mean(1))}
 
     def tables(_: int) -> dict[str, pd.DataFrame]:
         rows = []
         for hops in sorted({one.example.hops for one in outcomes}):
-            of = _by_kind([one for one in outcomes if one.example.hops == hops])
-            rows += [
-                {"hops": hops, "accuracy_of": name, "accuracy": float(np.mean(right)), "n": len(right)}
-                for name, right in of.items()
-                if right
-            ]
+            for name, right in _by_kind([one for one in outcomes if one.example.hops == hops]).items():
+                told = {"hops": hops, "accuracy_of": name, "accuracy": float(np.mean(right)), "n": len(right)}
+                rows += [told] if right else []
         return {"skills": pd.DataFrame(rows)}
 
     return Found(values, nulls, n=len(outcomes), tables=tables)
@@ -474,7 +406,8 @@ def chain_outcomes(model: Source, inputs: ChainInputs) -> list[Outcome]:
     for start in range(0, len(order), TOGETHER):  # of like length, so that little is filled up
         places = order[start : start + TOGETHER]
         rows = torch.from_numpy(_padded([inputs.examples[at] for at in places]))
-        logits, gold = logits_of(model, rows[:, :-1], given=np.array(places)), rows[:, 1:]
+        gold, given = rows[:, 1:], getattr(model_of(model), "arrays", {}).get("logits")  # arrays hold all rows
+        logits = logits_of(model, rows[:, :-1]) if given is None else given[places, : gold.shape[1]]
         right = (logits.argmax(-1) == gold).numpy()  # at t, the token of position t + 1; losses likewise
         losses = (
             F.cross_entropy(logits.flatten(0, 1).float(), gold.flatten(), reduction="none").view_as(gold).double()
@@ -482,24 +415,15 @@ def chain_outcomes(model: Source, inputs: ChainInputs) -> list[Outcome]:
         for row, at in enumerate(places):
             one = inputs.examples[at]
             true, false = logits[row, one.answer - 1, list(inputs.words)].tolist()
-            parts = list(pairwise((0, one.sentences[0][0] - 1, one.answer - 1, len(one.tokens) - 1)))
-            outcomes[at] = Outcome(
-                one,
-                [bool(right[row, first - 1 : last - 1].all()) for first, last in one.sentences],
-                bool(right[row, one.answer - 1]),
-                true > false,
-                [float(losses[row, first:last].sum()) for first, last in parts],
-                [last - first for first, last in parts],
-            )
+            steps = [bool(right[row, first - 1 : last - 1].all()) for first, last in one.sentences]
+            told = {"answer": [bool(right[row, one.answer - 1])], "answer_two_way": [(true > false) == one.true]}
+            told |= {"chain": [all(steps)], "step": steps}
+            for kind in KINDS:
+                told[kind] = [step for step, of in zip(steps, one.kinds, strict=True) if of == kind]
+            parts = losses[row, : len(one.tokens) - 1].tensor_split([one.sentences[0][0] - 1, one.answer - 1])
+            outcomes[at] = Outcome(one, told, np.array([[float(part.sum()), len(part)] for part in parts]))
     return [outcomes[at] for at in sorted(outcomes)]
 
 
 def _by_kind(outcomes: Sequence[Outcome]) -> dict[str, list[bool]]:
-    steps = [step for one in outcomes for step in zip(one.example.kinds, one.sentences, strict=True)]
-    return {
-        "answer": [one.answer for one in outcomes],
-        "answer_two_way": [one.says_true == one.example.true for one in outcomes],
-        "chain": [all(one.sentences) for one in outcomes],
-        "step": [right for _, right in steps],
-        **{kind: [right for named, right in steps if named == kind] for kind in KINDS},
-    }
+    return {name: [right for one in outcomes for right in one.right[name]] for name in outcomes[0].right}

@@ -13,14 +13,12 @@ With c(s) the count in both corpora together (r_s of Prop. 1 is c / N), frequenc
     counterpart    for each typical token of the stories in range, the PrOntoQA token of smallest |ln c(s) - ln c(s')|,
                    which may serve several times; in range: min c <= c(s) <= max c over PrOntoQA's typical tokens
 
-How it can mislead. The lists come from text alone, so a trained, an untrained and a random model get the same ones. The
-limit of 20 is there because a ratio of 10 between smaller counts arises by chance. PrOntoQA repeats a few dozen words,
-so its typical tokens are more frequent than most of the stories': an embedding moves with its token's frequency (Eq.
-5), and without the control a comparison of corpora is one of frequencies. The control is only as good as ``mismatch``,
-the mean |ln| that is left: at .1 matched pairs differ by 10 %, at .7 by a factor of two, which is no control any more.
-The two directions ask about different tokens. Most typical tokens of the stories are rarer than every one of
-PrOntoQA's: nothing matches them, and neither direction says anything of them. In the second one, few PrOntoQA tokens
-carry most of the weight. Tokens of both corpora ("is", ".") are in neither list.
+How it can mislead. The limit of 20 is there because a ratio of 10 between smaller counts arises by chance. PrOntoQA
+repeats a few dozen words, so its typical tokens are more frequent than most of the stories': an embedding moves with
+its token's frequency (Eq. 5), and without the control a comparison of corpora is one of frequencies. The control is
+only as good as ``mismatch``, the mean |ln| that is left: at .1 matched pairs differ by 10 %, at .7 by a factor of two,
+which is no control any more. Most typical tokens of the stories are rarer than every one of PrOntoQA's: neither
+direction says anything of them. In the second one, few PrOntoQA tokens carry most of the weight.
 
 `token_similarity` (paper 1, Fig. 7B). With w_s the rows of W_E:
 
@@ -34,41 +32,32 @@ cos_counterpart is the mean of w_s' w_t' cos over pairs of distinct PrOntoQA tok
 that a token is matched to.
 
 The paper: .123 among PrOntoQA tokens, .531 among TinyStories tokens, early in training at small initialisation. Either
-corpus weighs half of the centre, else the one with more tokens would lie nearer to it and look more spread out. Each
-token is part of the centre, the more so the fewer its list has: independent directions read a centred cosine of about
--.75 / n_prontoqa and +.25 / n_prontoqa, a centred difference of -1 / n_prontoqa (-.013 for 73 tokens). Compare centred
+corpus weighs half of the centre, else the one with more tokens would lie nearer to it. Each token is part of the
+centre: independent directions read a centred cosine of about -.75 / n_prontoqa and +.25 / n_prontoqa. Compare centred
 values with the untrained model's, not with 0.
 
 How it can mislead. Embeddings that tell PrOntoQA's tokens apart and push the stories' one way read a difference near
--.5 (planted). Embeddings that treat all tokens alike, and an *untrained* model's at any gamma, read 0: independent
-directions have cosine 0, with a spread of 1 / sqrt(n(n-1)d/2). But all that every token shares raises both cosines, and
-*frequency alone* makes a difference: an embedding leaves its initial direction with its token's frequency (Eq. 5), so
+-.5 (planted). Embeddings that treat all tokens alike, and an *untrained* model's at any gamma, read 0, with a spread of
+1 / sqrt(n(n-1)d/2). But all that every token shares raises both cosines, and *frequency alone* makes a difference:
 where frequent tokens went further along a shared direction, the corpus with the more frequent tokens reads the higher
-cosine, whatever its tokens mean. The permutation of corpus labels does not rule this out, since frequencies go with the
-labels: it asks only whether lists as different arise by chance. The matched differences rule it out where their
-mismatch is small, for the tokens that have a match: most of the stories' are rarer than all of PrOntoQA's, and no match
-says anything of them. A matched difference of the other sign says that tokens without a match make the raw one; it does
-not say that their frequency does. difference_control has its own null: each token swaps with its match or not.
-difference_counterpart has none, and rests on few PrOntoQA tokens (n_counterpart). Raw cosines near 1 follow from a
-shared mean, and a vector moved from W_pos to W_E changes them and no logit. Read the centred ones too; they lose a
-difference that lies in the shared mean alone. Most typical tokens of the stories are rare, and a token that hardly
-moved is still orthogonal to all others. Then their mean cosine reads 0 and difference lies above 0, because training
-was short. Which evaluation is early depends on how often one evaluates: the pooled loss falls by a fifth in the first
-dozen steps.
+cosine. The permutation of corpus labels asks only whether lists as different arise by chance. The matched differences
+rule frequency out where their mismatch is small, for the tokens that have a match. One of the other sign says that
+tokens without a match make the raw one; it does not say that their frequency does. difference_control has its own null:
+each token swaps with its match or not. difference_counterpart has none, and rests on few PrOntoQA tokens
+(n_counterpart). Centred cosines lose a difference that lies in the shared mean alone. A token that hardly moved is
+still orthogonal to all others, so difference lies above 0 where training was short.
 
 *Means and intervals.* For unit vectors u_i and weights w_i, how often token i is in a list, the mean over pairs of
 distinct tokens is
 
     sum_{i != j} w_i w_j u_i . u_j / sum_{i != j} w_i w_j  =  (|sum w_i u_i|^2 - sum w_i^2) / ((sum w_i)^2 - sum w_i^2)
 
-A bootstrap draws tokens with replacement, so w_i is then how often token i was drawn (Efron, 1979; percentiles): a
-token drawn twice counts twice in each of its pairs, and never makes a pair with itself. The two lists are drawn
-independently of each other. The sets of a match are drawn as one, in both directions (Abadie and Spiess, "Robust
-post-matching inference", 2022). The interval is about other tokens of the same kind in the same model. It holds the
-model, its seed, the match and the centre of centred cosines fixed. Where the tokens' directions are independent, as in
-an untrained model, the mean cosine has no first-order term and the interval is too wide. Where a match gives few tokens
-most of the weight, there are few to draw from and it is too narrow. Tokens of a text are not drawn independently
-either.
+A bootstrap draws tokens with replacement, so w_i is then how often token i was drawn (Efron, 1979; percentiles). The
+two lists are drawn independently of each other, the sets of a match as one, in both directions (Abadie and Spiess,
+"Robust post-matching inference", 2022). The interval is about other tokens of the same kind in the same model. It holds
+the model, its seed, the match and the centre fixed. Where the tokens' directions are independent, as in an untrained
+model, the interval is too wide; where a match gives few tokens most of the weight it is too narrow. Tokens of a text
+are not drawn independently either.
 """
 
 from __future__ import annotations
@@ -119,16 +108,13 @@ Weights = Shaped[np.ndarray, "draw token"]
 
 
 class Typical(NamedTuple):
-    """Typical tokens of both corpora, each list by descending count in its own corpus.
+    """Token ids typical of both corpora, each list by descending count in its own corpus, and their matches.
 
     Attributes:
-        prontoqa, stories: token ids.
-        control: of the stories' ids, the one matched to each of ``prontoqa``, in its order; empty where the stories
-            have fewer typical tokens than PrOntoQA, since then no one-to-one match exists.
-        mismatch: mean |ln ratio| of the counts of matched tokens, 0 or more; nan without a control.
+        control: of the stories' ids, the one matched to each of ``prontoqa``; empty where the stories have fewer.
+        mismatch, counterpart_mismatch: mean |ln ratio| of the counts of matched tokens, 0 or more; nan without any.
         in_range: of the stories' ids, those as frequent as PrOntoQA's (none rarer or more frequent than all of these).
         counterpart: of ``prontoqa``'s ids, the nearest in frequency to each of ``in_range``, in its order; ids repeat.
-        counterpart_mismatch: ``mismatch`` of this second direction; nan where no token is in range.
     """
 
     prontoqa: Int[np.ndarray, " prontoqa"]
@@ -147,10 +133,7 @@ def typical_tokens(counts: Counts) -> Typical:
     Args:
         counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first.
 
-    Returns the lists; a mismatch is NaN where no token has a match.
-
-    Raises:
-        TextError: for counts of another shape, and for a corpus without tokens.
+    Raises TextError for counts of another shape, and for a corpus without tokens.
 
     >>> counts = np.array([[90, 50, 0, 0, 0, 60], [0, 0, 80, 20, 52, 60]])
     >>> typical = typical_tokens(counts)
@@ -179,10 +162,7 @@ def token_table(counts: Counts, texts: Sequence[str]) -> list[dict]:
 
     ``ratio`` is the smoothed frequency in its own corpus over that in the other, at least MIN_RATIO; ``control`` says
     whether the token is matched to a PrOntoQA token, ``counterpart`` to how many tokens of the stories a PrOntoQA token
-    is matched; ``texts[id]`` is how a token is shown.
-
-    Raises:
-        TextError: as `typical_tokens` does.
+    is matched; ``texts[id]`` is how a token is shown. Raises TextError as `typical_tokens` does.
     """
     typical, ratio = typical_tokens(counts), frequency_ratio(counts)
     control, counterpart = set(typical.control.tolist()), Counter(typical.counterpart.tolist())
@@ -203,10 +183,7 @@ def token_table(counts: Counts, texts: Sequence[str]) -> list[dict]:
 
 
 def checked_counts(counts: NamedCounts, d_vocab: int | None = None) -> tuple[Counts, dict[str, str]]:
-    """Counts ``[2, d_vocab]``, and what stands in place of the names of the package's two corpora.
-
-    Raises TextError where they are not integers of two corpora, and where a model knows other tokens.
-    """
+    """Counts ``[2, d_vocab]``, and what stands in place of the package's names of corpora; TextError for others."""
     names = tuple(CORPORA)
     if isinstance(counts, Mapping):
         names = tuple(counts)
@@ -236,10 +213,7 @@ def checked_counts(counts: NamedCounts, d_vocab: int | None = None) -> tuple[Cou
 def matched(
     totals: Int[np.ndarray, " d_vocab"], wanted: Int[np.ndarray, " wanted"], offered: Int[np.ndarray, " offered"]
 ) -> tuple[Int[np.ndarray, " control"], float]:
-    """An offered token for each wanted one, none twice, with the smallest sum of |ln ratio| of counts, and its mean.
-
-    No token and nan where fewer are offered than wanted, or nothing is wanted.
-    """
+    """An offered token for each wanted one, none twice, and the mean |ln ratio| of counts; none and nan for too few."""
     from scipy.optimize import linear_sum_assignment
 
     if not 0 < len(wanted) <= len(offered):
@@ -252,11 +226,7 @@ def matched(
 def nearest(
     totals: Int[np.ndarray, " d_vocab"], offered: Int[np.ndarray, " offered"], wanted: Int[np.ndarray, " wanted"]
 ) -> tuple[Int[np.ndarray, " in_range"], Int[np.ndarray, " in_range"], float]:
-    """Wanted tokens within the range of the offered ones' counts, the nearest offered one of each, mean |ln ratio|.
-
-    An offered token can be taken several times; of two that are equally near the first one is. No tokens and nan where
-    none is in range.
-    """
+    """Wanted tokens within the range of the offered ones' counts, the nearest offered one of each, mean |ln ratio|."""
     counts = totals[offered]
     low, high = (counts.min(), counts.max()) if len(counts) else (1, 0)
     within = wanted[(totals[wanted] >= low) & (totals[wanted] <= high)]
@@ -270,22 +240,17 @@ def nearest(
 def token_similarity(W_E: Tensor, *, n_draws: int = 500, counts: NamedCounts) -> Found:
     """Mean cosines of the embeddings of typical tokens, by corpus and matched in frequency in both directions.
 
-    Values as in the module's table, n_prontoqa, n_stories, control_mismatch and counterpart_mismatch (mean distance
-    of matched counts in ln), n_in_range (the stories' tokens that are as frequent as PrOntoQA's) and n_counterpart
-    (the effective number of PrOntoQA tokens matched to them, (sum w')^2 / sum w'^2). A list of fewer than two
-    tokens gives nan, a missing control (fewer typical tokens in the stories than in PrOntoQA) too. Table
-    ``token_intervals``: quantity, low, high, the 95 % interval over tokens of each cosine and difference, nan where no
-    draw has a pair. Nulls, side less: corpus labels permuted among typical tokens (difference, difference_centred);
-    PrOntoQA's tokens swapped with their matches, each or not (difference_control, difference_control_centred).
-    Arrays: cos_prontoqa_matrix, cos_stories_matrix, cos_control_matrix (raw, the SHOWN most frequent, in descending
-    order of their count in their own corpus) and tokens_prontoqa, tokens_stories, tokens_control, the ids of their
-    rows.
+    Values as in the module's table, the lists' n_prontoqa, n_stories and n_in_range, control_mismatch and
+    counterpart_mismatch, and n_counterpart, the effective number of matched PrOntoQA tokens, (sum w')^2 / sum w'^2. A
+    list of fewer than two tokens gives nan. Table ``token_intervals``: quantity, low, high, the 95 % interval over
+    tokens of each cosine and difference. Nulls, side less: corpus labels permuted among typical tokens (difference);
+    PrOntoQA's tokens swapped with their matches, each or not (difference_control). Arrays: cos_prontoqa_matrix (raw,
+    the SHOWN most frequent), tokens_prontoqa, the ids of its rows, and the same of the stories and the control.
 
     Args:
         n_draws: draws of the bootstrap over tokens; 0 for none.
 
-    Raises:
-        TextError: for counts of another shape or vocabulary, and for a corpus without tokens.
+    Raises TextError for counts of another shape or vocabulary, and for a corpus without tokens.
     """
     totals, words = checked_counts(counts, len(W_E))
     typical = typical_tokens(totals)
@@ -323,32 +288,24 @@ def token_similarity(W_E: Tensor, *, n_draws: int = 500, counts: NamedCounts) ->
 def similarity_nulls(vectors: Vectors, typical: Typical, n_null: int, rng: np.random.Generator) -> dict[str, Null]:
     """Nulls of four differences; those with the control are nan where it is missing."""
     n_first, n = len(typical.prontoqa), len(vectors)
-    permuted = permutations(n_null, n, rng) < n_first
-    lists = once(typical)
+    permuted, lists = permutations(n_null, n, rng) < n_first, once(typical)
     first, control = lists["prontoqa"] > 0, lists["control"] > 0
     swap = np.zeros((n_null, n), dtype=bool)
     swap[:, :n_first] = rng.random((n_null, n_first)) < 0.5
     swap[:, n_first + _places(typical.stories, typical.control)] = swap[:, : control.sum()]
-    first, control = first ^ swap, control ^ swap
-    drawn = {
-        "difference": ("corpus labels permuted among typical tokens", {"prontoqa": permuted, "stories": ~permuted}),
-        "difference_control": (
-            "PrOntoQA tokens swapped with their matches",
-            {"prontoqa": first, "stories": ~first, "control": control},
-        ),
-    }
+    swapped = {"prontoqa": first ^ swap, "stories": ~(first ^ swap), "control": control ^ swap}
     nulls = {}
-    for start, (said, swapped) in drawn.items():
-        draws = cosines_by_list(vectors, swapped)
+    for start, said, drawn in (
+        ("difference", "corpus labels permuted among typical tokens", {"prontoqa": permuted, "stories": ~permuted}),
+        ("difference_control", "PrOntoQA tokens swapped with their matches", swapped),
+    ):
+        draws = cosines_by_list(vectors, drawn)
         nulls |= {name: Null(said, draws[name], "less") for name in (start, f"{start}_centred")}
     return nulls
 
 
 def token_intervals(vectors: Vectors, typical: Typical, n_draws: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Bootstrap interval over tokens (percentiles) of each cosine and difference: quantity, low, high.
-
-    ``vectors`` are those of ``typical.prontoqa``, then of ``typical.stories``. Draws without a pair are left out.
-    """
+    """Bootstrap interval over tokens of each cosine and difference, of the draws that have a pair."""
     sizes = len(typical.prontoqa), len(typical.stories)
     resampled = _weights(typical, *(rng.multinomial(n, np.full(n, 1 / n), n_draws) for n in sizes))
     rows = []
@@ -387,12 +344,7 @@ def _places(tokens: Int[np.ndarray, " token"], wanted: Int[np.ndarray, " wanted"
 def cosines_by_list(
     vectors: Vectors, lists: Mapping[str, Weights], centre: Float[np.ndarray, "#draw d_model"] | None = None
 ) -> dict[str, Float[np.ndarray, " draw"]]:
-    """Quantity -> one number per draw, for the given lists and the differences between them.
-
-    Args:
-        lists: how often each token is in them, ``prontoqa`` and ``stories`` among them.
-        centre: what the centred cosines are seen from; None for the centre of each draw.
-    """
+    """Quantity -> one number per draw, for the given lists and their differences, seen from each draw's own centre."""
     result, centre = {}, centre_of(vectors, lists) if centre is None else centre
     for ending, middle in (("", np.zeros_like(centre)), ("_centred", centre)):
         cos = {name: mean_cosines(vectors, weights, middle) for name, weights in lists.items()}
@@ -414,10 +366,7 @@ def centre_of(vectors: Vectors, lists: Mapping[str, Weights]) -> Float[np.ndarra
 def mean_cosines(
     vectors: Vectors, weights: Weights, centre: Float[np.ndarray, "#draw d_model"]
 ) -> Float[np.ndarray, " draw"]:
-    """Mean cosine over pairs of distinct tokens, seen from each draw's centre, in [-1, 1]; nan for fewer than two.
-
-    A pair weighs the product of its tokens' weights. No matrix of cosines is made, see the module's formula.
-    """
+    """Mean cosine over pairs of distinct tokens, seen from each draw's centre, in [-1, 1]; nan for fewer than two."""
     squared = (vectors**2).sum(1) - 2 * centre @ vectors.T + (centre**2).sum(1, keepdims=True)
     norms = np.sqrt(np.where(squared > 0, squared, np.nan))
     scaled = np.where(weights > 0, weights / norms, 0.0)

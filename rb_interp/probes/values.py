@@ -10,10 +10,8 @@ The caller names the groups, and two of them to contrast (the anchor study: reas
 the first less the second, and ``_within`` is centred over these two alone.
 
 ``ov_<quantity>`` is the same of W_V W_O, the OV matrix of this one head (Elhage et al. 2021, "A Mathematical Framework
-for Transformer Circuits"). For any invertible R, the weights W_V R and R^-1 W_O give the same logits. They leave
-W_V W_O as it is, and give W_V any spectrum, and any leading direction that it reads at all. LayerNorm's weight moved
-into W_V, as TransformerLens's fold_ln does, changes every number, ``ov_`` too, since embeddings and directions are of
-what LayerNorm gives; multiples of (1, ..., 1) in W_O change ``ov_``, and a vector moved from W_pos to W_E raw cosines.
+for Transformer Circuits"). W_V R and R^-1 W_O give the same logits for any invertible R. They leave W_V W_O as it is,
+and give W_V any spectrum, and any leading direction that it reads at all.
 
 "Embedding" is what enters this head's attention: W_E where it reads the residual stream itself (no LayerNorm, or a
 LayerNorm after the sublayers), else LayerNorm's output, with its weight and bias, on constant sequences of each token,
@@ -21,23 +19,21 @@ averaged over positions. Models differ in where they normalise and in what their
 (``ln1.hook_normalized`` stands before LayerNorm's weight and bias), so nothing is assumed: the tensor taken is the one
 that reproduces the head's own value vectors, ``hook_v = x W_V + b_V``, where a model without biases has no b_V.
 
-How it can mislead. What W_V alone reads depends on the basis of the head's values, which the function does not fix: of
-two models with the same logits one can meet M3 and M4 and the other miss both. Compare with ``ov_``. The paper's
-circuit reads s_1 / s_2 >= 1.5, cos_reasoning >= .70, cos_memory <= .30 (M3 to M6). An untrained model reads a ratio
-just above 1 and sqrt(2 / (pi d)) for every cosine (.10 at d_model 64), unless all embeddings share a direction: then
-*raw* cosines are all large or all small together, trained or not, which is why these are centred and the raw ones
-stand beside them. Centring over anchors and keys leaves what sets one group apart from another: `_within`, centred
-over the anchors alone, takes away what sets anchors apart from keys. A head that reads no anchors can have a dominant
-direction too (ratio high, cosines low). Where s_1 is near s_2, u_1 is arbitrary: read the subspace. In layers above
-the first, W_E tells what the head reads of the token itself, not of earlier layers' output, and a captured embedding
-holds what earlier layers wrote on the constant sequence.
+How it can mislead. Of two models with the same logits one can meet M3 and M4 and the other miss both: compare with
+``ov_``. The paper's circuit reads s_1 / s_2 >= 1.5, cos_reasoning >= .70, cos_memory <= .30 (M3 to M6). An untrained
+model reads a ratio just above 1 and sqrt(2 / (pi d)) for every cosine (.10 at d_model 64), unless all embeddings share
+a direction: then *raw* cosines are all large or all small together, trained or not. Centring over anchors and keys
+leaves what sets one group apart from another; ``_within``, centred over the anchors alone, takes away what sets anchors
+apart from keys. A head that reads no anchors can have a dominant direction too. Where s_1 is near s_2, u_1 is
+arbitrary: read the subspace. In layers above the first, W_E tells what the head reads of the token itself, and a
+captured embedding holds what earlier layers wrote on the constant sequence.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -45,9 +41,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.errors import ModelError, RolesError, nearest, shown
-from rb_interp.probes._probe import Found, check_layer_head, drawn_once, probe, source
-from rb_interp.probes.capturing import ArrayModel, Source, capture, float64, has_attention, layer_heads, model_of
+from rb_interp.errors import ModelError, RolesError, shown
+from rb_interp.probes._probe import Found, check_layer_head, probe, source
+from rb_interp.probes.capturing import Arrays, Source, capture, float64, has_attention, layer_heads, model_of
 from rb_interp.statistics import nulls as null_draws
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs, Roles
@@ -69,12 +65,10 @@ def value_alignment(
 ) -> Found:  # fmt: skip
     """Spectra of a head's W_V and W_V W_O, and how their leading left singular vectors align with groups of tokens.
 
-    Values: ``spectrum_ratio`` s1/s2, at least 1; ``cos_<group>`` in [0, 1], mean absolute cosine of u1 with centred
-    embeddings; ``cos_gap``, the contrast's first group less its second; ``cos_<group>_within`` (centred over the
-    contrast's groups alone); ``cos_<group>_raw`` (not centred); ``subspace_<group>`` in [0, 1]; and all of them as
-    ``ov_<quantity>`` of this head's W_V W_O. Arrays: ``singular_values``; ``tokens``, ``group`` (numbers in the order
-    of ``groups``) and ``cosines`` ``[k, token]``, signed and centred; ``ov_singular_values`` and ``ov_cosines``.
-    Source: paper 1, Fig. 6.
+    Values: ``spectrum_ratio``, at least 1; ``cos_<group>`` in [0, 1], ``cos_<group>_within`` and ``cos_<group>_raw``
+    (not centred); ``cos_gap``; ``subspace_<group>`` in [0, 1]; and all of them as ``ov_<quantity>``. Arrays:
+    ``singular_values``; ``tokens``, ``group`` (numbers in the order of ``groups``) and ``cosines`` ``[k, token]``,
+    signed and centred; ``ov_singular_values`` and ``ov_cosines``.
 
     Args:
         inputs: rows of which only the length is used, and roles that name the groups.
@@ -82,8 +76,7 @@ def value_alignment(
         groups: name -> token ids, or the name of a group of the roles; by default every group of the roles.
         contrast: two groups to compare; by default the first two.
 
-    Raises:
-        RolesError: for missing or empty token groups.
+    Raises RolesError for missing or empty token groups.
     """
     W_V = value_matrix(model, layer=layer, head=head)
     if not 1 <= k <= min(W_V.shape):
@@ -95,9 +88,6 @@ def value_alignment(
     for name, ids in named.items():
         if not len(ids):
             raise RolesError(f"value_alignment got no tokens in the group '{name}'; name at least one.")
-    for name in contrast or ():
-        if name not in named:
-            raise RolesError(f"value_alignment has no group '{name}' to contrast; {nearest(name, named)}")
     two, (tokens, group) = tuple(contrast or list(named)[:2]), numbered(named)
     every = token_embeddings(model, tokens, inputs.tokens.shape[1], layer, head)
     vectors, centred = {name: every[group == number] for number, name in enumerate(named)}, every - every.mean(0)
@@ -111,16 +101,17 @@ def value_alignment(
         signed = _cosines(U[:, :k].T, centred)  # singular vectors have no sign: the contrast's first group is ahead
         signed *= np.where(signed[:, ahead].mean(1, keepdims=True) < 0, -1, 1)
         arrays |= {f"{name}singular_values": S, f"{name}cosines": signed}
-    sizes = tuple((name, len(ids)) for name, ids in named.items())
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
-        return alignment_nulls(W_V.shape, sizes, every, k, n_null, seed, two)
+        directions, bases, ratios = draw(W_V.shape, k, n_null, seed)
+        drawn = aligned(directions, bases, vectors, two).items()
+        said = {"c": "random direction", "s": "random subspace"}
+        both = {f"{kind}{name}": Null(said[name[0]], of) for kind in ("", "ov_") for name, of in drawn}
+        ratio = "Gaussian matrix of the same shape", "product of Gaussian matrices of the same shapes"
+        names = "spectrum_ratio", "ov_spectrum_ratio"
+        return both | {name: Null(text, of) for name, text, of in zip(names, ratio, ratios, strict=False)}
 
     return Found(values, nulls, arrays)
-
-
-def _ov(quantities: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"ov_{name}": value for name, value in quantities.items()}
 
 
 def _cosines(directions: Float[np.ndarray, "n d_model"], vectors: Embeddings) -> Float[np.ndarray, "n token"]:
@@ -134,13 +125,10 @@ def aligned(
     vectors: Mapping[str, Embeddings], two: Sequence[str],
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Cosines of n unit directions and shares of n subspaces, ``[n]`` each: one observed, or the draws of a null."""
-    names, mean = (
-        [*two, *(name for name in vectors if name not in two)],
-        np.concatenate([*vectors.values()]).mean(0),
-    )
+    names, mean = dict.fromkeys([*two, *vectors]), np.concatenate([*vectors.values()]).mean(0)
     centred = {name: rows - mean for name, rows in vectors.items()}
 
-    def means(groups: Mapping[str, Embeddings], names: Sequence[str], ending: str = "") -> dict[str, np.ndarray]:
+    def means(groups: Mapping[str, Embeddings], names: Iterable[str], ending: str = "") -> dict[str, np.ndarray]:
         return {f"cos_{name}{ending}": np.abs(_cosines(directions, groups[name])).mean(1) for name in names}
 
     values = means(centred, names)
@@ -155,7 +143,7 @@ def aligned(
     return values
 
 
-@drawn_once
+@lru_cache(maxsize=64)  # heads and models that are alike share it
 def draw(shape: tuple[int, int], k: int, n_null: int, seed: int) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
     """Random directions and subspaces, and s1/s2 of Gaussian matrices and of products of two; they know no model."""
     rng = np.random.default_rng(seed)
@@ -166,29 +154,8 @@ def draw(shape: tuple[int, int], k: int, n_null: int, seed: int) -> tuple[np.nda
     return directions, bases, [top[:, 0] / top[:, 1] for top in tops]
 
 
-@drawn_once
-def alignment_nulls(
-    shape: tuple[int, int], sizes: tuple[tuple[str, int], ...], every: Embeddings, k: int, n_null: int, seed: int,
-    two: tuple[str, ...],
-) -> dict[str, Null]:  # fmt: skip
-    """Nulls of every quantity, from the embeddings of all groups and the groups' sizes."""
-    vectors = dict(zip(dict(sizes), np.split(every, np.cumsum([n for _, n in sizes])[:-1]), strict=True))
-    directions, bases, ratios = draw(shape, k, n_null, seed)
-    said = {"cos": "random direction", "subspace": "random subspace"}
-    drawn = aligned(directions, bases, vectors, two)
-    nulls = {name: Null(said[name.split("_")[0]], draws) for name, draws in drawn.items()}
-    nulls |= _ov(nulls)
-    if ratios:
-        nulls["spectrum_ratio"] = Null("Gaussian matrix of the same shape", ratios[0])
-        nulls["ov_spectrum_ratio"] = Null("product of Gaussian matrices of the same shapes", ratios[1])
-    return nulls
-
-
 def value_matrix(model: Source, *, layer: int = 0, head: int = 0) -> Float[np.ndarray, "d_model d_head"]:
-    """W_V of one head in float64; with grouped queries, the matrix that its group shares.
-
-    Raises ModelError for a layer or head that is not there, and for weights that are not finite.
-    """
+    """W_V of one head in float64, which grouped queries share; ModelError where it is not there, or not finite."""
     check_layer_head(model, layer, head, "value_matrix", caches=True)
     stacked = layer_heads(model, layer, "W_V")
     own = stacked[head * len(stacked) // model_of(model).cfg.n_heads]
@@ -211,13 +178,9 @@ def value_svd(
 
 
 def token_groups(groups: Mapping | None, roles: Roles, probe: str) -> dict[str, Int[np.ndarray, " n"]]:
-    """The groups that a probe compares, by the name that its quantities have.
+    """The groups that a probe compares, by the name that its quantities have; by default every group of the roles.
 
-    Args:
-        groups: name -> token ids, or the name of a group of the roles. By default every group of the roles.
-
-    Raises RolesError where there is no group at all, for a group that the roles do not have, and for token ids that
-    are no whole numbers.
+    Raises RolesError where there is no group, or the roles lack one, and for ids that are no whole numbers.
 
     >>> roles = Roles(tokens={"hour": np.arange(3), "place": np.arange(3, 5)})
     >>> list(token_groups(None, roles, "geometry")), list(token_groups({"where": "place"}, roles, "geometry"))
@@ -232,9 +195,8 @@ def token_groups(groups: Mapping | None, roles: Roles, probe: str) -> dict[str, 
     for name, ids in named.items():
         try:
             tokens = np.asarray(roles.group(ids, probe) if isinstance(ids, str) else ids)
-            if tokens.size and (tokens.dtype.kind not in "iu" or tokens.max() >= 2**63):
-                raise TypeError
-            if len(np.unique(tokens)) < tokens.size:  # ones and zeros, for instance
+            whole = not tokens.size or (tokens.dtype.kind in "iu" and tokens.max() < 2**63)
+            if not whole or len(np.unique(tokens)) < tokens.size:  # ones and zeros, for instance
                 raise TypeError
             result[name] = tokens.astype(np.int64).reshape(-1)
         except (TypeError, ValueError, OverflowError, RuntimeError):
@@ -253,14 +215,12 @@ def numbered(groups: Groups) -> tuple[Int[np.ndarray, " token"], Int[np.ndarray,
 def token_embeddings(
     source: Source, ids: Int[np.ndarray, " token"], length: int, layer: int, head: int
 ) -> Embeddings:
-    """Embedding of each token as the head reads it, in float64.
+    """Embedding of each token as the head reads it, in float64; see the module's docstring.
 
-    W_E where the head reads the residual stream, and where a model has no head; else, and where the embedding itself
-    is normalised (BERT), LayerNorm's output on constant sequences of ``length`` positions, averaged over them. Of
-    arrays it is their ``token_inputs``.
+    That of a model without heads is W_E, of arrays ``token_inputs``, and of BERT its normalised embedding.
     """
     model, rows = model_of(source), torch.as_tensor(np.repeat(np.asarray(ids)[:, None], length, 1))
-    if has_attention(model) and isinstance(model, ArrayModel):
+    if has_attention(model) and isinstance(model, Arrays):
         return float64(model.blocks[layer].token_inputs[torch.as_tensor(ids)])
     if has_attention(model):
         kind, inputs = attention_inputs(source, rows, layer, head)
@@ -272,10 +232,7 @@ def token_embeddings(
 
 
 def attention_inputs(source: Source, rows: Int[Tensor, "row pos"], layer: int, head: int) -> tuple[str, Tensor]:
-    """Where the head reads (``residual`` or ``normalised``), and the tensor ``[row, pos, d_model]`` in float64.
-
-    Which it is, ROWS_TO_TELL of the rows tell. Raises ModelError where neither reproduces the head's value vectors.
-    """
+    """Where the head reads, ``residual`` or ``normalised``, and that tensor in float64; ModelError for neither."""
     model, block = model_of(source), f"blocks.{layer}."
     wanted = [block + "attn.hook_v", block + "hook_resid_pre"]
     wanted += [block + name for name in ("ln1.hook_normalized", "ln1.hook_out") if block + name in model.hook_dict]

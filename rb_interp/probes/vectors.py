@@ -129,4 +129,5 @@ def gaussian_participations(
 def gram_participations(gram: Float[np.ndarray, "draw n n"]) -> Float[np.ndarray, " draw"]:
     """Participation ratio of each set of vectors from their inner products, centred: (tr G)^2 / tr(G^2)."""
     centred = gram - gram.mean(1, keepdims=True) - gram.mean(2, keepdims=True) + gram.mean((1, 2), keepdims=True)
-    return np.trace(centred, axis1=1, axis2=2) ** 2 / (centred**2).sum((1, 2))
+    size = (centred**2).sum((1, 2))
+    return np.trace(centred, axis1=1, axis2=2) ** 2 / np.where(size > 0, size, np.nan)

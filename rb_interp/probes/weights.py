@@ -14,22 +14,14 @@ A layer without an MLP has neither W_in nor W_out. The gate of a gated MLP is no
 
 How they can mislead. What initialisation draws reads n d / (n + d) for participation in a matrix n by d, at any gamma:
 21 for 64 by 32. A few learned directions that outweigh the start read a few; the same directions beside a large start
-read about the start. So compare with the untrained model. Weight decay takes away the start and lowers both without any
-learning of structure. W_Q R and W_K R^-T give the same attention for any invertible R, and W_V R and R^-1 W_O the same
-values: the ranks of single factors are not properties of the function. Training begins in a basis that the
-initialisation does not single out, which makes members of one scheme comparable and no others. `weight_rank` reads the
-products W_Q W_K^T and W_V W_O, which do not depend on these bases. The stable rank of a product of random matrices is
-lower than that of its factors: compare with the untrained model, never between matrices. A low rank says how far a
-model has moved from its start, not what it has learned: the first few directions soon outweigh a small start, and a
-large one hides them.
+read about the start. So a low rank says how far a model has moved from its start, not what it has learned: compare with
+the untrained model. Weight decay takes away the start and lowers both without any learning of structure. W_Q R and
+W_K R^-T give the same attention for any invertible R, and W_V R and R^-1 W_O the same values: ranks of single factors
+are not properties of the function, and compare members of one scheme alone. `weight_rank` reads the products, which do
+not depend on R. The stable rank of a product of random matrices is lower than that of its factors.
 
-Other weights of the same function change these readings and those of condensation:
-
-    another basis of a head's queries and keys, or of its values    W_Q, W_K; W_V, W_O; never W_QK and W_OV
-    scales of ReLU units                                            ranks of W_in and W_out, condensation of W_out
-    a multiple of (1, ..., 1), which LayerNorm takes away           W_O, W_OV, W_out
-    LayerNorm's weight in what reads it, as fold_ln has it          W_Q, W_K, W_V, W_QK, W_OV, W_in
-    a rotation of the residual stream, without LayerNorm            condensation of W_O and W_out
+Other weights of the same function change these readings and those of condensation; a table in docs/probes.md says
+which.
 
 `condensation` (paper 2, Figs. 5a, 5b, 10 and 15). The neurons of a matrix W, in the convention x W, are its columns:
 the input weights of each output. Over pairs of distinct neurons,
@@ -43,18 +35,15 @@ the input weights of each output. Over pairs of distinct neurons,
 A group is formed around the neuron with the most others at cos > .7 among those that are left, and takes these others;
 then the next, until none is left (after Figs. 10 and 15). The neurons of W_Q, W_K and W_V are those of all heads.
 
-Null: the shares of a Gaussian matrix of the same shape, which is what every initialisation draws. Its directions are
-uniform, and cosines of distinct pairs are independent of each other two by two. So the number of pairs above .7 has the
-mean and the variance of a binomial one with p = P(|cos| > .7), and is drawn from that. The mean |cos| is
-``vectors.expected_abs_cos`` of the number of inputs.
+Null: the shares of a Gaussian matrix of the same shape, which is what every initialisation draws. Its cosines are
+independent of each other two by two. So the number of pairs above .7 has the mean and the variance of a binomial one
+with p = P(|cos| > .7), and is drawn from that. The mean |cos| is ``vectors.expected_abs_cos`` of the number of inputs.
 
 How it can mislead. Neurons in two directions read a share near 1/2, in one direction 1. An untrained model reads its
-null: nearly 0 from 16 dimensions on, where p is .002 (9e-11 in 64). A true model of a few directions can read 0
-too: x W_Q R W_K^T R^-T is the same attention for any invertible R, and a random R spreads the neurons of W_Q over all
-directions of its span. So condensation of W_Q, W_K, W_V, W_O says how training moved, not what the model computes.
-A span of k dimensions lets random neurons read P(|cos| > .7) in k dimensions: .51 for two, .30 for three, .08 for
-six. So a low rank alone gives a large share, and the share is no evidence of discrete directions on its own. Neurons
-that are nearly zero have a direction as well, and count.
+null: nearly 0 from 16 dimensions on, where p is .002. A true model of a few directions can read 0 too, since a random R
+spreads the neurons of W_Q over all directions of its span: condensation of W_Q, W_K, W_V, W_O says how training moved,
+not what the model computes. A span of k dimensions lets random neurons read P(|cos| > .7) in k dimensions: .51 for two,
+.30 for three, .08 for six. So a low rank alone gives a large share. Neurons that are nearly zero count too.
 """
 
 from __future__ import annotations
@@ -67,7 +56,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
-from rb_interp.errors import ModelError, nearest
 from rb_interp.probes._probe import Found, probe, source
 from rb_interp.probes.capturing import Source, float64, model_of
 from rb_interp.probes.vectors import cosines, pairs
@@ -84,10 +72,8 @@ Matrix = Float[np.ndarray, "input output"]
 def layer_matrices(model: Source, layer: int, **_: Any) -> dict[str, Matrix]:
     """The matrices of a layer by name, in the convention x W, heads joined, in float64."""
     block = model_of(model).blocks[layer]
-    own = {
-        name: getattr(block.attn, f"_{name}", getattr(block.attn, name)) for name in ATTENTION
-    }  # shared ones once
-    heads = {name: float64(weight) for name, weight in own.items()}
+    # matrices that heads share count once
+    heads = {name: float64(getattr(block.attn, f"_{name}", getattr(block.attn, name))) for name in ATTENTION}
     joined = {name: np.concatenate(of, axis=0 if name == "W_O" else 1) for name, of in heads.items()}
     there = [name for name in MLP if hasattr(getattr(block, "mlp", None), name)]
     return joined | {name: float64(getattr(block.mlp, name)) for name in there}
@@ -114,24 +100,19 @@ def weight_rank(model: Source, *, layer: int) -> Found:
 def weight_spectra(held: Mapping[str, Matrix]) -> Found:
     """Participation ratio and stable rank of every matrix of one layer, heads joined.
 
-    Values: participation_W and stable_rank_W as in the module's table; nan for a matrix of zeros. Arrays:
-    singular_values_W, descending. No quantity has a null.
+    Values: participation_W and stable_rank_W as in the module's table; nan for a matrix of zeros. None has a null.
     """
     spectra = {name: spectrum(matrix) for name, matrix in held.items()}
     values = {f"participation_{name}": found[0] for name, found in spectra.items()}
-    values |= {f"stable_rank_{name}": found[1] for name, found in spectra.items()}
-    return Found(values, None, {f"singular_values_{name}": found[2] for name, found in spectra.items()})
+    return Found(values | {f"stable_rank_{name}": found[1] for name, found in spectra.items()})
 
 
-def spectrum(matrix: Matrix) -> tuple[float, float, Float[np.ndarray, " direction"]]:
-    """Participation ratio, stable rank and singular values, descending; nan for zeros and for what is not finite."""
-    if not np.isfinite(matrix).all():
-        return math.nan, math.nan, np.full(min(matrix.shape), np.nan)
-    singular = np.linalg.svd(matrix, compute_uv=False)
-    squared = singular**2
+def spectrum(matrix: Matrix) -> tuple[float, float]:
+    """Participation ratio and stable rank; nan for zeros and for what is not finite."""
+    squared = np.linalg.svd(matrix, compute_uv=False) ** 2 if np.isfinite(matrix).all() else np.zeros(1)
     if not squared.sum() > 0:
-        return math.nan, math.nan, singular
-    return float(squared.sum() ** 2 / (squared**2).sum()), float(squared.sum() / squared.max()), singular
+        return math.nan, math.nan
+    return float(squared.sum() ** 2 / (squared**2).sum()), float(squared.sum() / squared.max())
 
 
 @probe(layer_matrices, "fewer than two neurons are not zero.", place={"layer": 0})
@@ -143,25 +124,16 @@ def condensation(held: Mapping[str, Matrix], *, matrices: Sequence[str] = ("W_Q"
     first, and group_W, the group of each sorted neuron.
 
     Args:
-        matrices: names among W_Q, W_K, W_V, W_O, W_in, W_out; ModelError for one that is not there.
+        matrices: names among W_Q, W_K, W_V, W_O, W_in, W_out.
     """
-    for name in matrices:
-        if name not in held:
-            raise ModelError(f"condensation: this layer has no matrix '{name}'; {nearest(name, held)}")
     values, arrays = {}, {}
     for name in matrices:
         cos = cosines(held[name].T)
         groups = cosine_groups(cos)
-        is_finite = bool(np.isfinite(held[name]).all())
-        order, (signed, both) = (
-            np.argsort(groups, kind="stable"),
-            condensed_shares(cos if is_finite else cos * math.nan),
-        )
-        told = {"share": signed, "share_abs": both}
-        told |= {"abs_cos": math.nan, "groups": float(groups.max() + 1), "largest": float((groups == 0).mean())}
-        if math.isfinite(signed):
-            told["abs_cos"] = float(np.nanmean(np.abs(pairs(cos))))
-        values |= {f"{what}_{name}": of if math.isfinite(signed) else math.nan for what, of in told.items()}
+        order = np.argsort(groups, kind="stable")
+        told = condensed_shares(cos if np.isfinite(held[name]).all() else cos * math.nan)
+        told |= {"groups": groups.max() + 1, "largest": (groups == 0).mean()}
+        values |= {f"{what}_{name}": float(of) if told["share"] >= 0 else math.nan for what, of in told.items()}
         arrays |= {f"cosines_{name}": cos[np.ix_(order, order)], f"group_{name}": groups[order]}
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
@@ -172,12 +144,11 @@ def condensation(held: Mapping[str, Matrix], *, matrices: Sequence[str] = ("W_Q"
     return Found(values, nulls, arrays)
 
 
-def condensed_shares(cos: Float[np.ndarray, "neuron neuron"]) -> tuple[float, float]:
-    """Share of pairs with cos > .7, and with |cos| > .7; pairs with a neuron of zeros do not count."""
+def condensed_shares(cos: Float[np.ndarray, "neuron neuron"]) -> dict[str, float]:
+    """``share``, ``share_abs`` and ``abs_cos``; pairs with a neuron of zeros do not count."""
     defined = pairs(cos)[np.isfinite(pairs(cos))]
-    if not len(defined):
-        return math.nan, math.nan
-    return float((defined > ALIKE).mean()), float((np.abs(defined) > ALIKE).mean())
+    told = {"share": defined > ALIKE, "share_abs": np.abs(defined) > ALIKE, "abs_cos": np.abs(defined)}
+    return {name: float(of.mean()) if len(of) else math.nan for name, of in told.items()}
 
 
 def cosine_groups(cos: Float[np.ndarray, "neuron neuron"]) -> Int[np.ndarray, " neuron"]:

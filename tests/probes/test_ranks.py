@@ -33,10 +33,6 @@ def test_planted_ranks_are_read():
     assert [p[name] for name in names] == [1 / 201] * 3
     assert p["participation_stories"] > 0.02
     assert reading.nulls["participation_ratio_stories"].draws.mean() == pytest.approx(1, abs=0.05)
-    assert reading.arrays["spectrum_prontoqa"][:3].sum() == pytest.approx(1)
-    assert reading.arrays["spectrum_untrained_prontoqa"][:3].sum() == pytest.approx(
-        reading.untrained["share_3_prontoqa"]
-    )
 
 
 def test_independent_directions_read_chance_which_depends_on_the_number_of_tokens():
