@@ -186,7 +186,9 @@ def _held(cache: ActivationCache, rows: Int[Tensor, "row pos"], name: str) -> Te
     axes = _axes(name.replace("hook_attn_scores", "hook_pattern")) or ["row", "pos"]
     sizes = dict(zip(axes, value.shape, strict=False))
     wanted = {"row": n_rows} | dict.fromkeys(("pos", "query", "key"), length)
-    if not cache.has_batch_dim or any(sizes.get(axis) != wanted[axis] for axis in axes if axis in wanted):
+    if not getattr(cache, "has_batch_dim", True) or any(
+        sizes.get(axis) != wanted[axis] for axis in axes if axis in wanted
+    ):
         raise ModelError(
             f"the cache holds '{name}' of shape {list(value.shape)} and the rows are {list(rows.shape)}; give the "
             f"cache of these rows, with its batch dimension."
@@ -402,8 +404,6 @@ class _Named(SimpleNamespace):
 
 class Arrays(_Named):
     """Activations and weights under TransformerLens's names, as a cache and as what they know of its model."""
-
-    has_batch_dim = True
 
     def __init__(self, held: Mapping[str, Tensor], attn_only: bool) -> None:
         whole = {name: held[full] for name, (full, _) in WHOLE.items() if full in held}

@@ -269,7 +269,8 @@ def omega_squared_draws(
     """The same for many permutations of one grouping, whose groups are numbered from 0; sums are of some precision."""
     from scipy.sparse import csr_matrix
 
-    (draws, n), sizes = permuted.shape, np.bincount(permuted[:1].reshape(-1))
+    draws, n = permuted.shape
+    sizes = np.bincount(permuted[:1].reshape(-1))
     k, centred = len(sizes), vectors - vectors.sum(0) / max(n, 1)
     total = float((centred**2).sum())
     if not total > CONSTANT * float((vectors**2).sum()) or k < 2 or n <= k:
@@ -285,10 +286,7 @@ def omega_squared_draws(
 
 def row_groupings(inputs: Inputs) -> dict[str, Labels]:
     """The label of each row under each grouping of the module, read off tokens and roles."""
-    try:
-        places = [occupied(inputs, role, "variance_explained") for role in ("key", "anchor")]
-    except RolesError as error:
-        raise RolesError(f"{error} Other ways to group rows are given by groupings={{name: labels}}.") from None
+    places = [occupied(inputs, role, "variance_explained") for role in ("key", "anchor")]
     key, anchors = (np.take_along_axis(inputs.tokens, at, 1) for at in places)
     total = anchors.sum(1)
     singles = {f"anchor_{j + 1}": anchors[:, j] for j in range(anchors.shape[1])}
@@ -300,10 +298,11 @@ def position_outputs(
     model: Source, inputs: Inputs, layer: int | None = None, head: int | None = None, role: str | None = None
 ) -> dict[str, Vectors]:
     """Output of each component at one position, by ``f"{component}.{layer}"``; attn_out is all heads' or one head's."""
-    hooks, outputs = component_hooks(model_of(model), layer, head), {}
+    hooks = component_hooks(model_of(model), layer, head)
     rows, at = np.arange(len(inputs)), positions_of(inputs, role, "variance_explained")
     keep = (lambda activation: activation[:, [-1]]) if role is None else None
     cache = capture(model, inputs.tokens, list(hooks.values()), keep=keep)
+    outputs = {}
     for name, hook in hooks.items():
         outputs[name] = float64(cache[hook][rows, 0 if role is None else at])
         if hook.endswith("hook_z"):

@@ -206,9 +206,11 @@ def next_token(
 
 
 def successors(
-    tokens: Integer[np.ndarray, "row pos"], lengths: Int[np.ndarray, " row"], ids: Int[np.ndarray, " token"],
+    tokens: Integer[np.ndarray, "row pos"],
+    lengths: Int[np.ndarray, " row"],
+    ids: Int[np.ndarray, " token"],
     d_vocab: int,
-) -> csr_array:  # fmt: skip
+) -> csr_array:
     """How often each of the tokens ``ids`` is followed by each token, in as much of each row as is real."""
     from scipy.sparse import coo_array
 
@@ -326,12 +328,13 @@ def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
     """
     from rb_interp.text.prontoqa import step_kinds
 
-    encoded, (true, false) = [], (int(tokenizer.encode(word)[0]) for word in (" True", " False"))
+    true, false = (int(tokenizer.encode(word)[0]) for word in (" True", " False"))
     if true == false:
         raise TextError(
             f"'True' and 'False' begin with the same token ({true}) in this tokenizer, so that no token decides "
             f"between them; use a larger d_vocab."
         )
+    encoded = []
     for example in examples:
         parts = [example.prompt, *(f" {sentence}" for sentence in example.chain_of_thought), f" {example.answer}"]
         pieces = [tokenizer.encode(part) for part in parts]
@@ -342,7 +345,8 @@ def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
                 f"can be judged alone; use one that splits before spaces, as GPT-2's does."
             )
         ends = (1 + np.cumsum([len(piece) for piece in pieces])).tolist()
-        tokens, places = np.array([tokenizer.end, *joined], dtype=np.int64), tuple(pairwise(ends[:-1]))
+        tokens = np.array([tokenizer.end, *joined], dtype=np.int64)
+        places = tuple(pairwise(ends[:-1]))
         is_true = example.answer == "True"
         encoded.append(Encoded(tokens, places, step_kinds(example), ends[-2], is_true, example.hops))
     labels = np.array([one.tokens[one.answer] for one in encoded], dtype=np.int64)
@@ -406,7 +410,8 @@ def chain_outcomes(model: Source, inputs: ChainInputs) -> list[Outcome]:
     for start in range(0, len(order), TOGETHER):  # of like length, so that little is filled up
         places = order[start : start + TOGETHER]
         rows = torch.from_numpy(_padded([inputs.examples[at] for at in places]))
-        gold, given = rows[:, 1:], getattr(model_of(model), "arrays", {}).get("logits")  # arrays hold all rows
+        gold = rows[:, 1:]
+        given = getattr(model_of(model), "arrays", {}).get("logits")  # arrays hold all rows
         logits = logits_of(model, rows[:, :-1]) if given is None else given[places, : gold.shape[1]]
         right = (logits.argmax(-1) == gold).numpy()  # at t, the token of position t + 1; losses likewise
         losses = (
