@@ -390,8 +390,9 @@ def chain_accuracy(model: Source, inputs: ChainInputs) -> Found:
         rows = []
         for hops in sorted({one.example.hops for one in outcomes}):
             for name, right in _by_kind([one for one in outcomes if one.example.hops == hops]).items():
-                told = {"hops": hops, "accuracy_of": name, "accuracy": float(np.mean(right)), "n": len(right)}
-                rows += [told] if right else []
+                if right:
+                    accuracy = float(np.mean(right))
+                    rows.append({"hops": hops, "accuracy_of": name, "accuracy": accuracy, "n": len(right)})
         return {"skills": pd.DataFrame(rows)}
 
     return Found(values, nulls, n=len(outcomes), tables=tables)
@@ -414,9 +415,7 @@ def chain_outcomes(model: Source, inputs: ChainInputs) -> list[Outcome]:
         given = getattr(model_of(model), "arrays", {}).get("logits")  # arrays hold all rows
         logits = logits_of(model, rows[:, :-1]) if given is None else given[places, : gold.shape[1]]
         right = (logits.argmax(-1) == gold).numpy()  # at t, the token of position t + 1; losses likewise
-        losses = (
-            F.cross_entropy(logits.flatten(0, 1).float(), gold.flatten(), reduction="none").view_as(gold).double()
-        )
+        losses = F.cross_entropy(logits.float().swapaxes(1, 2), gold, reduction="none").double()
         for row, at in enumerate(places):
             one = inputs.examples[at]
             true, false = logits[row, one.answer - 1, list(inputs.words)].tolist()
