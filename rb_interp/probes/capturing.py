@@ -17,8 +17,7 @@ Weights are in the convention x W. ``token_inputs`` is W_E where no LayerNorm st
 LayerNorm's output for each token.
 
 How it can mislead. A cache and arrays do not know their tokens: activations must be of the rows whose roles and labels
-the probe is given, in their order, and of the weights that the model still has. Only numbers of rows and positions can
-be checked.
+the probe is given, in their order, and of the weights that the model still has.
 """
 
 from __future__ import annotations

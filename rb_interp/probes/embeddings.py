@@ -46,8 +46,7 @@ period 3.5 with a slower change beside it: nearest 1, contrast up to 1. An untra
 4 / (n - 1), as their nulls; but pc_order .17 for 80 tokens, since it is the largest of three absolute correlations.
 contrast > 0 alone says little: wherever C(k) bends downwards, as on a circle, C(3) and C(4) lie above the mean of C(2)
 and C(5). nearest misses a lattice without a slower change, whose tokens are nearest to those a whole period away, and
-one beside a large slower change, whose nearest are 1 away. Of equally near tokens, after rounding to 12 decimals, the
-lowest counts.
+one beside a large slower change, whose nearest are 1 away. Of equally near tokens the lowest counts.
 """
 
 from __future__ import annotations

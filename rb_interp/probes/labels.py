@@ -14,9 +14,8 @@ are centred together, all of them by default.
 How it can mislead. Where the vector is a function of the target alone, with unrelated directions for its values, equal
 reads 1 and different 0. Both are near 1 in an untrained model whose rows end in the same token: read difference or the
 centred values. Where vectors lie on a line by the target's value, near targets are parallel too, so different depends
-on which targets are compared. A loud direction that has nothing to do with the target hides all others. In a post-norm
-model ``hook_resid_mid`` is the residual stream after the attention and its LayerNorm; in a pre-norm model LayerNorm
-follows only behind it. Cosines of values (``hook_v``) depend on the basis in which W_V and W_O are written.
+on which targets are compared. A loud direction that has nothing to do with the target hides all others. Cosines of
+values (``hook_v``) depend on the basis in which W_V and W_O are written.
 
 `label_range` (paper 1, Fig. 8 right): does a model know a group's range of labels before it knows a single memory
 label? Memory anchors stand in groups g, each with a range R_g of labels from which its labels were drawn. With p(X) the
@@ -47,7 +46,6 @@ gives; and
     interaction = omega^2(key_and_sum) - omega^2(key) - omega^2(anchor_sum)
 
 which is about 0 for f(key) + g(sum) where the two are independent over rows, and near 1 for an exclusive-or of them.
-nan, never 0: constant vectors, one group alone, a group for every row.
 
 How it can mislead. Average-then-key reads anchor_sum .98 in the first attention output and key 1.00 in the second;
 key-to-anchors reads key .95 in the second too, and anchor_sum 0 in the first: the second number alone does not tell the

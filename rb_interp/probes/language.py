@@ -50,17 +50,15 @@ every document. With x_t the gold token at position t and arg max taken over the
                      from the question would write: a prefix of arg maxes is the gold prefix           [0, 1]
     loss_question, loss_chain, loss_answer    mean loss of the tokens of that part, nats a token             >= 0
 
-Most tokens of an example are its context, whose rules are drawn at random: no reasoning lowers loss_question below that
-entropy. What reasoning can lower is loss_chain.
+Most tokens of an example are its context, whose rules are drawn at random: reasoning lowers loss_chain alone.
 
 How it can mislead. A model that follows the rules reads 1 everywhere. One that knows the templates alone is right on
 most *tokens* of a chain and on no ``chain``: ``premise`` is a copy of the context's last sentence and ``conclusion``
 the second half of the rule just written, so induction gets both. ``rule`` needs a choice between two rules of the
 context; one that always walks up the hierarchy reads (h - 1) / h on ``rule`` at h hops and 0 on ``chain``. An
-*untrained* model reads 0, and for answer_two_way about .5, as does one that always says "True": read the p-value. The
-query's "not" alone gives .53. With the gold chain in view the answer is a comparison of two sentences; ``chain`` is the
-honest number. It falls with the hops, so compare equal hops. Examples longer than the context are left out, and those
-are the ones of many hops: see left_out.
+*untrained* model reads 0, and for answer_two_way about .5, as does one that always says "True": read the p-value. With
+the gold chain in view the answer is a comparison of two sentences; ``chain`` is the honest number. It falls with the
+hops, so compare equal hops. Examples longer than the context are left out, the ones of many hops: see left_out.
 """
 
 from __future__ import annotations
