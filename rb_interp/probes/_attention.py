@@ -162,7 +162,7 @@ def attention_by_role(read: Attention, inputs: Inputs) -> Found:
     """Attention of the last position by role, on the given rows (memory and reasoning inputs: call it on each).
 
     Values, all in [0, 1]: ``key``, ``anchor_1`` .. ``anchor_q``, ``anchors``, ``self`` and ``noise`` (all other noise).
-    ``key`` and ``anchors`` have a null.
+    Array: ``mean_attention`` ``[L]`` by position. ``key`` and ``anchors`` have a null.
 
     Args:
         inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
@@ -185,7 +185,8 @@ def attention_by_role(read: Attention, inputs: Inputs) -> Found:
     looking = np.ones((len(last), 1, 1), dtype=bool)
     places = {role: (0, number) for number, role in enumerate(seen)}
     masks = np.stack(list(seen.values()), 2)
-    return _between(read._replace(pattern=last), looking, masks, places, nulled=NULLED)
+    found = _between(read._replace(pattern=last), looking, masks, places, nulled=NULLED)
+    return found._replace(arrays={"mean_attention": last[:, 0].mean(0)})
 
 
 @probe(pattern)

@@ -118,7 +118,7 @@ def capture(
         return {name: kept(_held(own, rows, name), keep) for name in names}
     if own is not model:
         return cast(Any, model).of_rows(rows, names, keep)
-    model = own
+    model = model_of(model)
     for name in names:
         if name not in model.hook_dict and name != "logits":
             raise ModelError(f"this model has no hook '{name}'; {nearest(name, model.hook_dict)}")
