@@ -43,7 +43,7 @@ How it can mislead. A trained averaging head reads TV near 0 (claim M1 asks for 
 that looks at one position reads 1 - 1/i, .77 on average over i = 2..9; a fixed pattern drawn at random reads
 (1 - 1/i)^i, about .32. But an *untrained* model of small initialisation also reads 0 (Lemma 1), a larger one too where
 no LayerNorm precedes the attention: uniform attention shows a circuit only together with a loss that has fallen. A head
-may average when the circuit forms and sharpen later, so say at which step.
+may average when the circuit forms and sharpen later, so say at which step. What is averaged, value_alignment tells.
 """
 
 from __future__ import annotations
@@ -162,14 +162,14 @@ def attention_by_role(read: Attention, inputs: Inputs) -> Found:
     """Attention of the last position by role, on the given rows (memory and reasoning inputs: call it on each).
 
     Values, all in [0, 1]: ``key``, ``anchor_1`` .. ``anchor_q``, ``anchors``, ``self`` and ``noise`` (all other noise).
-    ``key`` and ``anchors`` have a null.
+    Array: ``mean_attention`` ``[L]`` by position. ``key`` and ``anchors`` have a null.
 
     Args:
         inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
 
     Raises RolesError for missing roles, and where one position has two.
     """
-    key, anchors = (_of_the_anchor_task(inputs, role, "attention_by_role") for role in ("key", "anchor"))
+    key, anchors = (inputs.roles.position(role, "attention_by_role") for role in ("key", "anchor"))
     both = np.sort(np.concatenate([key, anchors], 1), 1)
     for row in np.flatnonzero((np.diff(both, axis=1) == 0).any(1))[:1].tolist():
         raise RolesError(
@@ -185,7 +185,8 @@ def attention_by_role(read: Attention, inputs: Inputs) -> Found:
     looking = np.ones((len(last), 1, 1), dtype=bool)
     places = {role: (0, number) for number, role in enumerate(seen)}
     masks = np.stack(list(seen.values()), 2)
-    return _between(read._replace(pattern=last), looking, masks, places, nulled=NULLED)
+    found = _between(read._replace(pattern=last), looking, masks, places, nulled=NULLED)
+    return found._replace(arrays={"mean_attention": last[:, 0].mean(0)})
 
 
 @probe(pattern)
@@ -197,7 +198,7 @@ def attention_to_key(read: Attention, inputs: Inputs) -> Found:
     Args:
         inputs: rows, and roles that name the positions of ``key`` and ``anchor``; RolesError where one is missing.
     """
-    anchors, key = (_of_the_anchor_task(inputs, role, "attention_to_key", True) for role in ("anchor", "key"))
+    anchors, key = (occupied(inputs, role, "attention_to_key") for role in ("anchor", "key"))
     pattern, attends = read.pattern, read.attends
     looking = np.stack([_mask(at[:, None], pattern.shape[-1]) & attends for at in anchors.T], 2)
     seen = _mask(key[:, :1], pattern.shape[-1])[..., None]
@@ -205,15 +206,6 @@ def attention_to_key(read: Attention, inputs: Inputs) -> Found:
     places["key_from_last_anchor"] = (anchors.shape[1] - 1, 0)
     by_row = pattern[np.arange(len(pattern))[:, None], anchors, key[:, :1]]
     return _between(read, looking, seen, places)._replace(arrays={"attention": by_row})
-
-
-def _of_the_anchor_task(inputs: Inputs, role: str, asker: str, needed: bool = False) -> Int[np.ndarray, "row n"]:
-    """Positions of ``key`` or ``anchor``; RolesError where they are missing says what reads roles of other names."""
-    try:
-        places = inputs.roles.position(role, asker)
-    except RolesError as error:
-        raise RolesError(f"{error} Roles of other names are read by attention(query=, to=).") from None
-    return occupied(inputs, role, asker) if needed else places
 
 
 def _mask(places: Int[np.ndarray, "row n"], length: int) -> Mask:

@@ -213,8 +213,14 @@ def _renamed(reading: Reading, words: Mapping[str, str]) -> Reading:
 
 
 def check_layer_head(
-    model: Source, layer: int, head: int | None, probe: str, untrained: Source | None = None, *, caches: bool = False
-) -> None:  # fmt: skip
+    model: Source,
+    layer: int,
+    head: int | None,
+    probe: str,
+    untrained: Source | None = None,
+    *,
+    caches: bool = False,
+) -> None:
     """Raise ModelError for a layer or head that is not there or no attention; and for a cache, unless ``caches``."""
     both = {"this model": model} | ({} if untrained is None else {"the untrained model": untrained})
     for what, source in both.items():
@@ -287,9 +293,12 @@ def finite_weights(source: Source) -> bool:
 
 
 def undefined(
-    values: Mapping[str, float], model: Source | None, why: str | Mapping[str, str],
-    before: Mapping[str, float] | None = None, untrained: Source | None = None,
-) -> dict[str, str]:  # fmt: skip
+    values: Mapping[str, float],
+    model: Source | None,
+    why: str | Mapping[str, str],
+    before: Mapping[str, float] | None = None,
+    untrained: Source | None = None,
+) -> dict[str, str]:
     """The notes of a reading: why some of its values, or the untrained model's, are not finite.
 
     Args:

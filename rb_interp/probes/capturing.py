@@ -17,8 +17,7 @@ Weights are in the convention x W. ``token_inputs`` is W_E where no LayerNorm st
 LayerNorm's output for each token.
 
 How it can mislead. A cache and arrays do not know their tokens: activations must be of the rows whose roles and labels
-the probe is given, in their order, and of the weights that the model still has. Only numbers of rows and positions can
-be checked.
+the probe is given, in their order, and of the weights that the model still has.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ def capture(
         return {name: kept(_held(own, rows, name), keep) for name in names}
     if own is not model:
         return cast(Any, model).of_rows(rows, names, keep)
-    model = own
+    model = model_of(model)
     for name in names:
         if name not in model.hook_dict and name != "logits":
             raise ModelError(f"this model has no hook '{name}'; {nearest(name, model.hook_dict)}")
@@ -186,7 +185,9 @@ def _held(cache: ActivationCache, rows: Int[Tensor, "row pos"], name: str) -> Te
     axes = _axes(name.replace("hook_attn_scores", "hook_pattern")) or ["row", "pos"]
     sizes = dict(zip(axes, value.shape, strict=False))
     wanted = {"row": n_rows} | dict.fromkeys(("pos", "query", "key"), length)
-    if not cache.has_batch_dim or any(sizes.get(axis) != wanted[axis] for axis in axes if axis in wanted):
+    if not getattr(cache, "has_batch_dim", True) or any(
+        sizes.get(axis) != wanted[axis] for axis in axes if axis in wanted
+    ):
         raise ModelError(
             f"the cache holds '{name}' of shape {list(value.shape)} and the rows are {list(rows.shape)}; give the "
             f"cache of these rows, with its batch dimension."
@@ -402,8 +403,6 @@ class _Named(SimpleNamespace):
 
 class Arrays(_Named):
     """Activations and weights under TransformerLens's names, as a cache and as what they know of its model."""
-
-    has_batch_dim = True
 
     def __init__(self, held: Mapping[str, Tensor], attn_only: bool) -> None:
         whole = {name: held[full] for name, (full, _) in WHOLE.items() if full in held}

@@ -8,16 +8,16 @@ without attention will do (Fig. 4A).
     abs_cos          mean |cos| over all distinct used tokens                                      [0, 1]
     abs_cos_random   E|cos| of random vectors = Gamma(d/2) / (sqrt(pi) Gamma((d+1)/2))             (0, 1]
     abs_cos_ratio    abs_cos / abs_cos_random                                                      > 0, random: 1
-    order_rho        Spearman(|s - t|, cos) over pairs of the group ``line``                       [-1, 1]
+    order_rho        Spearman(|s - t|, cos) over pairs of the line                                 [-1, 1]
     pc1_g            |Spearman(leading principal component, s)| within an ordered group, the
                      component taken from all used tokens, centred                                 [0, 1]
     own_pc1_g        the same with each group's own leading component                              [0, 1]
     participation    (sum l)^2 / sum l^2, l the spectrum of the centred covariance                 [1, rank]
     participation_ratio   participation / the untrained model's; nan without an untrained model    > 0
-    theory           Pearson(cos, Eq. 14's cos) over pairs of the group ``line``                   [-1, 1]
+    theory           Pearson(cos, Eq. 14's cos) over pairs of the line                             [-1, 1]
 
-Where no group is ordered nothing is said of order or theory. A value that nothing defines (one token only, zero
-vectors) is nan.
+The line is the last ordered group. Where none is ordered nothing is said of order or theory. A value that nothing
+defines (one token only, zero vectors) is nan.
 
 How it can mislead. A network that learned the rule (gamma .8) reads order_rho -.91 to -.95, theory .95 to .99,
 participation 4; one that did not (gamma .3) stays near random vectors, as an untrained one does: abs_cos_ratio 1,
@@ -46,8 +46,7 @@ period 3.5 with a slower change beside it: nearest 1, contrast up to 1. An untra
 4 / (n - 1), as their nulls; but pc_order .17 for 80 tokens, since it is the largest of three absolute correlations.
 contrast > 0 alone says little: wherever C(k) bends downwards, as on a circle, C(3) and C(4) lie above the mean of C(2)
 and C(5). nearest misses a lattice without a slower change, whose tokens are nearest to those a whole period away, and
-one beside a large slower change, whose nearest are 1 away. Of equally near tokens, after rounding to 12 decimals, the
-lowest counts.
+one beside a large slower change, whose nearest are 1 away. Of equally near tokens the lowest counts.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ class Laid(NamedTuple):
 def geometry(
     model: Source, inputs: Inputs | None = None, *, layer: int, head: int,
     groups: Mapping | None = None, alike: Sequence[str] = (), ordered: Sequence[str] = (),
-    values: Mapping | None = None, line: str = "",
+    values: Mapping | None = None,
 ) -> Found:  # fmt: skip
     """Read the embedding's geometry.
 
@@ -129,7 +128,6 @@ def geometry(
         alike: groups whose mean cosine is read; by default all.
         ordered: groups whose token ids are the numbers that they stand for; by default none.
         values: the numbers where they are not the ids, ``{group: a number for each token}``. Such groups are ordered.
-        line: the ordered group that order_rho and theory read; by default the last one.
 
     Raises RolesError where a token group is missing, and for values of other tokens.
     """
@@ -142,11 +140,11 @@ def geometry(
                 f"geometry got values of the group '{name}' as {shown(of)}; expected a number for each of its "
                 f"{len(named[name])} tokens."
             )
-    numbers = {name: own.get(name, named[name]) for name in (*ordered, *own, *filter(None, [line]))}
+    numbers = {name: own.get(name, named[name]) for name in (*ordered, *own)}
     read, (used, group) = model_of(model), numbered(named)
     every = token_embeddings(model, used, min(length, read.cfg.n_ctx), layer, head)
     vectors = {name: every[group == number] for number, name in enumerate(named)}
-    laid = Laid(vectors, alike or list(named), numbers, line or next(reversed(numbers), ""), len(read.W_E))
+    laid = Laid(vectors, alike or list(named), numbers, next(reversed(numbers), ""), len(read.W_E))
     return Found(
         _values(laid),
         lambda n_null, seed: _nulls(laid, n_null, np.random.default_rng(seed)),
@@ -278,9 +276,11 @@ def token_vectors(model: Source, ids: Int[np.ndarray, " token"]) -> Vectors:
 
 
 def _laid_out(
-    cos: Float[np.ndarray, "token token"], scores: Float[np.ndarray, "token component"],
-    ids: Int[np.ndarray, " token"], steps: Sequence[int],
-) -> dict[str, float]:  # fmt: skip
+    cos: Float[np.ndarray, "token token"],
+    scores: Float[np.ndarray, "token component"],
+    ids: Int[np.ndarray, " token"],
+    steps: Sequence[int],
+) -> dict[str, float]:
     """C(k), contrast, nearest and pc_order from cosines and principal components of tokens with the given numbers."""
 
     def mean(values: np.ndarray) -> float:
@@ -291,7 +291,8 @@ def _laid_out(
     within, beside = (np.array([by_lag[k] for k in lags]) for lags in (steps, (min(steps) - 1, max(steps) + 1)))
     others = np.where(np.eye(len(cos), dtype=bool), -np.inf, cos)
     away = apart[np.arange(len(ids)), others.argmax(1)]
-    known, order = len(ids) > 1 and np.isfinite(cos).all(), [abs(spearman(ids, one)) for one in scores.T]
+    known = len(ids) > 1 and np.isfinite(cos).all()
+    order = [abs(spearman(ids, one)) for one in scores.T]
     return {
         **{f"cos_{lag}": by_lag[lag] for lag in range(1, LAGS + 1)},
         "contrast": mean(within) - mean(beside),

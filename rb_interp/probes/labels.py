@@ -14,9 +14,8 @@ are centred together, all of them by default.
 How it can mislead. Where the vector is a function of the target alone, with unrelated directions for its values, equal
 reads 1 and different 0. Both are near 1 in an untrained model whose rows end in the same token: read difference or the
 centred values. Where vectors lie on a line by the target's value, near targets are parallel too, so different depends
-on which targets are compared. A loud direction that has nothing to do with the target hides all others. In a post-norm
-model ``hook_resid_mid`` is the residual stream after the attention and its LayerNorm; in a pre-norm model LayerNorm
-follows only behind it. Cosines of values (``hook_v``) depend on the basis in which W_V and W_O are written.
+on which targets are compared. A loud direction that has nothing to do with the target hides all others. Cosines of
+values (``hook_v``) depend on the basis in which W_V and W_O are written.
 
 `label_range` (paper 1, Fig. 8 right): does a model know a group's range of labels before it knows a single memory
 label? Memory anchors stand in groups g, each with a range R_g of labels from which its labels were drawn. With p(X) the
@@ -47,7 +46,6 @@ gives; and
     interaction = omega^2(key_and_sum) - omega^2(key) - omega^2(anchor_sum)
 
 which is about 0 for f(key) + g(sum) where the two are independent over rows, and near 1 for an exclusive-or of them.
-nan, never 0: constant vectors, one group alone, a group for every row.
 
 How it can mislead. Average-then-key reads anchor_sum .98 in the first attention output and key 1.00 in the second;
 key-to-anchors reads key .95 in the second too, and anchor_sum 0 in the first: the second number alone does not tell the
@@ -269,7 +267,8 @@ def omega_squared_draws(
     """The same for many permutations of one grouping, whose groups are numbered from 0; sums are of some precision."""
     from scipy.sparse import csr_matrix
 
-    (draws, n), sizes = permuted.shape, np.bincount(permuted[:1].reshape(-1))
+    draws, n = permuted.shape
+    sizes = np.bincount(permuted[:1].reshape(-1))
     k, centred = len(sizes), vectors - vectors.sum(0) / max(n, 1)
     total = float((centred**2).sum())
     if not total > CONSTANT * float((vectors**2).sum()) or k < 2 or n <= k:
@@ -285,10 +284,7 @@ def omega_squared_draws(
 
 def row_groupings(inputs: Inputs) -> dict[str, Labels]:
     """The label of each row under each grouping of the module, read off tokens and roles."""
-    try:
-        places = [occupied(inputs, role, "variance_explained") for role in ("key", "anchor")]
-    except RolesError as error:
-        raise RolesError(f"{error} Other ways to group rows are given by groupings={{name: labels}}.") from None
+    places = [occupied(inputs, role, "variance_explained") for role in ("key", "anchor")]
     key, anchors = (np.take_along_axis(inputs.tokens, at, 1) for at in places)
     total = anchors.sum(1)
     singles = {f"anchor_{j + 1}": anchors[:, j] for j in range(anchors.shape[1])}
@@ -300,10 +296,11 @@ def position_outputs(
     model: Source, inputs: Inputs, layer: int | None = None, head: int | None = None, role: str | None = None
 ) -> dict[str, Vectors]:
     """Output of each component at one position, by ``f"{component}.{layer}"``; attn_out is all heads' or one head's."""
-    hooks, outputs = component_hooks(model_of(model), layer, head), {}
+    hooks = component_hooks(model_of(model), layer, head)
     rows, at = np.arange(len(inputs)), positions_of(inputs, role, "variance_explained")
     keep = (lambda activation: activation[:, [-1]]) if role is None else None
     cache = capture(model, inputs.tokens, list(hooks.values()), keep=keep)
+    outputs = {}
     for name, hook in hooks.items():
         outputs[name] = float64(cache[hook][rows, 0 if role is None else at])
         if hook.endswith("hook_z"):

@@ -50,17 +50,15 @@ every document. With x_t the gold token at position t and arg max taken over the
                      from the question would write: a prefix of arg maxes is the gold prefix           [0, 1]
     loss_question, loss_chain, loss_answer    mean loss of the tokens of that part, nats a token             >= 0
 
-Most tokens of an example are its context, whose rules are drawn at random: no reasoning lowers loss_question below that
-entropy. What reasoning can lower is loss_chain.
+Most tokens of an example are its context, whose rules are drawn at random: reasoning lowers loss_chain alone.
 
 How it can mislead. A model that follows the rules reads 1 everywhere. One that knows the templates alone is right on
 most *tokens* of a chain and on no ``chain``: ``premise`` is a copy of the context's last sentence and ``conclusion``
 the second half of the rule just written, so induction gets both. ``rule`` needs a choice between two rules of the
 context; one that always walks up the hierarchy reads (h - 1) / h on ``rule`` at h hops and 0 on ``chain``. An
-*untrained* model reads 0, and for answer_two_way about .5, as does one that always says "True": read the p-value. The
-query's "not" alone gives .53. With the gold chain in view the answer is a comparison of two sentences; ``chain`` is the
-honest number. It falls with the hops, so compare equal hops. Examples longer than the context are left out, and those
-are the ones of many hops: see left_out.
+*untrained* model reads 0, and for answer_two_way about .5, as does one that always says "True": read the p-value. With
+the gold chain in view the answer is a comparison of two sentences; ``chain`` is the honest number. It falls with the
+hops, so compare equal hops. Examples longer than the context are left out, the ones of many hops: see left_out.
 """
 
 from __future__ import annotations
@@ -206,9 +204,11 @@ def next_token(
 
 
 def successors(
-    tokens: Integer[np.ndarray, "row pos"], lengths: Int[np.ndarray, " row"], ids: Int[np.ndarray, " token"],
+    tokens: Integer[np.ndarray, "row pos"],
+    lengths: Int[np.ndarray, " row"],
+    ids: Int[np.ndarray, " token"],
     d_vocab: int,
-) -> csr_array:  # fmt: skip
+) -> csr_array:
     """How often each of the tokens ``ids`` is followed by each token, in as much of each row as is real."""
     from scipy.sparse import coo_array
 
@@ -326,12 +326,13 @@ def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
     """
     from rb_interp.text.prontoqa import step_kinds
 
-    encoded, (true, false) = [], (int(tokenizer.encode(word)[0]) for word in (" True", " False"))
+    true, false = (int(tokenizer.encode(word)[0]) for word in (" True", " False"))
     if true == false:
         raise TextError(
             f"'True' and 'False' begin with the same token ({true}) in this tokenizer, so that no token decides "
             f"between them; use a larger d_vocab."
         )
+    encoded = []
     for example in examples:
         parts = [example.prompt, *(f" {sentence}" for sentence in example.chain_of_thought), f" {example.answer}"]
         pieces = [tokenizer.encode(part) for part in parts]
@@ -342,7 +343,8 @@ def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
                 f"can be judged alone; use one that splits before spaces, as GPT-2's does."
             )
         ends = (1 + np.cumsum([len(piece) for piece in pieces])).tolist()
-        tokens, places = np.array([tokenizer.end, *joined], dtype=np.int64), tuple(pairwise(ends[:-1]))
+        tokens = np.array([tokenizer.end, *joined], dtype=np.int64)
+        places = tuple(pairwise(ends[:-1]))
         is_true = example.answer == "True"
         encoded.append(Encoded(tokens, places, step_kinds(example), ends[-2], is_true, example.hops))
     labels = np.array([one.tokens[one.answer] for one in encoded], dtype=np.int64)
@@ -386,8 +388,9 @@ def chain_accuracy(model: Source, inputs: ChainInputs) -> Found:
         rows = []
         for hops in sorted({one.example.hops for one in outcomes}):
             for name, right in _by_kind([one for one in outcomes if one.example.hops == hops]).items():
-                told = {"hops": hops, "accuracy_of": name, "accuracy": float(np.mean(right)), "n": len(right)}
-                rows += [told] if right else []
+                if right:
+                    accuracy = float(np.mean(right))
+                    rows.append({"hops": hops, "accuracy_of": name, "accuracy": accuracy, "n": len(right)})
         return {"skills": pd.DataFrame(rows)}
 
     return Found(values, nulls, n=len(outcomes), tables=tables)
@@ -406,12 +409,11 @@ def chain_outcomes(model: Source, inputs: ChainInputs) -> list[Outcome]:
     for start in range(0, len(order), TOGETHER):  # of like length, so that little is filled up
         places = order[start : start + TOGETHER]
         rows = torch.from_numpy(_padded([inputs.examples[at] for at in places]))
-        gold, given = rows[:, 1:], getattr(model_of(model), "arrays", {}).get("logits")  # arrays hold all rows
+        gold = rows[:, 1:]
+        given = getattr(model_of(model), "arrays", {}).get("logits")  # arrays hold all rows
         logits = logits_of(model, rows[:, :-1]) if given is None else given[places, : gold.shape[1]]
         right = (logits.argmax(-1) == gold).numpy()  # at t, the token of position t + 1; losses likewise
-        losses = (
-            F.cross_entropy(logits.flatten(0, 1).float(), gold.flatten(), reduction="none").view_as(gold).double()
-        )
+        losses = F.cross_entropy(logits.float().swapaxes(1, 2), gold, reduction="none").double()
         for row, at in enumerate(places):
             one = inputs.examples[at]
             true, false = logits[row, one.answer - 1, list(inputs.words)].tolist()

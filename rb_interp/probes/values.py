@@ -15,9 +15,8 @@ and give W_V any spectrum, and any leading direction that it reads at all.
 
 "Embedding" is what enters this head's attention: W_E where it reads the residual stream itself (no LayerNorm, or a
 LayerNorm after the sublayers), else LayerNorm's output, with its weight and bias, on constant sequences of each token,
-averaged over positions. Models differ in where they normalise and in what their hooks record
-(``ln1.hook_normalized`` stands before LayerNorm's weight and bias), so nothing is assumed: the tensor taken is the one
-that reproduces the head's own value vectors, ``hook_v = x W_V + b_V``, where a model without biases has no b_V.
+averaged over positions. Models differ in where they normalise and in what their hooks record, so the tensor taken is
+the one that reproduces the head's own value vectors, ``hook_v = x W_V + b_V``.
 
 How it can mislead. Of two models with the same logits one can meet M3 and M4 and the other miss both: compare with
 ``ov_``. The paper's circuit reads s_1 / s_2 >= 1.5, cos_reasoning >= .70, cos_memory <= .30 (M3 to M6). An untrained

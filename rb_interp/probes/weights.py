@@ -9,8 +9,7 @@ r"""Do a layer's matrices use few directions, and do their neurons point in few?
     participation_W   (sum s^2)^2 / sum s^4     effective number of directions, [stable_rank_W, rank]
 
 Heads are joined: W_Q, W_K and W_V of all heads stand beside each other, [d_model, n_heads * d_head], and W_O of all
-heads below each other, [n_heads * d_head, d_model]. So there is one matrix of each name, whatever the number of heads.
-A layer without an MLP has neither W_in nor W_out. The gate of a gated MLP is not read.
+heads below each other, [n_heads * d_head, d_model]. The gate of a gated MLP is not read.
 
 How they can mislead. What initialisation draws reads n d / (n + d) for participation in a matrix n by d, at any gamma:
 21 for 64 by 32. A few learned directions that outweigh the start read a few; the same directions beside a large start
@@ -20,8 +19,7 @@ W_K R^-T give the same attention for any invertible R, and W_V R and R^-1 W_O th
 are not properties of the function, and compare members of one scheme alone. `weight_rank` reads the products, which do
 not depend on R. The stable rank of a product of random matrices is lower than that of its factors.
 
-Other weights of the same function change these readings and those of condensation; a table in docs/probes.md says
-which.
+Other weights of the same function change these readings and those of condensation, as a table in docs/probes.md says.
 
 `condensation` (paper 2, Figs. 5a, 5b, 10 and 15). The neurons of a matrix W, in the convention x W, are its columns:
 the input weights of each output. Over pairs of distinct neurons,

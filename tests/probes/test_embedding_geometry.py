@@ -24,7 +24,7 @@ OPTIONS: dict[str, Any] = {"alike": ("memory", "reasoning"), "ordered": ("key", 
 
 def of_rows(W_E: np.ndarray, groups=TOKENS, n_null: int = 0, seed: int = 0):
     """The reading of an embedding matrix."""
-    return geometry(from_arrays(W_E=W_E), groups=groups, line="reasoning", n_null=n_null, seed=seed, **OPTIONS)
+    return geometry(from_arrays(W_E=W_E), groups=groups, n_null=n_null, seed=seed, **OPTIONS)
 
 
 def test_theorem_1_in_closed_form() -> None:
