@@ -117,7 +117,8 @@ def embedding_rank(W_E: Tensor, *, counts: NamedCounts) -> Found:
     """Effective dimension of the embeddings of each list of tokens.
 
     Values as in the module's table; a list of fewer than two tokens gives nan. Nulls, side less: independent Gaussian
-    vectors, matched tokens swapped (participation_difference).
+    vectors, matched tokens swapped (participation_difference). Arrays: spectrum_prontoqa and so on, each component's
+    share of the variance.
 
     Raises TextError for counts of another shape or vocabulary, and for a corpus without tokens.
     """
@@ -125,10 +126,10 @@ def embedding_rank(W_E: Tensor, *, counts: NamedCounts) -> Found:
     typical = typical_tokens(totals)
     ids = {name: getattr(typical, name) for name in ("prontoqa", "stories", "control")}
     ids["all"] = np.flatnonzero(totals.sum(0) >= MIN_COUNT)
-    vectors, values = {name: float64(W_E[tokens]) for name, tokens in ids.items()}, {}
-    for name, rows in vectors.items():
-        share = principal_components(rows)[1]
-        values[f"participation_{name}"] = participation(rows)
+    vectors = {name: float64(W_E[tokens]) for name, tokens in ids.items()}
+    shares, values = {name: principal_components(rows)[1] for name, rows in vectors.items()}, {}
+    for name, share in shares.items():
+        values[f"participation_{name}"] = participation(vectors[name])
         values[f"participation_ratio_{name}"] = math.nan
         values |= {f"share_{k}_{name}": float(share[:k].sum()) if share.any() else math.nan for k in LEADING}
     values["participation_difference"] = values["participation_prontoqa"] - values["participation_control"]
@@ -147,7 +148,7 @@ def embedding_rank(W_E: Tensor, *, counts: NamedCounts) -> Found:
         said = "PrOntoQA tokens swapped with their matches"
         return drawn | {"participation_difference": Null(said, draws, "less")}
 
-    return Found(values, nulls, words=words)
+    return Found(values, nulls, {f"spectrum_{name}": share for name, share in shares.items()}, words=words)
 
 
 def _swapped(first: Vectors, control: Vectors, take: Bool[np.ndarray, "draw token"]) -> Float[np.ndarray, " draw"]:

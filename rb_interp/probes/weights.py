@@ -98,19 +98,24 @@ def weight_rank(model: Source, *, layer: int) -> Found:
 def weight_spectra(held: Mapping[str, Matrix]) -> Found:
     """Participation ratio and stable rank of every matrix of one layer, heads joined.
 
-    Values: participation_W and stable_rank_W as in the module's table; nan for a matrix of zeros. None has a null.
+    Values: participation_W and stable_rank_W as in the module's table; nan for a matrix of zeros. Arrays:
+    singular_values_W, descending. None has a null.
     """
     spectra = {name: spectrum(matrix) for name, matrix in held.items()}
     values = {f"participation_{name}": found[0] for name, found in spectra.items()}
-    return Found(values | {f"stable_rank_{name}": found[1] for name, found in spectra.items()})
+    values |= {f"stable_rank_{name}": found[1] for name, found in spectra.items()}
+    return Found(values, None, {f"singular_values_{name}": found[2] for name, found in spectra.items()})
 
 
-def spectrum(matrix: Matrix) -> tuple[float, float]:
-    """Participation ratio and stable rank; nan for zeros and for what is not finite."""
-    squared = np.linalg.svd(matrix, compute_uv=False) ** 2 if np.isfinite(matrix).all() else np.zeros(1)
+def spectrum(matrix: Matrix) -> tuple[float, float, Float[np.ndarray, " direction"]]:
+    """Participation ratio, stable rank and singular values, descending; nan for zeros and for what is not finite."""
+    if not np.isfinite(matrix).all():
+        return math.nan, math.nan, np.full(min(matrix.shape), np.nan)
+    singular = np.linalg.svd(matrix, compute_uv=False)
+    squared = singular**2
     if not squared.sum() > 0:
-        return math.nan, math.nan
-    return float(squared.sum() ** 2 / (squared**2).sum()), float(squared.sum() / squared.max())
+        return math.nan, math.nan, singular
+    return float(squared.sum() ** 2 / (squared**2).sum()), float(squared.sum() / squared.max()), singular
 
 
 @probe(layer_matrices, "fewer than two neurons are not zero.", place={"layer": 0})
