@@ -120,10 +120,9 @@ def train_tokenizer(texts: Iterable[str], d_vocab: int) -> Tokenizer:
 
 @typed
 def load_tokenizer(place: str, d_vocab: int) -> Tokenizer:
-    """The tokenizer ``gpt2`` (from the hub), of a tokenizer.json or of a folder with one.
+    """The tokenizer ``gpt2`` (from the hub), of a tokenizer.json or of a folder with one; else TextError.
 
-    Raises TextError where it cannot be read, it has no ``<|endoftext|>``, or its size is not d_vocab: some loaders give
-    an empty tokenizer where there is no network.
+    Its size must be d_vocab: some loaders give an empty tokenizer where there is no network.
     """
     path = Path(place).expanduser()
     file = path / "tokenizer.json" if path.is_dir() else path
@@ -250,10 +249,7 @@ class TextRows(Dataset):
 
 @typed
 def text_data(config: TextTask, seed: int) -> TextData:
-    """Draw the documents of a seed, tokenise them and cut them into rows.
-
-    ``data.tokenizer.d_vocab`` may be below ``config.d_vocab`` where ``train`` finds no more merges. Raises TextError
-    where a text or tokenizer cannot be had or there is too little text.
+    """Draw the documents of a seed, tokenise them and cut them into rows; TextError without the tokenizer or the text.
 
     >>> data = text_data(TextTask.preset("smoke"), seed=0)
     >>> data.train.tokens.shape, data.test.tokens.shape, len(data.examples)
@@ -314,11 +310,7 @@ def _trained(config: TextTask, stamps: tuple) -> Tokenizer:
 
 
 def entropy(counts: Int[np.ndarray, " d_vocab"]) -> float:
-    """Entropy in nats of the frequencies that counts give; 0 where one token has them all.
-
-    >>> round(entropy(np.array([2, 2, 0])), 4)
-    0.6931
-    """
+    """Entropy in nats of the frequencies that counts give; 0 where one token has them all."""
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum()) + 0.0
 
@@ -368,10 +360,7 @@ def _fill(
 
 
 def stream(texts: Sequence[str], tokenizer: Tokenizer) -> Int32[np.ndarray, " token"]:
-    """The token stream of texts: ``end doc end doc end``.
-
-    Raises TextError where the tokenizer gives ``end`` within a document.
-    """
+    """The token stream of texts: ``end doc end doc end``; TextError where ``end`` stands within a document."""
     documents = tokenizer.encode_batch(texts)
     tokens = np.array(
         [tokenizer.end, *chain.from_iterable((*one, tokenizer.end) for one in documents)], dtype=np.int32
@@ -385,11 +374,7 @@ def stream(texts: Sequence[str], tokenizer: Tokenizer) -> Int32[np.ndarray, " to
 
 
 def content_key(texts: Sequence[str]) -> str:
-    """sha256 of texts in their order, 64 hex digits; where one text ends and the next begins counts too.
-
-    >>> content_key(["ab", "c"]) == content_key(["a", "bc"])
-    False
-    """
+    """sha256 of texts in their order, 64 hex digits; where one text ends and the next begins counts too."""
     digest = hashlib.sha256()
     for text in texts:
         content = text.encode("utf-8", "surrogatepass")

@@ -234,8 +234,6 @@ def emb_mlp_map(
 ) -> Float[Tensor, "*member d_vocab d_model"]:
     """W_out^T W_in^T of Proposition 1: ``pull @ emb_mlp_map`` is the drift of W_E per unit of learning rate.
 
-    NaN where an input is.
-
     >>> emb_mlp_map(torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0, 0.0, -3.0]]))
     tensor([[ 3.,  6.],
             [ 0.,  0.],
@@ -255,8 +253,6 @@ def one_layer_maps(
 
     The first axis is the label's (d_vocab = d_model), the second the embedding's.
 
-    NaN where an input is.
-
     >>> attention, direct = one_layer_maps(*(torch.full((1, 1), x) for x in (2.0, 5.0, 3.0, 1.0)))
     >>> attention.item(), direct.item()          # (3 + 1) 10, 3 + 1
     (40.0, 4.0)
@@ -274,8 +270,6 @@ def one_layer_drift(
     pull_last: Float[Tensor, "*#member d_vocab d_vocab"] | None = None,
 ) -> Float[Tensor, "*member d_vocab d_vocab"]:
     """Drift of the one-layer model's W_E per unit of learning rate: Eqs. 10, 11, or by position with ``pull_last``.
-
-    NaN where an input is.
 
     >>> R, I = torch.ones(1, 1), torch.ones(1, 1)
     >>> one_layer_drift(R, 4 * I, 2 * I, 2).item(), one_layer_drift(R, 4 * I, 2 * I, 2, pull_last=0 * R).item()
@@ -296,8 +290,6 @@ def value_flow(
     length: int,
 ) -> Float[Tensor, "*member d_model d_head"]:
     """Predicted change of W_V per unit of learning rate (d_vocab = d_model): (1 / L) W_E^T R (W_f + I)^T W_O^T.
-
-    NaN where an input is.
 
     >>> one = torch.ones(1, 1)
     >>> value_flow(2 * one, 3 * one, 5 * one, one, one, 3).item()         # 2 x 3 x (1 + 1) x 5 / 3
