@@ -4,11 +4,7 @@ A ``HookedTransformer``, a ``TransformerBridge`` and the models of this package 
 checks it. At run time the name is a check for ``cfg``: a probe names what else it misses itself.
 
 Up to 3.9 a model is a ``HookedTransformer``; from 4.0 on it is a ``TransformerBridge`` booted from a native
-configuration. Either way the model computes the textbook transformer: scores over sqrt(d_head), causal softmax,
-learned positions, an unembedding of its own with a bias, and with ``pre`` LayerNorm as in GPT-2. ``gelu`` is the exact
-one, x Phi(x), as in ``torch.nn.functional.gelu``; ``gelu_new`` is GPT-2's. No weight is folded or centred.
-
-Hooks read the same in both generations, and editing one does the same, save two on 4.x (docs/models.md).
+configuration. Either way it computes the textbook transformer (docs/models.md), and no weight is folded or centred.
 
 Everything here speaks the names and shapes of HookedTransformer's state dict (``blocks.0.attn.W_Q`` of shape
 ``[n_heads, d_model, d_head]``), whatever a generation stores behind them. TransformerLens is imported where a model is

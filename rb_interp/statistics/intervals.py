@@ -133,9 +133,8 @@ def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Int
 def difference_of_paired_shares(lost: int, gained: int, n: int, confidence: float = 0.95) -> Interval:
     """Difference of two shares of the same n trials, in [-1, 1], with Tango's score interval.
 
-    It rests on the trials that count for one share alone, and does not shrink to a point where all of them agree: with
-    no such trial it reaches z^2 / (n + z^2) to both sides. Its coverage is near the confidence: of 10 trials
-    or 20, from 94 % on for shares all over the range. Without trials it is [-1, 1] around NaN.
+    It does not shrink to a point where all trials agree: there it reaches z^2 / (n + z^2) to both sides. Its coverage
+    is near the confidence: of 10 trials or 20, from 94 % on. Without trials it is [-1, 1] around NaN.
 
     Args:
         lost: trials that count for the first share alone. gained: those that count for the second alone.

@@ -141,8 +141,7 @@ class Task(Protocol):
     """What is learned.
 
     ``counterfactual(data, rows, change, seed=0) -> Inputs`` is optional: the same rows with one thing changed, and
-    their right answers. Patching asks for it. ``spectra`` is optional too, name -> token ids: groups of tokens whose
-    embeddings' spectrum is kept at every evaluation (``training.tracking``).
+    their right answers. ``spectra`` is optional too, name -> token ids of ``training.tracking``.
     """
 
     @property

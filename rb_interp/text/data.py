@@ -1,9 +1,8 @@
 """What one seed trains a language model on and judges it by: tokenizer, rows of both corpora, held-out examples.
 
 A tokenizer is byte-level BPE trained on the mix, GPT-2's own, or any tokenizer.json.
-The mix is 1:1 in rows (paper 1, Fig. 1 and 7: 5,000 sequences of PrOntoQA and 5,000 of TinyStories).
-Held-out documents are drawn first and training documents after them; no document is both. A row belongs to one corpus,
-so that losses are per corpus, and holds n_ctx + 1 tokens: a model sees the first n_ctx and predicts the last n_ctx.
+The mix is 1:1 in rows. Held-out documents are drawn first; no document is trained on too. A row belongs to one corpus
+and holds n_ctx + 1 tokens: a model sees the first n_ctx and predicts the last n_ctx.
 
 - packed: the stream ``end doc end doc end ...`` is cut every n_ctx tokens; neighbouring rows share one token, so every
   token but the first is a target exactly once. A row may begin and end within a document, and a token can attend to
@@ -184,10 +183,8 @@ class TextData(Record):
         train: ``config.sequences`` rows of each corpus, PrOntoQA first. test: ``config.held_out`` rows of each.
         examples: ``config.answers`` held-out PrOntoQA examples; the held-out rows are of the same ones or more.
         counts: ``[corpus, token]``, how often a token is a target of the training rows.
-        entropies: entropy of those frequencies by corpus, in nats, 0 to log d_vocab: the loss of a model that knows
-            them and nothing else.
-        provenance: where all this comes from, as plain data (see ``text_provenance``), with documents, tokens and
-            sha256.
+        entropies: entropy of those frequencies by corpus, in nats: the loss of a model that knows nothing else.
+        provenance: that of ``text_provenance``, with documents, tokens and sha256.
     """
 
     config: TextTask
@@ -277,7 +274,7 @@ def drawn(task: TextTask, seed: int, stamps: tuple) -> TextData:
 def text_provenance(config: TextTask) -> dict[str, Any]:
     """What a text is, without building it: source and ``stand_in`` of each corpus, the tokenizer's kind and size.
 
-    ``provenance["stand_in"]`` holds sentences to show wherever numbers of this text are shown; empty where all is real.
+    ``provenance["stand_in"]`` holds sentences to show beside numbers of this text; empty where all is real.
 
     >>> text_provenance(TextTask())["stand_in"]
     ['The stories are sentences of a small story grammar, standing in for TinyStories.']

@@ -38,13 +38,9 @@ W_V (Fig. 6, appendix B.8). The paper's own theorem was not available; from Eq. 
 
     dW_V / dt = (1 / L) W_E^T R (W_f + I)^T W_O^T
 
-Its left direction: with g the mean over rows of y_i - u, and xbar = sum_s r_s w_s / L,
-
-    W_E^T R / L = mean over rows of xbar_i^T (y_i - u) = xbar^T g + Cov(xbar_i, y_i)
-
-so the r-weighted sum of embeddings is the left singular vector exactly where every token has the
-same P^s, and nearly where labels have more in common than not. In general that vector (``leading_direction`` of
-``value_flow``) is sum_s c_s w_s, c_s the component of R[s] along the leading label direction, signs included.
+Its left singular vector (``leading_direction`` of ``value_flow``) is sum_s c_s w_s, c_s the component of R[s] along the
+leading label direction, signs included. It is the r-weighted sum of embeddings exactly where every token has the same
+P^s, and nearly where labels have more in common than not.
 
 How a drift can mislead. The relative error at the first step falls with the scale of the weights: as its cube in the
 Emb-MLP with an odd activation (from softmax), as its square where sigma''(0) is not 0, and in proportion in one layer,
@@ -58,8 +54,8 @@ Agreement of a predicted drift with the measured one, as vectors over tokens and
     cos = <m, p> / (|m| |p|)           R^2 = 1 - |m - p|^2 / |m|^2
 
 for m and p flattened over [token, d_model], both centred over the tokens first: what all tokens do alike is left out.
-There is no free scale: R^2 is 1 only where size and direction are both right, 0 for a prediction of no motion, and
-negative for one that is worse than none. For a prediction that is c times the truth, R^2 = 1 - (1 - c)^2.
+R^2 is 1 only where size and direction are both right, 0 for a prediction of no motion, 1 - (1 - c)^2 for c times the
+truth.
 
 Null. Predictions permuted within a kind of token keep everything but which token of its kind they belong to. The mean
 of R^2 over all such permutations has a closed form, since only the inner product changes:

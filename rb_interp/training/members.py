@@ -31,8 +31,8 @@ GROUPS = {"last": LastGroup, "next": NextGroup}
 MEMBERS_A_GROUP, ROOM = 8, 1_000_000
 """Members that share each CPU operation: enough to hide its overhead, few enough to stay in cache.
 
-ROOM is in numbers: hidden units, logits and their gradients at the answer's position, of all rows of a batch. Large
-batches leave it to fewer members, full ones to one. A member that predicts every next token fills a core alone.
+ROOM is in numbers: hidden units, logits and their gradients at the answer's position, of all rows of a batch. A member
+that predicts every next token fills a core alone.
 """
 LOGITS_ON_GPU = 4_000_000_000
 """Logits of one pass over all next-token members of a group on a GPU, at most (16 GB as float32)."""
