@@ -1,4 +1,4 @@
-r"""Models ready to train or to probe: an architecture, a scheme's draws, and what stays frozen.
+"""Models ready to train or to probe: an architecture, a scheme's draws, and what stays frozen.
 
 Three architectures are our own, hooked and named as HookedTransformer is:
 

@@ -1,8 +1,5 @@
 """Null distributions: what a quantity reads where the mechanism is absent by construction.
 
-Every function draws all its samples in one vectorised call and takes the generator to draw from, so nothing global
-is touched. 200 draws at the sizes of a small transformer cost milliseconds.
-
 Do members of two groups answer differently more often than members of one?
 
 With d_ab the share of rows that members a and b answer differently, G(a) the group of a:
