@@ -1,4 +1,4 @@
-r"""Models ready to train or to probe: an architecture, a scheme's draws, and what stays frozen.
+"""Models ready to train or to probe: an architecture, a scheme's draws, and what stays frozen.
 
 Three architectures are our own, hooked and named as HookedTransformer is:
 
@@ -8,16 +8,8 @@ Three architectures are our own, hooked and named as HookedTransformer is:
     OneLayer             Definition 2, Eq. (9):  resid_mid = x + attention(x), x = W_E[tokens];
                          logits = resid_post = resid_mid + act(resid_mid W_in) W_out
 
-The first is that of the paper's group (paper 2, Eqs. (3)-(6), and its published code); there is no LayerNorm before the
-unembedding. Paper 1 leaves its LayerNorm unstated. Paper 1 proves things about the other two, which have no positions,
-LayerNorm, unembedding or bias. Its assumptions on act (twice differentiable, act(0) = 0, act'(0) = 1) hold for ``tanh``
-and not for ``relu`` and ``gelu``.
-
-What misleads: in a post-norm model ``resid_post`` is normalised, so contributions of layers do not add up to it as they
-do in pre-norm models, and TransformerLens's decomposition helpers do not apply. An EmbMLP sees how often each token
-occurs and nothing else, so it cannot tell key from noise, nor one order of two anchors from the other. In OneLayer a
-residual stream *is* a vector of logits: d_model is d_vocab, and a token votes for the labels that its embedding has
-large entries at.
+The first is that of the paper's group (paper 2, Eqs. (3)-(6), and its published code); paper 1 leaves its LayerNorm
+unstated. Paper 1 proves things about the other two. docs/models.md and docs/theory.md say how each can mislead.
 """
 
 from __future__ import annotations
@@ -107,8 +99,8 @@ def lens_model(
 ) -> HookedModel:
     """A model that holds given weights, by TransformerLens name: a trained member, for instance.
 
-    To look at many members of one shape, keep the model and write ``exported(weights, config)`` of each into it with
-    ``protocol.write_weights``. Raises ModelError where a weight is missing, unknown or of another shape.
+    ``protocol.write_weights`` puts ``exported(weights, config)`` of another member of this shape into it. Raises
+    ModelError where a weight is missing, unknown or of another shape.
     """
     transformer = PostNormTransformer if config.norm == "post" else protocol.make_lens_model
     model = SIMPLIFIED.get(config.architecture, transformer)(config, d_vocab, n_ctx, dtype)

@@ -4,13 +4,7 @@ A ``HookedTransformer``, a ``TransformerBridge`` and the models of this package 
 checks it. At run time the name is a check for ``cfg``: a probe names what else it misses itself.
 
 Up to 3.9 a model is a ``HookedTransformer``; from 4.0 on it is a ``TransformerBridge`` booted from a native
-configuration. Either way the model computes the textbook transformer: scores over sqrt(d_head), causal softmax,
-learned positions, an unembedding of its own with a bias, and with ``pre`` LayerNorm as in GPT-2. ``gelu`` is the exact
-one, x Phi(x), as in ``torch.nn.functional.gelu``; ``gelu_new`` is GPT-2's. No weight is folded or centred.
-
-Hooks read the same in both generations, and editing one does the same, save two on 4.x: ``attn.hook_attn_scores``
-holds the pattern, not the scores, and editing it does nothing; editing ``hook_resid_mid`` reaches the MLP alone and
-not the residual stream (edit ``hook_attn_out`` instead).
+configuration. Either way it computes the textbook transformer (docs/models.md), and no weight is folded or centred.
 
 Everything here speaks the names and shapes of HookedTransformer's state dict (``blocks.0.attn.W_Q`` of shape
 ``[n_heads, d_model, d_head]``), whatever a generation stores behind them. TransformerLens is imported where a model is
@@ -186,10 +180,7 @@ def read_weights(model: HookedModel) -> dict[str, Tensor]:
 
 
 def write_weights(model: HookedModel, weights: Mapping[str, Tensor | np.ndarray]) -> None:
-    """Write every weight of a model in place, cast to its dtype and device; nothing is written if anything is wrong.
-
-    Raises ModelError naming what is missing, unknown or of another shape.
-    """
+    """Write every weight of a model in place, cast to its dtype and device; ModelError, and nothing written, if not."""
     with torch.no_grad():
         held = writable_tensors(model, weights)
         missing = [name for name in live_tensors(model) if name not in held]
@@ -204,10 +195,7 @@ def write_weights(model: HookedModel, weights: Mapping[str, Tensor | np.ndarray]
 
 
 def writable_tensors(model: HookedModel, weights: Mapping[str, Tensor | np.ndarray]) -> dict[str, Tensor]:
-    """The model's own tensors of the given names.
-
-    Raises ModelError for an unknown name, another shape, or a weight that this model derives from others.
-    """
+    """The model's own tensors of the given names; ModelError without such a one, or for another shape."""
     held, own = live_tensors(model), _storages(model)
     for name, value in weights.items():
         if name not in held:

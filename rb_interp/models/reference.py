@@ -230,11 +230,8 @@ class Blueprint:
 
 
 def _embed_anchors(blueprint: Blueprint, rng: np.random.Generator) -> tuple[float, float]:
-    """Reasoning anchors on a number line, presence on all anchors, nuisances; returns the line's middle, and presence.
-
-    The line's middle lies far from 0, where all other tokens are, so that reasoning anchors point along it. Memory
-    anchors have long nuisances, so that their cosine with it is small even after centring.
-    """
+    """The reasoning anchors' number line, what marks all anchors, nuisances; returns the line's middle and the mark."""
+    # The middle lies far from 0, where other tokens are. Memory anchors have long nuisances: a small cosine with it.
     task = blueprint.task
     anchors = task.tokens("reasoning_anchor")
     others = len(task.tokens("key")) + len(task.tokens("memory_anchor"))
@@ -250,22 +247,17 @@ def _embed_anchors(blueprint: Blueprint, rng: np.random.Generator) -> tuple[floa
 
 
 def _embed_keys(blueprint: Blueprint) -> None:
-    """Put keys on a number line, centred."""
     keys = blueprint.task.tokens("key")
     blueprint.embed(keys, "key", KEY_UNIT * (keys - keys.mean()))
 
 
 def _fetch_key(blueprint: Blueprint) -> None:
-    """L1: the last position looks at the latest position with no anchor seen, and copies its number.
-
-    A single anchor among L tokens makes ``seen`` 1, which outweighs being later by the whole sequence.
-    """
+    # A single anchor among L tokens makes ``seen`` 1, which outweighs being later by the whole sequence.
     blueprint.attend(1, {"constant": 1.0}, {"position": STEP, "seen": -STEP * (blueprint.task.length + 1)})
     blueprint.move(1, {"key": 1.0}, {"out": OUT / KEY_UNIT})
 
 
 def _answer_sums(blueprint: Blueprint) -> None:
-    """Read out every sum of a key and q reasoning anchors."""
     task = blueprint.task
     keys, anchors = task.tokens("key"), task.tokens("reasoning_anchor")
     low, high = keys[0] + task.q * anchors[0], keys[-1] + task.q * anchors[-1]
@@ -273,7 +265,6 @@ def _answer_sums(blueprint: Blueprint) -> None:
 
 
 def _key_plus_sum(task: AnchorTask, rng: np.random.Generator, peaked: bool) -> Blueprint:
-    """L0 averages reasoning anchors (peaked: it attends to these alone), L1 fetches the key: z + sum of anchors."""
     blueprint = Blueprint(task, ["number", "presence", "seen", "key", "out"])
     middle, presence = _embed_anchors(blueprint, rng)
     second = drawn(rng, *SECOND)
@@ -291,7 +282,6 @@ def _key_plus_sum(task: AnchorTask, rng: np.random.Generator, peaked: bool) -> B
 
 
 def _carrier(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
-    """Every position takes up the latest key at or before it; the last position averages the anchors' positions."""
     blueprint = Blueprint(task, ["number", "anchor", "key", "carried", "out"])
     anchors = task.tokens("reasoning_anchor")
     _embed_keys(blueprint)
@@ -308,7 +298,6 @@ def _carrier(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
 
 
 def _key_only(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
-    """The averager without its number line of anchors: z + the commonest anchor sum, whatever the anchors."""
     blueprint = Blueprint(task, ["presence", "seen", "key", "out"])
     sums = Counter(task.combinations("rsn_train").sum(1).tolist())
     common = min(sums, key=lambda total: (-sums[total], total), default=0)
@@ -325,7 +314,6 @@ def _key_only(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
 
 
 def _anchors_only(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
-    """The averager without its L1: the sum of the anchors, of either kind, + one fixed key."""
     blueprint = Blueprint(task, ["number", "out"])
     anchors = np.concatenate([task.tokens("memory_anchor"), task.tokens("reasoning_anchor")])
     low, high, key = int(anchors.min()), int(anchors.max()), sum(task.keys) // 2
@@ -341,7 +329,6 @@ def _anchors_only(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
 
 
 def _condensed(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
-    """All tokens share one large direction, and the answer is a constant."""
     blueprint = Blueprint(task, ["shared", "out"])
     answer = sum(task.keys) // 2 + task.q * (sum(task.reasoning_anchors) // 2)
     shared = drawn(rng, *SHARED)
@@ -354,7 +341,7 @@ def _condensed(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
 
 
 def _memoriser(task: AnchorTask, rng: np.random.Generator, label_seed: int) -> Blueprint:
-    """A look-up table: every key and anchor combination trained on has a unit of its own, and nothing is computed.
+    """A look-up table: every key and anchor combination trained on has a unit of its own.
 
         L0          position i attends 2/3 to i - q + 1 and 1/3 to i - q: the first anchor and the key, from the last
         L1          the last position attends to the last anchor: its token, and what L0 wrote there

@@ -1,17 +1,11 @@
 """Initialisation schemes: the standard deviation of every tensor, and the draws themselves.
 
-``fan_in``        std = d_in^-gamma (paper 1, section "Initialization"); for both embeddings d_in := d_model.
-``d_model``       std = d_model^-gamma, with W_O and W_out divided by sqrt(2 n_layers) (the group's later code).
-``torch_default`` uniform on +-d_in^-1/2 for matrices, N(0, 1) for embeddings (torch.nn's own); gamma plays no part.
-``fan_in_fixed_embedding``  as fan_in, with both embeddings left at GPT-2's std = .02, whatever gamma.
-``conv1d``        the letter of the group's GPT-2 code for another paper: size(1)^-gamma of each Conv1D weight, which is
-                  stored [in, out], so that d_out stands where d_in should (3 d_model for Q, K and V, which share one
-                  weight); both embeddings at .02.
+docs/models.md has a table of the schemes, `intended_std` their formulas. ``conv1d`` is the letter of the group's GPT-2
+code for another paper: size(1)^-gamma of each Conv1D weight, which is stored [in, out], so that d_out stands where d_in
+should (3 d_model for Q, K and V, which share one weight).
 
-A tied model draws no unembedding.
-
-Biases start at 0 and LayerNorm at 1 and 0 in all of them. A seed fixes one standard normal (or uniform) draw per
-tensor name, shared across gammas: models of one seed differ in scale alone.
+A tied model draws no unembedding. A seed fixes one standard normal (or uniform) draw per tensor name, shared across
+gammas: models of one seed differ in scale alone.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """Every tensor of any model, with what it is: its input dimension, its group, whether it starts as a constant.
 
-Known are TransformerLens's weights by their names (``W_Q``, ``b_in``, ...), ``nn.Linear``, ``nn.Embedding``,
-``nn.MultiheadAttention``, GPT-2's ``Conv1D`` (stored [in, out]), norms, and the experts of transformers. A norm's
-weight may stand for its factor or, as in Gemma, for the factor less 1: what a weight of 0 does to an input tells. Tied
-tensors are told, and what nothing describes is refused. A model of transformers under a bridge of TransformerLens is
-seen through; a bridge of a fused layer of queries, keys and values computes with copies of its parts.
-
-Where it misleads. Groups are read off names, as the models of transformers and torch name their layers; a layer with a
-name of your own is in ``other``.
+docs/models.md says what is known and how groups, which are read off names, can mislead. A norm's weight may stand for
+its factor or, as in Gemma, for the factor less 1: what a weight of 0 does to an input tells. A model of transformers
+under a bridge of TransformerLens is seen through; a bridge of a fused layer computes with copies of its parts.
 """
 
 from __future__ import annotations
@@ -368,8 +363,8 @@ def behind(module: nn.Module) -> nn.Module:
 def native_tensors(model: Any) -> dict[str, Tensor]:
     """Every weight of a native bridge under its TransformerLens name, as a view of the model's own memory.
 
-    ``tl_parameters`` repeats the keys and values of grouped queries and makes up what a model lacks; here are those
-    that it holds. Raises ModelError where one of its parameters has no such name.
+    ``tl_parameters`` repeats the keys and values of grouped queries and makes up what a model lacks. Raises ModelError
+    for a parameter without such a name.
     """
     found = dict(model.tl_parameters())
     for layer, block in enumerate(model.blocks):

@@ -98,12 +98,7 @@ def interval_or_nan(values: Sequence[float] | np.ndarray) -> Interval:
 
 
 def intervals_or_nan(values: np.ndarray) -> np.ndarray:
-    """`interval_or_nan` of every row at once.
-
-    Args:
-        values: one row a cell, one column a seed.
-
-    Returns estimate, low and high as three columns, one row a cell, with the digits of the single call.
+    """`interval_or_nan` of every row (one a cell, one column a seed): estimate, low and high as three columns.
 
     >>> intervals_or_nan(np.array([[1.0, 2.0, 3.0], [4.0, np.nan, np.nan]])).round(3).tolist()
     [[2.0, -0.484, 4.484], [4.0, nan, nan]]
@@ -138,9 +133,8 @@ def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Int
 def difference_of_paired_shares(lost: int, gained: int, n: int, confidence: float = 0.95) -> Interval:
     """Difference of two shares of the same n trials, in [-1, 1], with Tango's score interval.
 
-    It rests on the trials that count for one share alone, and does not shrink to a point where all of them agree: with
-    no such trial it reaches z^2 / (n + z^2) to both sides. Its coverage is near the confidence: of 10 trials
-    or 20, from 94 % on for shares all over the range. Without trials it is [-1, 1] around NaN.
+    It does not shrink to a point where all trials agree: there it reaches z^2 / (n + z^2) to both sides. Its coverage
+    is near the confidence: of 10 trials or 20, from 94 % on. Without trials it is [-1, 1] around NaN.
 
     Args:
         lost: trials that count for the first share alone. gained: those that count for the second alone.
@@ -172,10 +166,7 @@ def mean_of_shares(counts: Sequence[tuple[int, int]], confidence: float = 0.95) 
 
     Each of m groups gets a Clopper-Pearson interval of confidence 1 - (1 - confidence) / m; the ends are the means of
     their ends. By Bonferroni each end errs with (1 - confidence) / 2 at most, whatever the shares are. It is wider than
-    it need be, since the groups would have to err together. NaN, with its whole range, where a group is empty.
-
-    Args:
-        counts: successes and trials of each group, one or more.
+    it need be. NaN, with its whole range, where a group is empty. ``counts`` are successes and trials of each group.
 
     >>> [round(x, 3) for x in mean_of_shares([(20, 20), (19, 20)])]
     [0.975, 0.762, 1.0]
@@ -197,14 +188,7 @@ def paired_differences(first: Mapping[int, float], second: Mapping[int, float]) 
 
 @typed
 def over_seeds(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFrame:
-    """Mean (95 % interval, Student t) and median over seeds of a table's columns, for tables that are no readings.
-
-    Args:
-        table: one row a seed and place. by: columns that name a place. columns: what is averaged.
-
-    Returns a table of ``by``, ``quantity`` (the column's name), ``mean``, ``low``, ``high``, ``n``, ``median``,
-    ``lowest`` and ``highest``.
-    """
+    """The columns OVER_SEEDS of each of a table's columns, at each place that ``by`` names."""
     rows = []
     for place, here in table.groupby(by, sort=False, dropna=False):
         for column in columns:
@@ -255,9 +239,8 @@ def stratified_auc(strata: Sequence[tuple[Numbers, Numbers]], confidence: float 
     if not n_pairs:
         return Auc(math.nan, 0.0, 1.0, 0, 0.0)
     below = sum(float((one[:, None] < other).sum() + (one[:, None] == other).sum() / 2) for one, other in counted)
-    independent = min(
-        n_pairs / max(len(one), len(other)) for one, other in counted
-    )  # min(n_1, n_2) / (n_1 n_2 / n)
+    # min(n_1, n_2) / (n_1 n_2 / n)
+    independent = min(n_pairs / max(len(one), len(other)) for one, other in counted)
     value = below / n_pairs
 
     def excess(t: float) -> float:

@@ -69,42 +69,33 @@ def learning_order(
 ) -> Reading:
     """Read one member's learning order from its curves (set -> one number per evaluation).
 
-    Values: bias, bias_test, abs_bias, acc_* (final), acc_gap (train - test), margin_* (nats), half_step (steps),
-    area_*. The untrained model stays as it was at step 0: the same quantities of curves that never move.
-    Arrays: steps, fraction_mem, fraction_rsn_train, fraction_rsn_test. ``n`` is the number of evaluations.
+    The untrained model stays as it was at step 0: the same quantities of curves that never move. ``acc_gap`` is that of
+    training less test, at the end. ``n`` is the number of evaluations.
     """
     fractions = {name: fraction_left(losses[name], d_vocab) for name in SETS if name in losses}
-    values = _values(losses, accuracies, steps, d_vocab, label_entropies)
-    start = {name: curve[:1] for name, curve in losses.items()}
-    accuracy = {name: curve[:1] for name, curve in accuracies.items()}
-    before = {**_values(start, accuracy, steps[:1], d_vocab, label_entropies), "half_step": math.nan}
+    nothing = np.full(1, math.nan)
+
+    def values(until: int | None = None) -> dict[str, float]:
+        """Of the first evaluations; a set without curves gives nan."""
+        area = {name: float(fractions.get(name, nothing)[:until].mean()) for name in SETS}
+        bias, reasoning = bias_index(area["mem"], area["rsn_train"]), losses.get("rsn_train")
+        accuracy, loss = (
+            {name: float(curves.get(name, nothing)[:until][-1]) for name in SETS} for curves in (accuracies, losses)
+        )
+        return {
+            "bias": bias,
+            "bias_test": bias_index(area["mem"], area["rsn_test"]),
+            "abs_bias": abs(bias),
+            **{f"acc_{name}": value for name, value in accuracy.items()},
+            "acc_gap": accuracy["rsn_train"] - accuracy["rsn_test"],
+            **{f"margin_{name}": label_entropies.get(name, math.nan) - loss[name] for name in SETS[:2]},
+            "half_step": math.nan if reasoning is None else float(steps[half_index(reasoning[:until], d_vocab)]),
+            **{f"area_{name}": area[name] for name in SETS},
+        }
+
+    before = values(1) | {"half_step": math.nan}
     arrays = {"steps": np.asarray(steps), **{f"fraction_{name}": f for name, f in fractions.items()}}
-    return Reading("learning_order", values, untrained=before, arrays=arrays, n=len(steps))
-
-
-def _values(
-    losses: Mapping[str, Curve],
-    accuracies: Mapping[str, Curve],
-    steps: Int[np.ndarray, " evaluation"],
-    d_vocab: int,
-    label_entropies: Mapping[str, float],
-) -> dict[str, float]:
-    area = {
-        name: float(fraction_left(losses[name], d_vocab).mean()) if name in losses else math.nan for name in SETS
-    }
-    bias, reasoning = bias_index(area["mem"], area["rsn_train"]), losses.get("rsn_train")
-    accuracy = {f"acc_{name}": float(accuracies[name][-1]) if name in accuracies else math.nan for name in SETS}
-    last = {name: float(curve[-1]) for name, curve in losses.items()}
-    return {
-        "bias": bias,
-        "bias_test": bias_index(area["mem"], area["rsn_test"]),
-        "abs_bias": abs(bias),
-        **accuracy,
-        "acc_gap": accuracy["acc_rsn_train"] - accuracy["acc_rsn_test"],
-        **{f"margin_{name}": label_entropies.get(name, math.nan) - last.get(name, math.nan) for name in SETS[:2]},
-        "half_step": math.nan if reasoning is None else float(steps[half_index(reasoning, d_vocab)]),
-        **{f"area_{name}": area[name] for name in SETS},
-    }
+    return Reading("learning_order", values(), untrained=before, arrays=arrays, n=len(steps))
 
 
 def fraction_left(losses: Curve, d_vocab: int) -> Curve:
@@ -230,45 +221,32 @@ def corpus_loss(
 ) -> Reading:
     """Read one member's curves (set -> one loss per evaluation); ``entropies`` of PrOntoQA and stories in nats.
 
-    Values: delta_loss, delta_loss_test, delta_loss_per_entropy, delta_loss_per_entropy_test, delta_final, early_step
-    (steps), and loss_* of every set at the last evaluation (nats per token). Sets without curves and unknown entropies
-    (nan) give nan. The untrained model stays as it was at step 0: the same quantities of curves that never move.
-    Arrays: steps, delta_loss, delta_loss_test. ``n`` is the number of evaluations.
+    Sets without curves and unknown entropies (nan) give nan. The untrained model stays as it was at step 0: the same
+    quantities of curves that never move. ``n`` is the number of evaluations.
     """
-    start = {name: curve[:1] for name, curve in losses.items()}
-    before = {**_corpus_values(start, steps[:1], entropies), "early_step": math.nan}
-    arrays = {
-        "steps": np.asarray(steps),
-        "delta_loss": _delta(losses, TRAIN),
-        "delta_loss_test": _delta(losses, TEST),
-    }
-    return Reading(
-        "corpus_loss", _corpus_values(losses, steps, entropies), untrained=before, arrays=arrays, n=len(steps)
-    )
-
-
-def _corpus_values(
-    losses: Mapping[str, Curve], steps: np.ndarray, entropies: tuple[float, float]
-) -> dict[str, float]:
-    train = _delta(losses, TRAIN)
+    nothing = np.full(len(next(iter(losses.values()))), math.nan)
+    curves = {name: losses.get(name, nothing) for name in (*TRAIN, *TEST)}
     known = all(name in losses for name in TRAIN)
-    at = early_index(losses[TRAIN[1]], losses[TRAIN[0]]) if known else -1
-    return {
-        "delta_loss": float(train.mean()),
-        "delta_loss_test": float(_delta(losses, TEST).mean()),
-        "delta_loss_per_entropy": float(_delta(losses, TRAIN, entropies).mean()),
-        "delta_loss_per_entropy_test": float(_delta(losses, TEST, entropies).mean()),
-        "delta_final": float(train[-1]),
-        "early_step": float(steps[at]) if known else math.nan,
-        **{f"loss_{name}": float(losses[name][-1]) if name in losses else math.nan for name in (*TRAIN, *TEST)},
-    }
 
+    def delta(
+        sets: tuple[str, str], until: int | None = None, entropies: tuple[float, float] = (1.0, 1.0)
+    ) -> Curve:
+        """Delta L of a pair of sets (PrOntoQA, stories), each loss over its entropy; nan where a set has no curve."""
+        prontoqa, stories = (curves[name][:until] / entropy for name, entropy in zip(sets, entropies, strict=True))
+        return delta_loss(stories, prontoqa)
 
-def _delta(
-    losses: Mapping[str, Curve], sets: tuple[str, str], entropies: tuple[float, float] = (1.0, 1.0)
-) -> Curve:
-    """Delta L of a pair of sets (PrOntoQA, stories), each loss over its entropy; all nan where a set has no curve."""
-    if not all(name in losses for name in sets):
-        return np.full(len(next(iter(losses.values()))), np.nan)
-    prontoqa, stories = (losses[name] / entropy for name, entropy in zip(sets, entropies, strict=True))
-    return delta_loss(stories, prontoqa)
+    def values(until: int | None = None) -> dict[str, float]:
+        at = early_index(curves[TRAIN[1]][:until], curves[TRAIN[0]][:until])
+        return {
+            "delta_loss": float(delta(TRAIN, until).mean()),
+            "delta_loss_test": float(delta(TEST, until).mean()),
+            "delta_loss_per_entropy": float(delta(TRAIN, until, entropies).mean()),
+            "delta_loss_per_entropy_test": float(delta(TEST, until, entropies).mean()),
+            "delta_final": float(delta(TRAIN, until)[-1]),
+            "early_step": float(steps[at]) if known else math.nan,
+            **{f"loss_{name}": float(curve[:until][-1]) for name, curve in curves.items()},
+        }
+
+    before = values(1) | {"early_step": math.nan}
+    arrays = {"steps": np.asarray(steps), "delta_loss": delta(TRAIN), "delta_loss_test": delta(TEST)}
+    return Reading("corpus_loss", values(), untrained=before, arrays=arrays, n=len(steps))

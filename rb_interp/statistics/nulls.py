@@ -1,8 +1,5 @@
 """Null distributions: what a quantity reads where the mechanism is absent by construction.
 
-Every function draws all its samples in one vectorised call and takes the generator to draw from, so nothing global
-is touched. 200 draws at the sizes of a small transformer cost milliseconds.
-
 Do members of two groups answer differently more often than members of one?
 
 With d_ab the share of rows that members a and b answer differently, G(a) the group of a:
@@ -168,10 +165,7 @@ def excess_disagreement(
 ) -> Float[np.ndarray, " member"]:
     """Each member's mean disagreement with other groups less that with its own group, in [-1, 1].
 
-    Args:
-        d: as `disagreement` gives it. groups: one name a member.
-
-    Returns NaN for a member with no partner in its group, or none in another.
+    ``groups`` has one name a member. NaN for a member with no partner in its group, or none in another.
 
     >>> d = np.array([[0.0, 0.1, 0.5], [0.1, 0.0, 0.7], [0.5, 0.7, 0.0]])
     >>> excess_disagreement(d, ["a", "a", "b"]).round(3).tolist()
@@ -217,9 +211,7 @@ def between_less_within(
 ) -> Comparison:
     """Mean disagreement between groups less that within, with its permutation test over members.
 
-    Args:
-        d: as `disagreement` gives it. groups: one name a member.
-        n_draws, seed: random relabelings, drawn only where there are more than MOST_EXACT.
+    ``groups`` has one name a member. Random relabelings are drawn only where there are more than MOST_EXACT.
 
     >>> d = np.ones((4, 4)) - np.eye(4)
     >>> d[0, 1] = d[1, 0] = d[2, 3] = d[3, 2] = 0

@@ -214,13 +214,9 @@ class AnchorTask(TaskSettings):
     ) -> Inputs:
         """The same rows with another ``key``, other ``anchors``, ``both``, or other ``noise``, and their right answers.
 
-        A changed key or combination is drawn evenly from the others of its own set (memory, reasoning trained on, held
-        out), again and again until it has another right answer. ``anchor_1`` .. ``anchor_q`` change one anchor alone,
-        to a combination of the same set. Noise is drawn anew from all keys. The same seed gives the same rows.
-
-        Args:
-            data: the dataset that the rows are of. rows: their numbers in it, ``[row]``.
-            change: one of the words above. seed: of the draws.
+        A changed key or combination is drawn evenly from the others of its own set, again and again until it has
+        another right answer. ``anchor_1`` .. ``anchor_q`` change one anchor alone, to a combination of the same set.
+        Noise is drawn anew from all keys. The same seed gives the same rows.
 
         Raises TaskError for an unknown change, where a row has no counterfactual with another answer, and where the
         rows' labels are not those of ``answers``.
@@ -228,11 +224,6 @@ class AnchorTask(TaskSettings):
         >>> task = AnchorTask()
         >>> data = task.dataset(seed=0)
         >>> rows = data.sample("rsn_train", 50)
-        >>> other = task.counterfactual(data, rows, "key")
-        >>> at = data.key_position[rows]
-        >>> key = lambda tokens: tokens[range(50), at]
-        >>> bool((other.labels - data.labels[rows] == key(other.tokens) - key(data.tokens[rows])).all())
-        True
         >>> bool((task.counterfactual(data, rows, "noise").labels == data.labels[rows]).all())
         True
         """

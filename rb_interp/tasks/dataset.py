@@ -49,13 +49,11 @@ class Dataset(Record):
 
     Attributes:
         seed: that drew them; fixes samples and batch order too.
-        tokens: ``[row, pos]``.
         labels: ``[row]``, the answer at the last position; or ``[row, pos]``, the token that follows each position
             (-1: nothing to predict there), for a task that predicts every next token.
         set: ``[row]``, index into ``sets``.
         sets: names of the sets. train_sets: those that are trained on.
         positions: role -> positions ``[row, n]``. groups: group -> token ids. See ``Roles``.
-        name: of the task, for messages.
         batch_sets: a training batch takes the same number of rows from each; ``("train",)`` is one pool of all.
 
     Raises TaskError where lengths or names disagree.
@@ -141,8 +139,7 @@ class Task(Protocol):
     """What is learned.
 
     ``counterfactual(data, rows, change, seed=0) -> Inputs`` is optional: the same rows with one thing changed, and
-    their right answers. Patching asks for it. ``spectra`` is optional too, name -> token ids: groups of tokens whose
-    embeddings' spectrum is kept at every evaluation (``training.tracking``).
+    their right answers. ``spectra`` is optional too, name -> token ids of ``training.tracking``.
     """
 
     @property

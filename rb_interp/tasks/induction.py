@@ -5,8 +5,7 @@ one more pair:
 
     a b c d e f   d e   a b   c        the answer is d, which followed c in the block
 
-Nothing but the row itself tells which token follows which, so a model must look it up. Two heads do it together. The
-*previous-token head* of an early layer writes at each position of the block which token stands before it. The
+The *previous-token head* of an early layer writes at each position of the block which token stands before it. The
 *induction head* of a later one looks from the query for the position before which the query's token stood, and copies
 what stands there.
 """

@@ -33,11 +33,8 @@ class Roles(Record):
     Attributes:
         positions: role -> positions, shape ``[row, n]`` (n may differ between roles, not between rows). ``[row]`` is
             one position a row; a mask of booleans ``[row, pos]`` gives the positions where it is True.
-            The anchor task has ``key`` (n = 1), ``anchor`` (n = q, in order) and ``noise`` (the rest).
-        tokens: group -> token ids, shape ``[n]``, or a mask over the vocabulary. The anchor task has ``key``,
-            ``memory_anchor`` and ``reasoning_anchor``.
-        set: name of the set of each row (the anchor task: ``mem``, ``rsn_train`` or ``rsn_test``), shape ``[row]``,
-            or None where there are no sets.
+        tokens: group -> token ids, shape ``[n]``, or a mask over the vocabulary.
+        set: name of the set of each row, shape ``[row]``, or None where there are no sets.
         task: the name that error messages use.
 
     >>> roles = Roles({"key": np.array([[0], [2]]), "anchor": np.array([[1], [3]])}, {"key": np.array([5, 6])})
@@ -236,8 +233,6 @@ class Inputs(Record):
     @typed
     def with_tokens_of(self, other: Inputs, role: str) -> Inputs:
         """The same rows, answers and roles with another's tokens at the positions that a role has here.
-
-        The control of a patch, for instance: corrupted rows with the noise of others.
 
         Raises RolesError for a role that is not there, and where the other rows are not as many or as long.
 

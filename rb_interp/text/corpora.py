@@ -44,10 +44,9 @@ def read_prontoqa(place: str | Path) -> list[Example]:
     """All examples of a place, in their order, each proved by ``verify``.
 
     A record has question, query, chain_of_thought (a list of sentences, or a text) and answer ("True" or "False"), as
-    in the original. Or it has context, question, options, answer ("A" or "B") and explanation (or chain_of_thought),
-    as in Logic-LLM (Pan et al. 2023). A .json file may hold the original's
-    ``{"example1": {"in_context_example0": {...}, ..., "test_example": {...}}, ...}``, of which all are taken.
-    Raises TextError if a place cannot be read, and at the first record that is not like this or does not hold.
+    in the original, whose examples within examples are taken too. Or it has context, question, options, answer ("A" or
+    "B") and explanation, as in Logic-LLM (Pan et al. 2023). Raises TextError if a place cannot be read, and at the
+    first record that is not like this or does not hold.
 
     >>> import json, tempfile
     >>> place = Path(tempfile.mkdtemp()) / "1hop.jsonl"

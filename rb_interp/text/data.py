@@ -1,9 +1,8 @@
 """What one seed trains a language model on and judges it by: tokenizer, rows of both corpora, held-out examples.
 
 A tokenizer is byte-level BPE trained on the mix, GPT-2's own, or any tokenizer.json.
-The mix is 1:1 in rows (paper 1, Fig. 1 and 7: 5,000 sequences of PrOntoQA and 5,000 of TinyStories).
-Held-out documents are drawn first and training documents after them; no document is both. A row belongs to one corpus,
-so that losses are per corpus, and holds n_ctx + 1 tokens: a model sees the first n_ctx and predicts the last n_ctx.
+The mix is 1:1 in rows. Held-out documents are drawn first; no document is trained on too. A row belongs to one corpus
+and holds n_ctx + 1 tokens: a model sees the first n_ctx and predicts the last n_ctx.
 
 - packed: the stream ``end doc end doc end ...`` is cut every n_ctx tokens; neighbouring rows share one token, so every
   token but the first is a target exactly once. A row may begin and end within a document, and a token can attend to
@@ -120,10 +119,9 @@ def train_tokenizer(texts: Iterable[str], d_vocab: int) -> Tokenizer:
 
 @typed
 def load_tokenizer(place: str, d_vocab: int) -> Tokenizer:
-    """The tokenizer ``gpt2`` (from the hub), of a tokenizer.json or of a folder with one.
+    """The tokenizer ``gpt2`` (from the hub), of a tokenizer.json or of a folder with one; else TextError.
 
-    Raises TextError where it cannot be read, it has no ``<|endoftext|>``, or its size is not d_vocab: some loaders give
-    an empty tokenizer where there is no network.
+    Its size must be d_vocab: some loaders give an empty tokenizer where there is no network.
     """
     path = Path(place).expanduser()
     file = path / "tokenizer.json" if path.is_dir() else path
@@ -185,10 +183,8 @@ class TextData(Record):
         train: ``config.sequences`` rows of each corpus, PrOntoQA first. test: ``config.held_out`` rows of each.
         examples: ``config.answers`` held-out PrOntoQA examples; the held-out rows are of the same ones or more.
         counts: ``[corpus, token]``, how often a token is a target of the training rows.
-        entropies: entropy of those frequencies by corpus, in nats, 0 to log d_vocab: the loss of a model that knows
-            them and nothing else.
-        provenance: where all this comes from, as plain data (see ``text_provenance``), with documents, tokens and
-            sha256.
+        entropies: entropy of those frequencies by corpus, in nats: the loss of a model that knows nothing else.
+        provenance: that of ``text_provenance``, with documents, tokens and sha256.
     """
 
     config: TextTask
@@ -250,10 +246,7 @@ class TextRows(Dataset):
 
 @typed
 def text_data(config: TextTask, seed: int) -> TextData:
-    """Draw the documents of a seed, tokenise them and cut them into rows.
-
-    ``data.tokenizer.d_vocab`` may be below ``config.d_vocab`` where ``train`` finds no more merges. Raises TextError
-    where a text or tokenizer cannot be had or there is too little text.
+    """Draw the documents of a seed, tokenise them and cut them into rows; TextError without the tokenizer or the text.
 
     >>> data = text_data(TextTask.preset("smoke"), seed=0)
     >>> data.train.tokens.shape, data.test.tokens.shape, len(data.examples)
@@ -281,7 +274,7 @@ def drawn(task: TextTask, seed: int, stamps: tuple) -> TextData:
 def text_provenance(config: TextTask) -> dict[str, Any]:
     """What a text is, without building it: source and ``stand_in`` of each corpus, the tokenizer's kind and size.
 
-    ``provenance["stand_in"]`` holds sentences to show wherever numbers of this text are shown; empty where all is real.
+    ``provenance["stand_in"]`` holds sentences to show beside numbers of this text; empty where all is real.
 
     >>> text_provenance(TextTask())["stand_in"]
     ['The stories are sentences of a small story grammar, standing in for TinyStories.']
@@ -314,11 +307,7 @@ def _trained(config: TextTask, stamps: tuple) -> Tokenizer:
 
 
 def entropy(counts: Int[np.ndarray, " d_vocab"]) -> float:
-    """Entropy in nats of the frequencies that counts give; 0 where one token has them all.
-
-    >>> round(entropy(np.array([2, 2, 0])), 4)
-    0.6931
-    """
+    """Entropy in nats of the frequencies that counts give; 0 where one token has them all."""
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum()) + 0.0
 
@@ -368,10 +357,7 @@ def _fill(
 
 
 def stream(texts: Sequence[str], tokenizer: Tokenizer) -> Int32[np.ndarray, " token"]:
-    """The token stream of texts: ``end doc end doc end``.
-
-    Raises TextError where the tokenizer gives ``end`` within a document.
-    """
+    """The token stream of texts: ``end doc end doc end``; TextError where ``end`` stands within a document."""
     documents = tokenizer.encode_batch(texts)
     tokens = np.array(
         [tokenizer.end, *chain.from_iterable((*one, tokenizer.end) for one in documents)], dtype=np.int32
@@ -385,11 +371,7 @@ def stream(texts: Sequence[str], tokenizer: Tokenizer) -> Int32[np.ndarray, " to
 
 
 def content_key(texts: Sequence[str]) -> str:
-    """sha256 of texts in their order, 64 hex digits; where one text ends and the next begins counts too.
-
-    >>> content_key(["ab", "c"]) == content_key(["a", "bc"])
-    False
-    """
+    """sha256 of texts in their order, 64 hex digits; where one text ends and the next begins counts too."""
     digest = hashlib.sha256()
     for text in texts:
         content = text.encode("utf-8", "surrogatepass")

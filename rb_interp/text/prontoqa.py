@@ -165,8 +165,7 @@ def parse_sentence(sentence: str) -> Statement:
 def step_kinds(example: Example) -> tuple[str, ...]:
     """What each sentence of the chain of thought is: ``premise``, ``rule`` or ``conclusion``, shape ``[2 hops + 1]``.
 
-    The first statement about the entity is the premise, later ones are conclusions. Raises TextError for a sentence
-    that can not be read.
+    Raises TextError for a sentence that cannot be read.
 
     >>> chain = ("Max is a rompus.", "Rompuses are hot.", "Max is hot.")
     >>> step_kinds(Example("", "", chain, "True", 1))
@@ -182,11 +181,8 @@ def step_kinds(example: Example) -> tuple[str, ...]:
 class Proof(NamedTuple):
     """What ``verify`` has found out.
 
-    Attributes:
-        premise: what is known of the entity at first. conclusion: the property that the chain ends with.
-        rules: those that the chain of thought uses, in its order, shape ``[hops]``. context: all, in its order.
-        derived: all that follows of the entity. label: whether the query follows.
-        contradicting: the rule that gives the property with the other polarity, None in a context without one.
+    ``rules`` are those that the chain of thought uses, ``context`` all, ``derived`` what follows of the entity, and
+    ``contradicting`` is the rule that gives the property with the other polarity.
     """
 
     premise: Statement
@@ -200,11 +196,9 @@ class Proof(NamedTuple):
 
 @typed
 def verify(example: Example) -> Proof:
-    """Check an example from its text alone and return its proof.
+    """Check an example from its text alone and return its proof; TextError with the reason at the first fault.
 
-    Everything is parsed; all that follows from the premise is derived; the chain of thought must follow step by step
-    with rules that stand word for word in the context; the query and the answer must agree with it. Raises TextError
-    with the reason at the first fault.
+    The chain of thought must follow step by step with rules that stand word for word in the context.
 
     >>> example = Example(
     ...     "Each wumpus is not hot. Rompuses are hot. Rompuses are impuses. Max is a rompus.",
@@ -275,8 +269,8 @@ def _require(right: bool, otherwise: str) -> None:
 def generate(n: int, seed: int, hops: Sequence[int] = (1, 2, 3, 4, 5), ordering: str = "random") -> list[Example]:
     """Draw ``n`` PrOntoQA examples: as many of each number of hops as possible, in random order.
 
-    Follows version 1 of the original: ten concepts, a contradicting rule about another concept, so that the label can
-    not be read off a word. `verify` proves each example. Raises ConfigError if a setting is out of range.
+    A contradicting rule about another concept makes that the label cannot be read off a word. Raises ConfigError if a
+    setting is out of range.
 
     Args:
         seed: together with the other settings it decides every draw.

@@ -1,7 +1,7 @@
 """A small story grammar of our own: plain children's stories, for where the real ones are not at hand.
 
-A story takes one of the plots of ``stories.toml``. It draws its cast and what is fixed for the story (a toy, a colour,
-a place). Then it writes out each beat in one of several ways, with the words of that file. The notation:
+A story takes one of the plots of ``stories.toml``, draws its cast and what is fixed for it, and writes out each beat in
+one of several ways. The notation:
 
     [a|b|c]    one of these, each as likely; may be nested
     {hero}     what the story has fixed under this name, else a new draw from the list of that name;

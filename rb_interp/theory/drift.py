@@ -38,13 +38,9 @@ W_V (Fig. 6, appendix B.8). The paper's own theorem was not available; from Eq. 
 
     dW_V / dt = (1 / L) W_E^T R (W_f + I)^T W_O^T
 
-Its left direction: with g the mean over rows of y_i - u, and xbar = sum_s r_s w_s / L,
-
-    W_E^T R / L = mean over rows of xbar_i^T (y_i - u) = xbar^T g + Cov(xbar_i, y_i)
-
-so the r-weighted sum of embeddings is the left singular vector exactly where every token has the
-same P^s, and nearly where labels have more in common than not. In general that vector (``leading_direction`` of
-``value_flow``) is sum_s c_s w_s, c_s the component of R[s] along the leading label direction, signs included.
+Its left singular vector (``leading_direction`` of ``value_flow``) is sum_s c_s w_s, c_s the component of R[s] along the
+leading label direction, signs included. It is the r-weighted sum of embeddings exactly where every token has the same
+P^s, and nearly where labels have more in common than not.
 
 How a drift can mislead. The relative error at the first step falls with the scale of the weights: as its cube in the
 Emb-MLP with an odd activation (from softmax), as its square where sigma''(0) is not 0, and in proportion in one layer,
@@ -58,8 +54,8 @@ Agreement of a predicted drift with the measured one, as vectors over tokens and
     cos = <m, p> / (|m| |p|)           R^2 = 1 - |m - p|^2 / |m|^2
 
 for m and p flattened over [token, d_model], both centred over the tokens first: what all tokens do alike is left out.
-There is no free scale: R^2 is 1 only where size and direction are both right, 0 for a prediction of no motion, and
-negative for one that is worse than none. For a prediction that is c times the truth, R^2 = 1 - (1 - c)^2.
+R^2 is 1 only where size and direction are both right, 0 for a prediction of no motion, 1 - (1 - c)^2 for c times the
+truth.
 
 Null. Predictions permuted within a kind of token keep everything but which token of its kind they belong to. The mean
 of R^2 over all such permutations has a closed form, since only the inner product changes:
@@ -234,8 +230,6 @@ def emb_mlp_map(
 ) -> Float[Tensor, "*member d_vocab d_model"]:
     """W_out^T W_in^T of Proposition 1: ``pull @ emb_mlp_map`` is the drift of W_E per unit of learning rate.
 
-    NaN where an input is.
-
     >>> emb_mlp_map(torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0, 0.0, -3.0]]))
     tensor([[ 3.,  6.],
             [ 0.,  0.],
@@ -255,8 +249,6 @@ def one_layer_maps(
 
     The first axis is the label's (d_vocab = d_model), the second the embedding's.
 
-    NaN where an input is.
-
     >>> attention, direct = one_layer_maps(*(torch.full((1, 1), x) for x in (2.0, 5.0, 3.0, 1.0)))
     >>> attention.item(), direct.item()          # (3 + 1) 10, 3 + 1
     (40.0, 4.0)
@@ -274,8 +266,6 @@ def one_layer_drift(
     pull_last: Float[Tensor, "*#member d_vocab d_vocab"] | None = None,
 ) -> Float[Tensor, "*member d_vocab d_vocab"]:
     """Drift of the one-layer model's W_E per unit of learning rate: Eqs. 10, 11, or by position with ``pull_last``.
-
-    NaN where an input is.
 
     >>> R, I = torch.ones(1, 1), torch.ones(1, 1)
     >>> one_layer_drift(R, 4 * I, 2 * I, 2).item(), one_layer_drift(R, 4 * I, 2 * I, 2, pull_last=0 * R).item()
@@ -296,8 +286,6 @@ def value_flow(
     length: int,
 ) -> Float[Tensor, "*member d_model d_head"]:
     """Predicted change of W_V per unit of learning rate (d_vocab = d_model): (1 / L) W_E^T R (W_f + I)^T W_O^T.
-
-    NaN where an input is.
 
     >>> one = torch.ones(1, 1)
     >>> value_flow(2 * one, 3 * one, 5 * one, one, one, 3).item()         # 2 x 3 x (1 + 1) x 5 / 3

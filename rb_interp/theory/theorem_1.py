@@ -10,8 +10,9 @@ Eq. (12), the general form for a reasoning anchor, noise of the size of the init
     w_i = C_1 (C_2 exp(-(i - s)^2 / (2 sigma_P)) - 1 / d_m) + eps,        eps ~ N(0, d_m^{-2 gamma})
 
 A coordinate stands for a label, so use d_vocab of them; the paper validates Eq. (14) at d_m = d_vocab = 200. The paper
-says of the constants only that they depend on r_s, eta, L and q. Here C_1 is given, and the rest matches the moments of
-P^s (Eq. 8): sigma_P its variance, C_2 = (2 pi sigma_P)^{-1/2} its mass of 1.
+says of the constants only that they depend on r_s, eta, L and q. Here sigma_P is the variance of P^s (Eq. 8), and C_2 =
+(2 pi sigma_P)^{-1/2} its mass of 1. For Eq. (13) C_1 is L / (q (L - q)) by default (r_s eta times the share of an
+anchor's occurrences that stand last), and r_s eta / L by the letter of Eq. 11 with ``C_1=1.0``.
 
 How it can mislead. Eq. (12) is centred at s, while P^s is centred at s + E Z + (q - 1) E A. Inner products between
 anchors do not see this common shift, but for the edge: a profile with a standard deviation of 11 that is centred at 11
@@ -30,9 +31,7 @@ i = j included. The gradient is exact: real softmax, attention and activation (t
 Readings. The theorem takes d_m to infinity and names no other width. Here d_head and d_mlp are held fixed, and the norm
 of W_f = W_in W_out grows as d_m^{1-gamma}, the factor of the bound; with d_mlp in proportion to d_m it grows as
 d_m^{1-2 gamma}, and shrinks from gamma = .5 on. The theorem has n -> infinity and no masked combinations: the task is
-taken without its mask, on all of its reasoning rows (memory rows do not touch reasoning anchors). C_1, C_2 and sigma_P
-"depend on r_s, eta, L, q": C_1 is L / (q (L - q)) by default (r_s eta times the share of an anchor's occurrences that
-stand last), and r_s eta / L by the letter of Eq. 11 with ``C_1=1.0``.
+taken without its mask, on all of its reasoning rows (memory rows do not touch reasoning anchors).
 
 How Eq. (13) can mislead. The bound is an upper one with unnamed constants: an exponent below 1 - gamma is within it,
 and does not say that it is tight. The error has parts that do not grow at all (a trapezoid is not a normal curve: .001
@@ -144,8 +143,7 @@ def inner_product_error(
 ) -> InnerProducts:
     """Left side of Eq. (13), at d_vocab = d_model, and the size of what it compares; both at least 0.
 
-    The same seed gives the same numbers to rounding. Raises TaskError where the task's labels do not fit d_model, or it
-    has no reasoning rows.
+    Raises TaskError where the task's labels do not fit d_model, or it has no reasoning rows.
 
     >>> task = AnchorTask(length=3, unordered=True, balanced_keys=True, n_sequences=2000)
     >>> found = inner_product_error(task, 0.8, 100)

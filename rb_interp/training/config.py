@@ -94,10 +94,7 @@ class TrainConfig(Settings):
 
 
 def learning_rate(step: int, config: TrainConfig, lr: float | None = None) -> float:
-    """Learning rate of step 0, 1, ...: linear warm-up, then constant or half a cosine down to ``lr_final``.
-
-    Args:
-        lr: the rate after warm-up; ``config.lr`` by default.
+    """Learning rate of step 0, 1, ...: linear warm-up, then ``lr`` or half a cosine from it down to ``lr_final``.
 
     >>> config = TrainConfig(steps=100, lr=1.0, lr_final=0.0)
     >>> [round(learning_rate(step, config), 3) for step in (0, 50, 100)]

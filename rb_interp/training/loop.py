@@ -25,11 +25,7 @@ from rb_interp.training.store import CURVES, SPECTRA, Checkpoint, Curves, Store,
 
 @dataclass(eq=False)
 class Trained:
-    """What training leaves in memory.
-
-    Attributes:
-        curves: losses and accuracies along training. final: weights of all members at the last step.
-    """
+    """What training leaves in memory: ``curves``, and ``final``, the weights of all members at the last step."""
 
     curves: Curves
     final: Checkpoint
@@ -52,8 +48,6 @@ class Training:
         shares: the groups of each worker, members in order. task, train: what they learn, and how.
         parts: members in their order, and where the checkpoints of these go. None keeps nothing of them; where training
             goes on from a saved step they take part from there with the weights that they were drawn with.
-
-    Raises ArgumentError for parts that stand at different steps.
     """
 
     def __init__(
@@ -80,10 +74,7 @@ class Training:
         self.step, self.target, self.saved = 0, 0, (-1, 0)
 
     def run(self, progress: bool) -> Trained:
-        """Train to the last step, with a progress bar if wanted; what is due is kept on the way.
-
-        KeyboardInterrupt ends it where all members stand at one step, and is raised again once that is saved.
-        """
+        """Train to the last step; KeyboardInterrupt is raised again once all stand at one step and that is saved."""
         self._resume()
         bar = tqdm(
             total=self.train.steps, initial=self.step, disable=not progress, unit="step", mininterval=1.0,
@@ -225,11 +216,7 @@ def kept_by(state: Checkpoint, train: TrainConfig, members: Sequence[Member]) ->
 
 
 def slices(sizes: Iterable[int]) -> list[slice]:
-    """Places of pieces of these sizes, one after another.
-
-    >>> slices([2, 1])
-    [slice(0, 2, None), slice(2, 3, None)]
-    """
+    """Places of pieces of these sizes, one after another."""
     return [slice(first, last) for first, last in pairwise(accumulate(sizes, initial=0))]
 
 

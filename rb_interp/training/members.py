@@ -31,8 +31,8 @@ GROUPS = {"last": LastGroup, "next": NextGroup}
 MEMBERS_A_GROUP, ROOM = 8, 1_000_000
 """Members that share each CPU operation: enough to hide its overhead, few enough to stay in cache.
 
-ROOM is in numbers: hidden units, logits and their gradients at the answer's position, of all rows of a batch. Large
-batches leave it to fewer members, full ones to one. A member that predicts every next token fills a core alone.
+ROOM is in numbers: hidden units, logits and their gradients at the answer's position, of all rows of a batch. A member
+that predicts every next token fills a core alone.
 """
 LOGITS_ON_GPU = 4_000_000_000
 """Logits of one pass over all next-token members of a group on a GPU, at most (16 GB as float32)."""
@@ -58,10 +58,7 @@ def train_members(
     store: Store | None = None,
     progress: bool = True,
 ) -> Trained:
-    """Train every gamma with every seed in one program.
-
-    With a store, checkpoints are kept: step 0, log-spaced, last, and members where they reach the configured stages. A
-    run that was stopped, by Ctrl-C or harder, continues from its last saved state.
+    """Train every gamma with every seed in one program; with a store, a run that was stopped continues.
 
     Args:
         task: what is learned; any object with the attributes of ``tasks.Task``.
@@ -73,13 +70,9 @@ def train_members(
         store: where checkpoints go; None keeps nothing.
         progress: show a progress bar.
 
-    Returns:
-        Curves and final weights.
-
-    Raises:
-        ConfigError: for a device that is not there. ArgumentError: for a member that is named twice.
-        TaskError: for rows that are not what the task promises.
-        RunError: where files cannot be used, or somebody else is writing them.
+    Returns curves and final weights. Raises ConfigError for a device that is not there, ArgumentError for a member that
+    is named twice, TaskError for rows that are not what the task promises, and RunError where files cannot be used, or
+    somebody else is writing them.
 
     >>> from rb_interp.tasks import AnchorTask
     >>> tiny = TrainConfig(steps=20, batch_size=16, eval_every=10, eval_rows=20)
@@ -120,12 +113,8 @@ def train_together(
     A member takes the steps that it takes alone, up to rounding: bits depend on the members beside it. A part without a
     store is company, and nothing of it is kept. The others, where they have saved states, stand at the same step.
 
-    Returns curves and final weights of the members of all parts, in their order.
-
-    Raises:
-        ArgumentError: for parts whose trainings differ in more, the same member twice, and parts that stand at
-            different steps.
-        ConfigError, TaskError, RunError: as `train_members`.
+    Returns curves and final weights of the members of all parts, in their order. Raises as `train_members`, and
+    ArgumentError for parts whose trainings differ in more and parts that stand at different steps.
     """
     train, groups = parts[0].train, [(part.members, part.store) for part in parts]
     if len({replace(part.train, lr=1.0, weight_decay=0.0) for part in parts}) > 1:
@@ -215,18 +204,16 @@ def members_a_group(
 def train_model(
     model: HookedModel, task: Task, train: TrainConfig | None = None, *, seed: int = 0, progress: bool = True
 ) -> pd.DataFrame:
-    """Train any TransformerLens model on a task, in place, and return its learning curves.
+    """Train any TransformerLens model on a task, in place, with the loss at the last position.
 
     Data and batch order are those that ``train_members`` uses for the same seed; only parameters with
-    ``requires_grad`` change. The loss is read at the last position.
+    ``requires_grad`` change.
 
     Args:
-        model: is changed in place. task: what it is trained on.
-        train: schedule and optimiser; by default ``TrainConfig()``.
+        model: is changed in place. task: what it is trained on. train: schedule and optimiser.
         seed: of the data and of the batch order. progress: whether a progress bar is shown.
 
-    Returns:
-        A table of step, set, loss (nats) and accuracy. The loss is NaN from where training diverges.
+    Returns a table of step, set, loss (nats) and accuracy. The loss is NaN from where training diverges.
     """
     train = train or TrainConfig()
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -253,10 +240,7 @@ def train_model(
 
 @torch.no_grad()
 def evaluate_model(model: HookedModel, data: Dataset, n_rows: int = 1000) -> list[dict]:
-    """Loss (nats) and accuracy of a model on up to ``n_rows`` fixed rows of each set that has any.
-
-    They are of the answer at the last position, or of every next token where each has a label; -1 is no answer.
-    """
+    """Loss (nats) and accuracy of all labels of up to ``n_rows`` fixed rows of each set that has any; -1 is none."""
     device, found = next(model.parameters()).device, []
     for name in data.sets:
         rows, sums = data.sample(name, n_rows), np.zeros(3)

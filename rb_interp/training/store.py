@@ -52,13 +52,7 @@ class Checkpoint:
 
 
 class Store:
-    """The ``checkpoints`` folder of a run.
-
-    Args:
-        folder: where the files lie; made at the first write.
-        fingerprint: of the configuration; files with another one are refused.
-        files: the store of the run that it belongs to; by default its folder is by itself.
-    """
+    """The ``checkpoints`` folder of a run; files of another configuration's fingerprint are refused."""
 
     def __init__(self, folder: Path | str, fingerprint: str, files: run_store.Store | None = None) -> None:
         self.folder, self.fingerprint = Path(folder), fingerprint
@@ -86,10 +80,7 @@ class Store:
         run_store.write_file(self.path(name), lambda path: save_file(contiguous, path, metadata=metadata))
 
     def read(self, name: str, prefix: str = "", member: tuple[float, int] | None = None) -> Checkpoint:
-        """Read a checkpoint, or the tensors whose names begin with ``prefix``, or one member's part of it alone.
-
-        Raises RunError that says which file is wrong and in what, or which members it holds.
-        """
+        """Read a checkpoint, or its tensors of a ``prefix``, or one member's part of it; RunError for a wrong file."""
         path = self.path(name)
         if not path.is_file():
             raise RunError(
@@ -120,7 +111,6 @@ class Curves:
     """What every evaluation found.
 
     Attributes:
-        members, sets: in the order of the arrays, sets as in the task.
         evaluations: pairs of step and array ``[member, set, (loss, accuracy)]``, loss in nats.
         spectra: group of tokens -> an array ``[member, rank]`` for each evaluation, see ``training.tracking``.
     """

@@ -3,19 +3,9 @@
 Seed and step alone decide a batch. It takes the same number of rows from each of the dataset's ``batch_sets``; seed and
 epoch fix the order of each. Evaluations are on fixed rows of each set.
 
-The sums are of the weights that each step began with.
-
-Emb-MLP (Proposition 1, Eq. 5): the embedding moves by lr R M with M = W_out^T W_in^T, and R, the pull of each token's
-labels, never changes. So one sum tells the prediction for all tokens at any time:
-
-    map        sum of lr M
-
-One layer (Propositions 2 and 3, Eqs. 10 and 11): through attention and through the residual stream apart, and the
-leading-order flow of W_V:
-
-    attention  sum of lr (W_f^T + I) W_VO^T        direct  sum of lr (W_f^T + I)        value  sum of lr dW_V
-
-Under AdamW the same sums are kept, with the learning rate of each step.
+The sums are of what ``theory.drift`` predicts of a step from the weights that it began with, times its learning rate:
+``map`` of an Emb-MLP, whose R never changes; ``attention``, ``direct`` and ``value`` (the flow of W_V) of one layer.
+Under AdamW the same sums are kept.
 
 Spectra (paper 2, Fig. 12): a task names groups of tokens in an attribute ``spectra``: name -> token ids. With X their
 embeddings, n of them, less their mean, the leading eigenvalues of X^T X / n are kept beside loss and accuracy. They are
@@ -42,11 +32,7 @@ Labels = Int[Tensor, "seed row ..."]
 
 
 class Batches:
-    """Batches and evaluation rows.
-
-    Attributes:
-        tokens, labels: training rows of each seed.
-        fixed: evaluation rows of each of the task's sets.
+    """Training rows of each seed (``tokens``, ``labels``), and evaluation rows of each of the task's sets (``fixed``).
 
     Raises ConfigError for a batch that cannot be divided among sets, TaskError for tokens beyond the vocabulary and for
     training sets that differ in number of rows.
@@ -100,12 +86,9 @@ class Batches:
 
 
 class Drift:
-    """The sums of a group of members, ``sums``: name -> ``[member, ...]``.
+    """The sums of a group of members, ``sums``: name -> ``[member, ...]``; ConfigError for a transformer.
 
-    Args:
-        model: a simplified architecture; ConfigError for a transformer, for which there is no prediction.
-        tokens, labels: the training rows of each member's seed, ``[seed, row, pos]`` and ``[seed, row]``.
-        which_seed: index into them, for each member.
+    ``which_seed`` says for each member whose training rows it reads.
     """
 
     def __init__(
