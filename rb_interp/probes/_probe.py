@@ -39,8 +39,7 @@ from rb_interp.probes.capturing import (
 )
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import REST, Inputs, rest_positions
-from rb_interp.torch_threads import few_threads
-from rb_interp.typed import typed
+from rb_interp.typed import few_threads, typed
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -25,10 +25,9 @@ from rb_interp.runs.shared_member import SharedMember, save_member
 from rb_interp.runs.store import PROBE, REPORT, RUN, SETTINGS, START, TRAIN, Store, read_run, run_record, write_file
 from rb_interp.runs.sweep import LATE, Sweep, train_sweeps
 from rb_interp.settings import differences, plain, to_toml
-from rb_interp.torch_threads import few_threads
 from rb_interp.training.loop import resolve_device
 from rb_interp.training.member_group import Member
-from rb_interp.typed import typed
+from rb_interp.typed import few_threads, typed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

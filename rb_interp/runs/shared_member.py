@@ -35,9 +35,8 @@ from rb_interp.runs.store import versions, write_file
 from rb_interp.settings import class_name, overlay, plain
 from rb_interp.tasks.dataset import Task, vocabulary
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.torch_threads import few_threads
 from rb_interp.training.members import evaluate_model
-from rb_interp.typed import typed
+from rb_interp.typed import few_threads, typed
 
 FORMAT = "rb_interp member 2"
 FILE, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"

@@ -18,10 +18,10 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.runs import store as run_store
 from rb_interp.runs.config import SweepConfig, fingerprint
 from rb_interp.tasks.dataset import vocabulary
-from rb_interp.training.loop import kept_by, stage_name, step_name
+from rb_interp.training.loop import kept_by
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import Part, train_together
-from rb_interp.training.store import CURVES, SUFFIX, Checkpoint, Curves, Store, saved_curves
+from rb_interp.training.store import CURVES, SUFFIX, Checkpoint, Curves, Store, saved_curves, stage_name, step_name
 from rb_interp.typed import typed
 
 PROVENANCE = "data.json"
