@@ -84,10 +84,7 @@ def _hints(function: Callable) -> dict[str, tuple[Any, dict[type, bool]]]:
 
     names, hints = dict(inspect.unwrap(function).__globals__), {}
     for one in inspect.signature(function).parameters.values():
-        hint, kinds = (
-            function.__annotations__.get(one.name),
-            {},
-        )  # a probe's own arguments are checked by themselves
+        hint, kinds = function.__annotations__.get(one.name), {}  # a probe checks its own arguments by itself
         if hint is None or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
             continue
         try:
@@ -116,9 +113,8 @@ def _converted(value: Any, kinds: dict[type, bool]) -> Any:
     """A list, array or tensor as one of the kinds, whole numbers as floats where an annotation asks for these."""
     if getattr(value, "shape", None) == () and not hasattr(value, "detach"):
         return value.item()  # a number of numpy's
-    given = (
-        list if type(value) is tuple else sys.modules["torch"].Tensor if hasattr(value, "detach") else type(value)
-    )
+    tensor = hasattr(value, "detach")
+    given = list if type(value) is tuple else sys.modules["torch"].Tensor if tensor else type(value)
     if not kinds or not (given is list or hasattr(value, "detach") or given.__name__ == "ndarray"):
         return value
     wanted = given if given in kinds else next(iter(kinds))
@@ -127,9 +123,7 @@ def _converted(value: Any, kinds: dict[type, bool]) -> Any:
     value = value if issubclass(given, wanted) else as_array(value)
     if kinds[wanted] and "int" in str(value.dtype):
         value = value.double() if hasattr(value, "detach") else value.astype(float)
-    return (
-        value if isinstance(value, wanted) else sys.modules["torch"].as_tensor(value)
-    )  # an annotation has loaded it
+    return value if isinstance(value, wanted) else sys.modules["torch"].as_tensor(value)  # an annotation loaded it
 
 
 def as_array(value: Any) -> Any:
