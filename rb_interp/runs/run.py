@@ -206,7 +206,8 @@ class Run:
             return self.table("curves")
         tables = [sweep.curves().assign(sweep=name) for name, sweep in self.sweeps.items()]
         table = pd.concat(tables, ignore_index=True)
-        return table[["sweep", *table.columns.drop("sweep")]]
+        table.insert(0, "sweep", table.pop("sweep"))
+        return table
 
     @property
     def made_with(self) -> dict[str, str]:
