@@ -25,7 +25,7 @@ from rb_interp.studies.anchor.causes import measure_causes
 from rb_interp.studies.anchor.dynamics import dynamics
 from rb_interp.studies.anchor.measure import measure_equivalence
 from rb_interp.studies.anchor.readings import read_members
-from rb_interp.torch_threads import few_threads
+from rb_interp.typed import few_threads
 
 
 def timed(name: str, work: Callable[[], Any]) -> None:

@@ -38,9 +38,8 @@ from rb_interp.studies.composite.phase import read_phase
 from rb_interp.tasks.induction import InductionTask
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.loop import step_name
 from rb_interp.training.members import Part, train_members, train_together
-from rb_interp.training.store import Store
+from rb_interp.training.store import Store, step_name
 
 SEEDS: dict[tuple[str, str], dict[float, tuple[int, ...]]] = {
     ("anchor", "none"): {0.8: (4, 1, 0, 6), 0.5: (1, 0), 0.3: (0, 1)},

@@ -33,7 +33,9 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
         if name not in where:
             raise AttributeError(f"module '{package}' has no attribute '{name}'", name=name, obj=module)
         inside = where[name] == package
-        return import_module(f"{package}.{name}") if inside else getattr(import_module(str(where[name])), name)
+        value = import_module(f"{package}.{name}") if inside else getattr(import_module(str(where[name])), name)
+        setattr(module, name, value)  # so it is looked for once
+        return value
 
     names = sorted(where)
     return find, lambda: [*names, *(name for name in vars(module) if name.startswith("__"))], names
@@ -51,8 +53,8 @@ if TYPE_CHECKING:
     from rb_interp.runs import Run, Study, study
     from rb_interp.runs.shared_member import from_pretrained, push_to_hub, zoo
     from rb_interp.tasks import AnchorTask, Inputs, Roles
-    from rb_interp.torch_threads import threads
     from rb_interp.training import TrainConfig, train_members, train_model
+    from rb_interp.typed import threads
 
     __all__ = [
         "AnchorTask", "Inputs", "ModelConfig", "RbInterpError", "Reading", "Roles", "Run", "Study", "TrainConfig",

@@ -236,9 +236,8 @@ class Ablate(OnMembers):
         members = [member for member in sweep.members if member.gamma in (self.gammas or known)]
         table = pd.concat(each_member(sweep, members, read, desc="ablating"), ignore_index=True)
         means = ablation_means(table).query("quantity != 'accuracy'")
-        means = means.assign(
-            text=["{:.2f} [{:.2f}, {:.2f}]".format(*ends) for ends in means[["mean", "low", "high"]].to_numpy()]
-        )
+        ends = means[["mean", "low", "high"]].to_numpy()
+        means = means.assign(text=["{:.2f} [{:.2f}, {:.2f}]".format(*each) for each in ends])
         print(f"accuracy lost without a component, stage {self.stage}; mean over seeds [95 %]")
         rows = ["gamma", "component", "method", "quantity"]
         print(means.pivot_table("text", rows, "set", aggfunc="first", sort=False).to_string())
@@ -307,11 +306,8 @@ def parse(arguments: Sequence[str]) -> Any:
         if "" in start.sweeps:  # train.steps, as in a file, is the flag --steps
             settings = OmitArgPrefixes[settings]
             words = [re.sub(r"^--(task|model|train)\.(gammas\.)?", "--", word) for word in words]
-        doc, kind = (
-            kind.__doc__,
-            make_dataclass(kind.__name__, [("settings", settings, start)], bases=(kind,), frozen=True),
-        )
-        kind.__doc__, options["default"] = doc, kind(study=name)
+        made: Any = make_dataclass(kind.__name__, [("settings", settings, start)], bases=(kind,), frozen=True)
+        made.__doc__, kind, options["default"] = kind.__doc__, made, made(study=name)
     return tyro.cli(kind, args=words, **options)
 
 

@@ -108,10 +108,7 @@ def points(
 ) -> Axes:
     """Numbers below each other, each with its interval, its null as a grey bar, and what stands beside it.
 
-    Args:
-        unit: name of the axis. value, beside, null: what dots, open dots and bars are, for the legend.
-        mixed: whether the numbers have several units. The axis is then logarithmic beyond 1 where a ratio or a rank
-            would leave no room for the shares.
+    ``mixed``: of several units, so logarithmic beyond 1 where a ratio or a rank would leave no room for the shares.
     """
     ax = axes_or_new(ax, 7.5, 1.2 + 0.26 * len(rows))
     at = np.arange(len(rows), dtype=float)
@@ -259,8 +256,6 @@ def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
         table: what ``rb.scan`` returns. quantity: one of its quantities.
         ax: where to draw; by default a new figure.
 
-    Raises ArgumentError for a quantity that the table does not have.
-
     >>> import pandas as pd
     >>> rows = {"quantity": "tv", "layer": [0, 0], "head": [0, 1], "value": [0.1, 1]}
     >>> found = pd.DataFrame({"probe": "uniformity", **rows})
@@ -300,8 +295,6 @@ def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | Non
         curves: columns gamma, seed, step, set, and the quantity, as ``run.curves`` has them.
         quantity: ``loss`` (nats) or ``accuracy`` (share of rows).
         ax: where to draw; by default a new figure.
-
-    Raises what pandas raises where the table lacks a column.
     """
     ax = axes_or_new(ax, 6.0, 3.4)
     curves = curves.assign(gamma=curves["gamma"].fillna("none"))  # a scheme without a gamma

@@ -93,10 +93,7 @@ class Settings:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
-        """Settings of a preset: ``smoke`` (a minute), ``quick`` (minutes) or ``paper`` (the paper's sizes).
-
-        Raises the class's ``ERROR`` for another name.
-        """
+        """Settings of a preset: ``smoke`` (a minute), ``quick`` (minutes) or ``paper`` (the paper's sizes)."""
         cls.check_preset(name)
         return cls(**{**cls.PRESETS[name], **changes})
 
@@ -159,13 +156,9 @@ def fitted(value: Any, hint: Any, name: str) -> Any:
 
 
 def overlay(base: Any, data: Mapping[str, Any], source: str, path: str = "") -> Any:
-    """A dataclass with fields replaced from nested plain data, as of a TOML file.
+    """A dataclass with fields replaced from nested plain data, as of a TOML file; ConfigError for what does not fit.
 
-    Args:
-        base: what to start from. data: nested changes. source, path: what the data is and where in it, for messages.
-
-    Raises ConfigError for unknown keys, naming the nearest known ones, and the class's error for a value that does not
-    fit.
+    ``source`` and ``path`` say what the data is and where in it, for messages.
     """
     known, hints, changes = [f.name for f in fields(base)], get_type_hints(type(base), include_extras=True), {}
     unknown = [f"{source}: unknown key '{path}{key}'; {nearest(key, known)}" for key in data if key not in known]

@@ -1,16 +1,26 @@
-"""Arguments of public calls are checked against their annotations, by jaxtyping and beartype."""
+"""What public calls share: arguments checked against annotations by jaxtyping and beartype, and few threads.
+
+A probe or an intervention uses one thread, unless the caller asks for more. A small model gains nothing from a second
+thread. Two threads that wait for each other on a busy machine cost much: numpy's products and decompositions of a
+200 x 64 matrix take 10 to 300 times longer there.
+"""
 
 import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, wraps
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, ParamSpec, TypeVar, get_args, get_origin
 
 from rb_interp.errors import ArgumentError, ModelError, shown
 
 F = TypeVar("F", bound=Callable)
+P = ParamSpec("P")
+R = TypeVar("R")
+_wanted: ContextVar[int] = ContextVar("threads", default=1)
 
 
 def typed(function: F) -> F:
@@ -74,10 +84,7 @@ def _hints(function: Callable) -> dict[str, tuple[Any, dict[type, bool]]]:
 
     names, hints = dict(inspect.unwrap(function).__globals__), {}
     for one in inspect.signature(function).parameters.values():
-        hint, kinds = (
-            function.__annotations__.get(one.name),
-            {},
-        )  # a probe's own arguments are checked by themselves
+        hint, kinds = function.__annotations__.get(one.name), {}  # a probe checks its own arguments by itself
         if hint is None or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
             continue
         try:
@@ -106,9 +113,8 @@ def _converted(value: Any, kinds: dict[type, bool]) -> Any:
     """A list, array or tensor as one of the kinds, whole numbers as floats where an annotation asks for these."""
     if getattr(value, "shape", None) == () and not hasattr(value, "detach"):
         return value.item()  # a number of numpy's
-    given = (
-        list if type(value) is tuple else sys.modules["torch"].Tensor if hasattr(value, "detach") else type(value)
-    )
+    tensor = hasattr(value, "detach")
+    given = list if type(value) is tuple else sys.modules["torch"].Tensor if tensor else type(value)
     if not kinds or not (given is list or hasattr(value, "detach") or given.__name__ == "ndarray"):
         return value
     wanted = given if given in kinds else next(iter(kinds))
@@ -117,9 +123,7 @@ def _converted(value: Any, kinds: dict[type, bool]) -> Any:
     value = value if issubclass(given, wanted) else as_array(value)
     if kinds[wanted] and "int" in str(value.dtype):
         value = value.double() if hasattr(value, "detach") else value.astype(float)
-    return (
-        value if isinstance(value, wanted) else sys.modules["torch"].as_tensor(value)
-    )  # an annotation has loaded it
+    return value if isinstance(value, wanted) else sys.modules["torch"].as_tensor(value)  # an annotation loaded it
 
 
 def as_array(value: Any) -> Any:
@@ -133,3 +137,47 @@ def as_array(value: Any) -> Any:
         return np.asarray(value)
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"got {shown(value)}; expected an array, all rows of one length.") from None
+
+
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    """A context in which torch, numpy, and each probe and intervention, use n threads; the caller's numbers come back.
+
+    Use it around the calls on a large model. Numpy's number is that of the whole process: with contexts in several
+    threads of one's own, the first of them sets it.
+
+    >>> import torch
+    >>> with threads(2):
+    ...     torch.get_num_threads()
+    2
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    token = _wanted.set(n)
+    try:
+        with _libraries().limit(limits=n):
+            yield
+    finally:
+        torch.set_num_threads(before)
+        _wanted.reset(token)
+
+
+def few_threads(function: Callable[P, R]) -> Callable[P, R]:
+    """The same function with one thread, or as many as the context ``threads(n)`` around the call allows."""
+
+    @wraps(function)
+    def limited(*args: P.args, **kwargs: P.kwargs) -> R:
+        with threads(_wanted.get()):
+            return function(*args, **kwargs)
+
+    return limited
+
+
+@cache
+def _libraries() -> Any:
+    import numpy  # noqa: F401  (its BLAS has to be there when libraries are looked for)
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")

@@ -188,7 +188,6 @@ class CheckedCause:
     Attributes:
         of, intervention: as in `CausalCheck`, which has the words.
         quantity: what the effect is measured in; empty where the run has no such effect.
-        verdict: on the check.
         by_gamma: one dict a gamma: ``gamma``, ``stage``, ``n_seeds``, ``effect``, ``low``, ``high``, ``control``,
             ``control_low``, ``control_high`` (median over seeds, smallest and largest; None where undefined).
     """
@@ -223,16 +222,11 @@ def judge(
     """Judge claims on a table of readings.
 
     Args:
-        readings: one row per sweep, gamma, seed, stage, set, probe, layer, head and quantity. A table without the
-            column ``sweep`` is that of the main sweep of a study, or of its only one. Where ``reached`` is False the
-            member never came to the stage; in a table without that column all did.
-        claims: what to judge.
-        standings: claim id -> what is known of its probe's error rates. Where they are known and missed, the outcome is
-            NOT JUDGED. A claim without an entry needs no calibration.
+        readings: one row per sweep, gamma, seed, stage, set, probe, layer, head and quantity. Without the column
+            ``sweep`` all rows are of the main sweep; without ``reached`` every member came to its stage.
+        standings: claim id -> what is known of its probe's error rates; without an entry, it needs no calibration.
         diverged: (sweep, gamma, seed) of members whose training diverged. A claim that would read one of them counts
             its seed as not met.
-
-    Raises RunError where the table lacks a column.
     """
     if missing := [name for name in COLUMNS if name not in readings]:
         told = f"the readings lack the columns {missing}; claims need {list(COLUMNS)}."
@@ -283,8 +277,6 @@ def judge_checks(
         sibling_stages: name -> (stage, gamma). Other gammas are shown at the sibling stage that stands for the check's
             own stage, as far as they have it.
         options: those of `judge`.
-
-    Raises RunError where the readings lack a column.
     """
     checks, siblings = list(checks), {stage: (name, gamma) for name, (stage, gamma) in sibling_stages.items()}
     judged = []

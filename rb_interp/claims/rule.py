@@ -139,9 +139,7 @@ class Claim:
     """One sentence of the paper that can be checked.
 
     Attributes:
-        id: as cited everywhere (``A1``).
-        statement: the claim in one sentence.
-        source: where the paper says so.
+        id: as cited everywhere (``A1``). statement: in one sentence. source: where the paper says so.
         conditions: all must hold.
         gate: a part of the criterion: a seed counts only where it meets this too, such as to have learned a mapping.
         learned: of a criterion without a gate: all seeds count. Where fewer than half of the seeds meet this, or the
@@ -200,8 +198,7 @@ class CausalCheck:
     """An intervention that would refute one mechanism claim, judged as a claim.
 
     Attributes:
-        of: id of the mechanism's claim.
-        intervention: its name in the table of effects.
+        of: id of the mechanism's claim. intervention: its name in the table of effects.
         done, control_done: what is done to the model, and what the control does instead, in words.
         refuted_if: what would speak against the mechanism, in words; of several conditions, each one's opposite.
         check: the criterion, as a claim.
@@ -340,9 +337,8 @@ def decide_share(
 ) -> tuple[Outcome, Interval]:
     """Judge the share of units whose value is 1, or its excess over the share in ``minus``.
 
-    For claims about a share of independent units, such as fresh initialisations, with a threshold of its own. A share
-    stands against its threshold with its whole Clopper-Pearson interval. Two shares are compared as they are, and FAILS
-    only where their intervals are disjoint on the other side; the interval then bounds the difference by those two.
+    A share stands against its threshold with its whole Clopper-Pearson interval. Two shares are compared as they are,
+    and FAILS only where their intervals are disjoint on the other side.
 
     >>> from rb_interp.claims import Term
     >>> condition = Condition(Term("lemma_1", "within_0.05", 0.8, "init"), ">=", 0.95)
@@ -384,10 +380,8 @@ def joined(outcomes: Sequence[str]) -> Outcome:
 def expected_by_chance(verdicts: Iterable[Verdict]) -> tuple[float, float]:
     """How many of the verdicts of `judge` would be HOLDS, and FAILS, if half of all seeds met each claim.
 
-    Exact for the numbers of seeds that the claims have, and 1/40 a claim at most for any number. A claim about a share
-    counts .025 for HOLDS and for each condition .025 for FAILS, which Clopper-Pearson's interval guarantees where the
-    share equals its threshold; so does one about a number with an interval, whose ends err as rarely. Verdicts that are
-    withheld count nothing.
+    Exact for the seeds that the claims have. A claim about a share or a number with an interval counts .025 for HOLDS
+    and for each condition .025 for FAILS, as its ends guarantee. Verdicts that are withheld count nothing.
     """
     chances = [
         outcome_probabilities(0.5, verdict.n_decisive)
@@ -408,13 +402,10 @@ def curve(quantity: str, label: str, gamma: float = SMALL, **where: Any) -> Term
 def learning_order_claims(
     prefix: str, statements: tuple[str, ...], sources: tuple[str, ...], **where: Any
 ) -> tuple[Claim, ...]:
-    """The five claims, with ids ``prefix`` and 1 to 5.
+    """Five claims on which mapping is learned first, with ids ``prefix`` and 1 to 5.
 
-    Args:
-        prefix: of the ids. statements, sources: of the five claims, in order; statistics and thresholds are the same
-            for every study. The second, third and fifth speak of a mapping that is learned: the former two at a large
-            initialisation, the last at a small one.
-        where: ``sweep`` and ``sweep_label`` of the terms.
+    The second and third speak of a mapping that is learned at a large initialisation, the fifth at a small one.
+    ``where``: ``sweep`` and ``sweep_label`` of the terms.
     """
     large, middle, small = (curve("bias", "B", gamma, **where) for gamma in (LARGE, MIDDLE, SMALL))
     conditions = (

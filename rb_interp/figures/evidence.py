@@ -29,14 +29,10 @@ class Evidence:
     """The outcome of a run.
 
     Attributes:
-        config: the study's configuration; of a single sweep, that sweep's configuration.
-        scale: ``smoke``, ``quick``, ``paper`` or ``custom``.
-        curves: sweep, gamma, seed, step, set, loss, accuracy.
-        readings: one row per member, stage, set, probe and quantity, see docs/tables.md.
-        summary: mean over seeds of every reading with its interval, made from ``readings`` when the run was measured.
+        config: the study's configuration; of a single sweep, that sweep's configuration. scale: see `Run.scale`.
+        curves, readings, summary, tables: by name, see docs/tables.md. keys: table -> columns that tell its rows apart.
         arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}`` -> array, ``{sweep}/`` in front where there are
             several; ``mean``, ``low`` and ``high`` in place of the seed where they were averaged over seeds.
-        tables: further tables by name; an absent one counts as empty. keys: table -> columns that tell its rows apart.
         verdicts: one a claim. within: the same within groups of seeds, None where the study has none. checks: one a
             causal check. claims: the claims themselves, for their thresholds.
         meta: versions, host, command, created, expected_by_chance, calibration.
@@ -70,11 +66,7 @@ class Evidence:
         return counts.loc[counts["late"] > 0]
 
     def unreached(self, places: Collection[tuple[str, float]] | None = None) -> str:
-        """A sentence on members that never came to a stage, whose numbers are of the last step; "" without any.
-
-        Args:
-            places: stages and rates that it is about, all by default.
-        """
+        """A sentence on members that never came to a stage, of some stages and rates or all; "" without any."""
         every: Any = self._late.itertuples()
         rows = [row for row in every if places is None or (row.stage, float(row.gamma)) in places]
         told = "; ".join(f"{row.stage} at γ = {row.gamma:g}: {row.late} of {row.n} members" for row in rows)
@@ -146,12 +138,9 @@ class Evidence:
         return self.condition(claim, number).threshold
 
     def table(self, name: str, **where: Any) -> pd.DataFrame:
-        """A further table, or its rows where columns have the given values.
+        """A further table, or its rows where columns have the given values; MissingEvidenceError if there are none.
 
-        ``NAME_summary`` of a table whose keys have a seed is `over_seeds` of its other columns, or of ``quantity``
-        alone, made when asked for.
-
-        Raises MissingEvidenceError where it is absent or nothing is left.
+        ``NAME_summary`` of a table whose keys have a seed is `over_seeds` of its other columns, or of ``quantity``.
         """
         found, base = self.tables.get(name), name.removesuffix("_summary")
         if found is None and base != name and "seed" in self.keys.get(base, "").split():
@@ -216,14 +205,9 @@ class Evidence:
     def values(
         self, probe: str, quantity: str, gamma: float, *, stage: str = "final", column: str = "value", **where: Any
     ) -> pd.Series:
-        """One number per seed (index: seed, ascending), without NaN.
+        """One number per seed (index: seed, ascending), without NaN; MissingEvidenceError where there is none.
 
-        Where several layers or heads were read: the first head of the lowest layer, or of the highest (``deepest``).
-
-        Args:
-            where: ``set``, ``deepest``.
-
-        Raises MissingEvidenceError where there is none.
+        Of several layers or heads: the first head of the lowest layer, or of the highest (``deepest``).
         """
         self.require(gamma)
         here = self._rows("readings", probe, quantity, gamma, stage, **where)

@@ -428,10 +428,7 @@ def heat_map(
 
 
 def threshold(axes: Axes, evidence: Evidence, claim: str, number: int = 0, gamma: float | None = None) -> None:
-    """What a condition of a claim is judged against: dashed, across the panel or at one rate; its words in the margin.
-
-    Nothing is drawn where the run lacks the rate.
-    """
+    """What a condition of a claim is judged against: dashed, across the panel or at one rate, if the run has it."""
     condition = evidence.condition(claim, number)
     if gamma is not None and gamma not in evidence.gammas:
         return
@@ -480,10 +477,7 @@ def title_of(evidence: Evidence, gamma: float) -> str:
 
 @styled
 def draw(drawing: Drawing, evidence: Evidence) -> Figure:
-    """A figure; where the run lacks something for it, a figure with one sentence that says so.
-
-    Below it stands how many members never came to a stage that it shows.
-    """
+    """A figure, with how many members never came to its stages; or a sentence on what the run lacks for it."""
     evidence.asked.clear()
     try:
         figure = drawing(evidence)
@@ -499,10 +493,7 @@ def draw(drawing: Drawing, evidence: Evidence) -> Figure:
 
 @styled
 def render(figure: Figure, format: str) -> bytes:
-    """A figure as ``svg`` or ``png`` bytes, without date, so that equal figures give equal bytes.
-
-    The bytes are those of ``savefig``, which would draw each figure once more, for a layout that `settle` made already.
-    """
+    """A figure as ``svg`` or ``png`` bytes, without date, so that equal figures give equal bytes."""
     buffer = BytesIO()
     figure.set_dpi(DPI)
     if format == "svg":
@@ -514,11 +505,7 @@ def render(figure: Figure, format: str) -> bytes:
 
 @styled
 def settle(figure: Figure) -> None:
-    """Run the layout once and keep it, so that saving twice does not pay for it twice.
-
-    Places are rounded to a millionth of the figure: the layout's solver depends in the last bits on where in memory it
-    works, and names in the file are made of them.
-    """
+    """Run the layout once and keep it, rounded: its last bits depend on memory, and names in the file on them."""
     figure.set_dpi(DPI)  # letters are not as wide at another one
     engine = figure.get_layout_engine()
     if engine is not None:
@@ -533,10 +520,7 @@ def settle(figure: Figure) -> None:
 
 
 def save_figures(drawings: Mapping[str, Drawing], evidence: Evidence, folder: str | Path) -> dict[str, bytes]:
-    """Draw figures into a folder, as ``id.svg`` and ``id.png`` (150 dots per inch).
-
-    Returns figure id -> its SVG. Raises RunError where the folder cannot be written.
-    """
+    """Draw figures into a folder, as ``id.svg`` and ``id.png``; returns figure id -> its SVG."""
     images = {}
     for id, drawing in drawings.items():
         figure = draw(drawing, evidence)

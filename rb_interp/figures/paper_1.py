@@ -33,10 +33,7 @@ WRITE_UP_TO = 10
 def learning(
     evidence: Evidence, sets: Mapping[str, Look], below: float = 0.0
 ) -> tuple[Figure, GridSpec, list[Axes]]:
-    """Loss and accuracy of sets against training step, a column for each rate.
-
-    Returns the figure, its grid (two columns a rate; a free row of the height ``below``), and the panels of losses.
-    """
+    """Loss and accuracy of sets by training step: figure, grid (two columns a rate, a free row), panels of losses."""
     rates_shown = evidence.shown_gammas
     figure = kit.new_figure(3.9 + 1.9 * below, max(kit.WIDTH, 2.1 * len(rates_shown)))
     heights = (1, 1, below) if below else (1, 1)
@@ -67,10 +64,7 @@ def loss_limit(evidence: Evidence) -> float:
 
 
 def draw_learning(evidence: Evidence, family: str) -> Figure:
-    """Loss and accuracy of the three sets (after Fig. 3B), and the bias indices by rate (after Fig. 3A).
-
-    ``family`` is the letter of the claims whose thresholds are drawn.
-    """
+    """Loss and accuracy (after Fig. 3B), and bias indices by rate (Fig. 3A) with the thresholds of a claims' family."""
     sets = {name: look for name, look in MAPPINGS.items() if name in evidence.task.sets}
     figure, grid, losses = learning(evidence, sets, below=1.0)
     guess, columns = math.log(evidence.task.d_vocab), len(losses)

@@ -42,8 +42,7 @@ from rb_interp.probes.capturing import (
     visible,
 )
 from rb_interp.tasks.inputs import REST, Inputs, Roles, rest_positions
-from rb_interp.torch_threads import few_threads
-from rb_interp.typed import typed
+from rb_interp.typed import few_threads, typed
 
 __all__ = [
     "Edit",

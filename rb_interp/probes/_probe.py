@@ -28,8 +28,7 @@ from rb_interp.probes import capturing
 from rb_interp.probes.capturing import Source, attention_layers, capture, float64, has_attention, model_of
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import REST, Inputs, rest_positions
-from rb_interp.torch_threads import few_threads
-from rb_interp.typed import typed
+from rb_interp.typed import few_threads, typed
 
 NOT_FINITE = "the model's activations are not finite."
 DIVERGED = "weights are not all finite: its training has diverged."

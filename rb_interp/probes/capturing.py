@@ -38,8 +38,7 @@ from torch import Tensor, nn
 
 from rb_interp.errors import ArgumentError, ModelError, nearest, shown
 from rb_interp.models.protocol import HookedModel, hooked
-from rb_interp.torch_threads import few_threads
-from rb_interp.typed import typed
+from rb_interp.typed import few_threads, typed
 
 if TYPE_CHECKING:
     from transformer_lens import ActivationCache

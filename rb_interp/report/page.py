@@ -52,10 +52,7 @@ DIGIT = re.compile(r"(?<![\w)-])-(?=[.\d])")
 
 
 def write_report(study: Study, evidence: Evidence, folder: str | Path) -> Path:
-    """Draw all figures into ``folder/figures`` and write ``report.html``; returns the page.
-
-    Raises RunError where the folder cannot be written; each file is there whole or as it was before.
-    """
+    """Draw all figures into ``folder/figures`` and write ``report.html``; returns the page."""
     folder = Path(folder)
     images = save_figures(study.load("figures"), evidence, folder / "figures")
     write_file(folder / "report.html", render_page(study, evidence, images).encode())
@@ -63,10 +60,7 @@ def write_report(study: Study, evidence: Evidence, folder: str | Path) -> Path:
 
 
 def render_page(study: Study, evidence: Evidence, images: Mapping[str, bytes]) -> str:
-    """The page as HTML; ``images``: figure id -> SVG.
-
-    Raises StudyError where the template shows a figure that the study does not have, or one figure twice.
-    """
+    """The page as HTML; ``images``: figure id -> SVG; StudyError for a figure that is unknown, or shown twice."""
     environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
     environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters |= {"number": number, "two": two_digits, "typeset": typeset, "seeds": seeds_text}

@@ -56,10 +56,7 @@ class Screen:
 
 
 def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
-    """Print each claim's outcome, seeds that meet it, effect, untrained value and statement, and what to beware of.
-
-    The table takes 100 columns at most. Without verdicts nothing is printed.
-    """
+    """Print each claim's outcome, seeds that meet it, effect, untrained value and statement, and what to beware of."""
     if not verdicts:
         return
     screen, rows = Screen(console), []

@@ -41,14 +41,11 @@ DEFAULT_SEEDS = tuple(range(10, 18))
 
 
 class StudyConfig(Settings):
-    """What the configurations of all studies share; a study adds its fields, its PRESETS and its checks.
-
-    Attributes:
-        sibling_stages: further names of stages, name -> (stage, gamma): that stage of the same seed's member.
-    """
+    """What the configurations of all studies share; a study adds its fields, its PRESETS and its checks."""
 
     PRESETS: ClassVar[dict] = {"quick": {}}
     sibling_stages: ClassVar[Mapping[str, tuple[str, float]]] = {}
+    """Further names of stages, name -> (stage, gamma): that stage of the same seed's member."""
 
     preset: str = "quick"
     """Sizes and schedule to start from."""
@@ -129,13 +126,11 @@ def sizes(task: type[Settings], preset: str) -> dict[str, Any]:
 
 
 def from_mapping(kind: type[StudyConfig], data: Mapping[str, Any], source: str = "the configuration") -> Any:
-    """A study's configuration: its preset with what the data changes.
+    """A study's configuration: its preset with what the data changes; ConfigError for what does not fit.
 
     Args:
-        kind: the study's class of configurations. data: nested plain data, as of a TOML file; ``preset`` names what it
-            starts from. source: where the data comes from, for messages.
-
-    Raises ConfigError for an unknown key (naming the nearest known one) and for a value of another type.
+        data: nested plain data, as of a TOML file; ``preset`` names what it starts from.
+        source: where the data comes from, for messages.
     """
     held = {key: value for key, value in data.items() if key != "study"}
     return settings.overlay(kind.from_preset(held.get("preset", "quick")), held, source)
@@ -168,16 +163,13 @@ def stacks(sweeps: Mapping[str, SweepConfig]) -> list[list[str]]:
 def check_lr(config: StudyConfig) -> None:
     """Raise ConfigError where a learning rate was given that no member would take.
 
-    That is ``train.lr`` where every gamma has a rate of its own from the preset, and a rate of a gamma that the sweep
-    does not have. Rates of the preset may be of such gammas: they stay when the gammas are replaced.
+    Rates of the preset may be of gammas that the sweep does not have: they stay when the gammas are replaced.
     """
     base = type(config).from_preset(config.preset).sweeps
     settable = {"": config.sweeps[""]} if "" in config.sweeps else config.sweeps
     for name, sweep in settable.items():
         rates, where = {gamma for gamma, _ in sweep.rates}, f"{name}." if name else ""
-        of_preset = base.get(
-            name, next(iter(base.values()))
-        )  # sweeps that differ in their data are all like the first
+        of_preset = base.get(name, next(iter(base.values())))  # sweeps of other data are all like the first
         if sweep.rates != of_preset.rates:
             if not rates <= {*sweep.gammas}:
                 raise ConfigError(f"{where}rates={sweep.rates}; the gammas of this sweep are {sweep.gammas} alone.")
@@ -295,8 +287,6 @@ class Study:
             config: a whole configuration instead of both.
             out: the run folder; by default ``runs/`` and the names of study and preset.
             until_decided: add seeds until no claim about them is OPEN, up to 20 seeds.
-
-        Raises ConfigError for settings that do not fit, RunError for a folder that holds something else.
         """
         from rb_interp.runs.run import Run
 
@@ -306,7 +296,6 @@ class Study:
     def check_claims(self, config: StudyConfig) -> None:
         """Raise StudyError for a claim about what no run of the study can have; asked before a new run.
 
-        Sweeps and rates are those of the configuration and of the presets, quantities those that the study declares.
         A study may read stages and sets of its own, so of these only a name that nearly is a known one is refused.
         """
         kind = type(config)
@@ -350,19 +339,14 @@ def names() -> list[str]:
 
 
 @typed
-def study(name: str | Study) -> Study:
+def study(name: str) -> Study:
     """A study by its name; no other study is imported.
 
     >>> study("anchor").name
     'anchor'
 
-    Raises:
-        StudyError: for an unknown name, and where a study does not load (naming its distribution).
+    Raises StudyError for an unknown name, and where a study does not load (naming its distribution).
     """
-    if isinstance(name, Study):
-        raise StudyError(
-            f"study got the Study '{name.name}' itself in place of its name; call its run: STUDY.run()"
-        )
     points = entry_points(group=GROUP)
     if name not in points.names:
         raise StudyError(f"no study '{name}' is installed; {nearest(name, points.names)}")

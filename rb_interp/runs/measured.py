@@ -126,30 +126,19 @@ def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
 
 
 def curves_summary(curves: pd.DataFrame) -> pd.DataFrame:
-    """Loss and accuracy over seeds at every evaluation: the table ``curves_summary``.
-
-    Columns: sweep, gamma, step, set, quantity (``loss``, ``accuracy``), and those of `over_seeds`.
-    """
+    """Loss and accuracy over seeds at every evaluation: the table ``curves_summary``."""
     return over_seeds(curves, ["sweep", "gamma", "step", "set"], ["loss", "accuracy"])
 
 
 def ablation_means(table: pd.DataFrame) -> pd.DataFrame:
-    """Means over seeds of a table of ablations, with 95 % intervals (Student t).
-
-    Columns: gamma, stage, set, component, method, quantity (``accuracy``, ``accuracy_drop``, ``control_accuracy_drop``
-    and ``before``, the accuracy with the component), mean, low, high, n.
-    """
+    """Means over seeds of a table of ablations; ``before`` is the accuracy with the component."""
     named = table.assign(before=table["accuracy"] + table["accuracy_drop"])
     by = ["gamma", "stage", "set", "component", "method"]
     return over_seeds(named, by, ["accuracy", "accuracy_drop", "control_accuracy_drop", "before"])
 
 
 def arrays_over_seeds(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Mean over seeds of arrays, cell by cell, with the ends of its 95 % interval (Student t).
-
-    Args:
-        arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}`` -> array, with or without ``{sweep}/`` in front; of the
-            same shape in all seeds.
+    """Mean over seeds of `Measured.arrays`, cell by cell, with the ends of its 95 % interval (Student t).
 
     Returns the same keys with ``mean``, ``low`` and ``high`` in place of the seed. NaN is left out; the ends are NaN
     below two seeds.
@@ -195,10 +184,8 @@ class MemberModels:
         checkpoint = self.sweep.checkpoint(stage, member.gamma, member.seed)
         weights = checkpoint.member(member.gamma, member.seed)
         if not all(weight.isfinite().all() for weight in weights.values()):
-            raise RunError(
-                f"the member with gamma={member.gamma:g}, seed={member.seed} diverged: its weights at step "
-                f"{checkpoint.step} are not finite. Train it with a lower --lr."
-            )
+            told = f"gamma={member.gamma:g}, seed={member.seed} diverged: its weights at step {checkpoint.step}"
+            raise RunError(f"the member with {told} are not finite. Train it with a lower --lr.")
         config = self.sweep.config.model
         write_weights(self.untrained, exported(self.sweep.weights(member.gamma, member.seed, "init"), config))
         write_weights(self.model, exported(weights, config))
@@ -216,9 +203,8 @@ def each_member(
 ) -> list[Found]:
     """``work(models, member)`` of members, in their order, with as many at once as ``train.workers`` says.
 
-    Each thread has models of its own. Threads and not processes: torch lets the others run while it computes, and a new
-    process would first import it. What a member's work raises reaches the caller as it is; the others end when they
-    load the next checkpoint, as they do after Ctrl-C.
+    Each thread has models of its own. If a member's work raises, or after Ctrl-C, the others end when they load the
+    next checkpoint.
     """
     for seed in dict.fromkeys(member.seed for member in members):
         sweep.dataset(seed)  # drawn once, before several ask for it
@@ -252,10 +238,7 @@ Plan = Callable[[MemberModels, Member], Iterable[tuple[str, str, Reading]]]
 
 
 def measure_members(run: Run, plan: Plan, sweeps: Iterable[str] | None = None, progress: bool = True) -> Measured:
-    """What a plan reads of every sound member of a run's sweeps: readings, and the tables and arrays that they hold.
-
-    A reading's table is kept where the study declares it, with gamma, seed, stage and the like where they are its keys.
-    """
+    """What a plan reads of every sound member of a run's sweeps; tables are kept if the study declares them."""
     rows, tables, arrays = [], defaultdict(list), {}
     for name in run.sweeps if sweeps is None else sweeps:
         sweep = run.sweep(name)
@@ -288,25 +271,19 @@ JUDGED = {
 
 
 def write_measured(run: Run, measured: Measured) -> None:
-    """Judge what was measured, and write the files of the step ``probe``.
-
-    Raises StudyError for other tables or fewer columns than the study declares, and for two rows of one key.
-    """
+    """Judge what was measured, and write the files of the step ``probe``; StudyError for undeclared tables."""
     tables = {"curves_summary": curves_summary(run.curves), **measured.tables, "readings": measured.readings}
     keys = run.table_keys
     if {*tables, "curves", "summary"} != set(keys):
-        raise StudyError(
-            f"study '{run.study.name}' declares the tables {sorted(keys)} and measured {sorted(tables)}; make both "
-            f"agree."
-        )
+        told = f"study '{run.study.name}' declares the tables {sorted(keys)} and measured {sorted(tables)}"
+        raise StudyError(f"{told}; make both agree.")
     tables = {name: with_reached(run, table) for name, table in tables.items()}
     for name, table in tables.items():
         if missing := [one for one in {**keys, "readings": READINGS}[name].split() if one not in table]:
             raise StudyError(f"study '{run.study.name}' measured the table '{name}' without the columns {missing}.")
     tables["summary"] = summary_table(tables["readings"])
-    measured = replace(
-        measured, readings=tables["readings"], tables={name: tables[name] for name in measured.tables}
-    )
+    named = {name: tables[name] for name in measured.tables}
+    measured = replace(measured, readings=tables["readings"], tables=named)
     verdicts = _judged(run, measured)
     run.store.begin(PROBE)
     for name, table in tables.items():
@@ -320,10 +297,7 @@ def write_measured(run: Run, measured: Measured) -> None:
 
 
 def with_reached(run: Run, table: pd.DataFrame) -> pd.DataFrame:
-    """A table with the column ``reached``: whether the member's learning curves came to the stage of the row.
-
-    Tables without stage, gamma and seed stay as they are. Numbers of several sweeps together count as reached.
-    """
+    """A table of members and stages with the column ``reached``; numbers of several sweeps count as reached."""
     if not {"stage", "gamma", "seed"} <= set(table):
         return table
     sweeps = table["sweep"] if "sweep" in table else [""] * len(table)

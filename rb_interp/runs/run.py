@@ -25,10 +25,9 @@ from rb_interp.runs.shared_member import SharedMember, save_member
 from rb_interp.runs.store import PROBE, REPORT, RUN, SETTINGS, START, TRAIN, Store, read_run, run_record, write_file
 from rb_interp.runs.sweep import LATE, Sweep, train_sweeps
 from rb_interp.settings import differences, plain, to_toml
-from rb_interp.torch_threads import few_threads
 from rb_interp.training.loop import resolve_device
 from rb_interp.training.member_group import Member
-from rb_interp.typed import typed
+from rb_interp.typed import few_threads, typed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,8 +72,8 @@ class Run:
     def start(cls, folder: Path | str, study: Study, config: StudyConfig, command: str = "") -> Run:
         """Make the folder, or open it if it holds the same study with the same configuration.
 
-        Raises RunError if the folder holds something else; nothing is written then. Raises ConfigError for a
-        configuration of another study, and what the task raises if it refuses its settings, before there is a folder.
+        Raises RunError if the folder holds something else, ConfigError for a configuration of another study, and what
+        the task raises if it refuses its settings; nothing is written then.
         """
         if not isinstance(config, kind := study.load("config")):
             raise ConfigError(f"study '{study.name}' got {shown(config)}; expected its own {kind.__name__}.")
@@ -96,9 +95,7 @@ class Run:
         _prepare(config, config.seeds)
         metadata = run_record(study.name, mark, plain(config), command)
         run = cls(folder, study, config, metadata)
-        if folder.exists() and not (
-            folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir())
-        ):
+        if folder.is_file() or (folder.is_dir() and any(path.name[0] != "." for path in folder.iterdir())):
             raise RunError(
                 f"{folder} holds something else than this run; nothing was changed. Give another folder."
             )
@@ -109,14 +106,11 @@ class Run:
     @classmethod
     @typed
     def open(cls, folder: Path | str, *, config: StudyConfig | None = None, study: Study | None = None) -> Run:
-        """Open a run folder.
+        """Open a run folder; RunError says what is wrong with it.
 
         Args:
-            folder: the run folder.
-            config: the configuration; needed if its task is of another class than the study's own.
-            study: the study; needed if it is not installed.
-
-        Raises RunError, with what is wrong with the folder, and StudyError for a study that is not installed.
+            config: needed if its task is of another class than the study's own.
+            study: needed if it is not installed.
         """
         folder, metadata = Path(folder), read_run(Path(folder))
         try:
@@ -168,10 +162,7 @@ class Run:
 
     @typed
     def sweep(self, name: str = "") -> Sweep:
-        """A sweep by its name. A study with a single sweep needs no name.
-
-        Raises RunError if the name is not one of the run's sweeps.
-        """
+        """A sweep by its name; RunError for an unknown one. A study with a single sweep needs no name."""
         if name not in self.sweeps:
             raise RunError(f"this run has no sweep '{name}'; give sweep='...': {nearest(name, self.sweeps)}")
         return self.sweeps[name]
@@ -184,8 +175,7 @@ class Run:
             gamma, seed: the member. stage: ``init``, ``final``, a stage that the run kept, or a step that it kept.
             sweep: needed if the study has several.
 
-        Warns where the member never came to the stage: its weights are those of the last step then. Raises RunError
-        for a member, stage, step or sweep that the run does not have.
+        Warns where the member never came to the stage: its weights are those of the last step then.
         """
         self.check_checkpoints()
         model = self.sweep(sweep).model(gamma=gamma, seed=seed, stage=stage)
@@ -248,11 +238,7 @@ class Run:
 
     @typed
     def table(self, name: str) -> pd.DataFrame:
-        """Read ``name.parquet``.
-
-        Raises RunError if the table is not there yet, is damaged, or was made from other checkpoints than those of now,
-        and if the study has no such table.
-        """
+        """Read ``name.parquet``; RunError if it is not there, is damaged, or was made from other checkpoints."""
         if name not in self.table_keys:
             raise RunError(f"study '{self.study.name}' has no table '{name}'; {nearest(name, self.table_keys)}")
         self._check(TRAIN if name == "curves" else PROBE)
@@ -302,8 +288,7 @@ class Run:
     def writing(self) -> Iterator[None]:
         """The right to write the folder; the verbs take it themselves, and can do so inside.
 
-        Raises RunError while another process or thread has it, if one has added seeds since the run was opened, and for
-        a copy without checkpoints.
+        Raises RunError while another process has it, if one has added seeds since, and for a copy without checkpoints.
         """
         self.check_checkpoints()
         with self.store.writing():
@@ -314,10 +299,7 @@ class Run:
 
     @typed
     def train(self, progress: bool = True) -> None:
-        """Train every sweep to its last step, from wherever it stopped.
-
-        Raises RunError if training was finished, and one of its files is not what it was.
-        """
+        """Train every sweep to its last step, from wherever it stopped; RunError for a file that is not what it was."""
         with self.writing():
             for name in self.store.steps.get(TRAIN, {"files": ()})["files"]:
                 if (self.folder / name).is_file():
@@ -355,8 +337,6 @@ class Run:
 
         A member does not depend on the others of its stack. So, up to rounding, a run with seeds added is the run that
         had them from the beginning.
-
-        Raises ConfigError for more seeds than a run can have, ArgumentError for none; nothing is changed then.
         """
         if n < 1:
             raise ArgumentError(f"add_seeds got n={n}; expected a whole number from 1.")
@@ -373,17 +353,14 @@ class Run:
     def probe(self, progress: bool = True) -> None:
         """Measure every member of the trained run and judge its claims; writes tables, arrays and verdicts.
 
-        Raises RunError if training is not finished or a checkpoint is damaged, StudyError if the measurement returns
-        other tables than the study declares, or two rows of one key.
+        Raises RunError if training is not finished, StudyError if the measurement returns other tables than declared.
         """
         with self.writing():
             self.store.check(TRAIN)
             result = few_threads(self.study.load("measure"))(self, progress)
             if not isinstance(result, Measured):
-                raise StudyError(
-                    f"measure of study '{self.study.name}' returned {shown(result)}; expected Measured(readings, "
-                    f"tables, arrays), with readings of readings_table."
-                )
+                told = f"measure of study '{self.study.name}' returned {shown(result)}; expected Measured(readings"
+                raise StudyError(f"{told}, tables, arrays), with readings of readings_table.")
             measured.write_measured(self, result)
 
     @typed
@@ -403,8 +380,6 @@ class Run:
             probe: ``probe(model, inputs, untrained=..., **options) -> Reading``.
             stage: a stage or a step that the run kept. set: the inputs that the probe sees, ``rows`` of them at most.
             sweep: needed if the study has several. options: go to the probe (layer, head, ...).
-
-        Raises RunError for a stage, step or sweep that the run does not have.
         """
 
         def plan(models: Any, member: Any) -> Iterator[tuple[str, str, Any]]:
@@ -422,8 +397,6 @@ class Run:
         """Draw the figures and write report.html, in the run folder or in another; returns the page.
 
         That of a copy without checkpoints goes to ``runs/`` and its name, if no other folder is given.
-
-        Raises RunError if a file that it is made from is not what it was, and for the folder of another run.
         """
         from rb_interp.report.page import write_report
 
@@ -455,16 +428,11 @@ class Run:
     ) -> SharedMember:
         """Write one member into a folder of its own, to share it: weights, what it learned, and what was measured.
 
-        The folder holds ``model.safetensors``, ``config.json`` and ``README.md``, a card in the form of the Hugging
-        Face Hub. `from_pretrained` reads it. Circuit and readings are in it if the run is probed.
+        `from_pretrained` reads it. Circuit and readings are in it if the run is probed.
 
         Args:
-            gamma, seed, stage, sweep: as of `model`.
-            path: the folder, which must be new or empty.
-            facts: ``name``, ``description`` and ``licence``, as of `save_member`.
-
-        Warns as `model` does. Raises RunError for a member, stage, step or sweep that the run does not have, and for a
-        folder that holds something; nothing is changed then.
+            gamma, seed, stage, sweep: as of `model`, which warns alike.
+            path, facts: as of `save_member`; of the latter ``name``, ``description`` and ``licence``.
         """
         self.check_checkpoints()
         own, config, circuit, readings = self.sweep(sweep), self.sweep(sweep).config, None, []
@@ -498,9 +466,6 @@ def _prepare(config: StudyConfig, seeds: tuple[int, ...]) -> None:
 
 
 def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
-    """How many seeds to add so that more claims can be decided; 0 if none can, or the run has 20.
-
-    Seeds decide claims that are OPEN and about seeds.
-    """
+    """How many seeds to add so that more claims can be decided: those that are OPEN and about seeds."""
     able = any(verdict.outcome == "OPEN" and verdict.unit == "seed" for verdict in verdicts)
     return max(0, min(MOST_SEEDS, max(FEWEST, n_seeds + SEEDS_A_TIME)) - n_seeds) if able else 0

@@ -35,9 +35,8 @@ from rb_interp.runs.store import versions, write_file
 from rb_interp.settings import class_name, overlay, plain
 from rb_interp.tasks.dataset import Task, vocabulary
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.torch_threads import few_threads
 from rb_interp.training.members import evaluate_model
-from rb_interp.typed import typed
+from rb_interp.typed import few_threads, typed
 
 FORMAT = "rb_interp member 2"
 FILE, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
@@ -67,8 +66,7 @@ class SharedMember:
 
     Attributes:
         folder: where it was read. content: what its ``config.json`` says. card: its ``README.md``.
-        name: its name. config: sizes and all else of its model.
-        circuit: the name of its circuit, with the shares that it rests on; None if nobody has named it.
+        circuit: None if nobody has named it. config: of its model.
         accuracy: set -> share of up to 1,000 of its rows that are answered rightly, as measured when it was written.
         weights: by TransformerLens name. initial: the untrained weights; empty for weights written by hand.
         given: a task that the caller gave.
@@ -108,18 +106,13 @@ class SharedMember:
 
     @cached_property
     def task(self) -> Task:
-        """The task that it learned, with its settings.
-
-        Raises RunError if the task's class is not installed, is another one now, or reads files of whoever trained the
-        member; ``from_pretrained(..., task=...)`` takes one.
-        """
+        """The task that it learned; RunError if its class is not here, is another one now, or reads files."""
         spec, remedy = self.content["task"], f"give yours: from_pretrained(..., member='{self.name}', task=...)."
         try:
             task = task_from(spec) if self.given is None else self.given
         except (RbInterpError, ImportError, AttributeError, TypeError) as error:
-            raise RunError(
-                f"the task of '{self.name}' cannot be made here ({first_line(error)}); {remedy}"
-            ) from None
+            why = f"the task of '{self.name}' cannot be made here ({first_line(error)})"
+            raise RunError(f"{why}; {remedy}") from None
         told, now = (spec["kind"], spec["fingerprint"]), (class_name(task), task.fingerprint())
         if told != now:
             raise RunError(
@@ -158,9 +151,6 @@ def from_pretrained(
         member: which one, if there are several. revision: branch, tag or commit of the repository.
         task: the task that it learned, if its class is not installed here.
 
-    Raises RunError if there is no such member, if it is not what its ``config.json`` says, or if the Hub does not
-    answer.
-
     >>> known = from_pretrained("zoo", member="average-then-key")
     >>> known.circuit.name, known.content["gamma"], tuple(known.model.W_E.shape)
     ('average-then-key', 0.8, (200, 64))
@@ -194,11 +184,10 @@ def from_pretrained(
 
 @typed
 def zoo(folder: Path = ZOO_FOLDER) -> pd.DataFrame:
-    """The members that come with the package, one row each: ``from_pretrained("zoo", member=...)`` reads one.
+    """The members that come with the package, or those of another folder, one row each.
 
-    Columns: member, task, norm, gamma and seed (NaN for weights written by hand), circuit, named_by, share (the least
-    of those that the name rests on; NaN for ``mixed``), accuracy (in words, by set), bytes (of the weights). Another
-    folder of members is listed in the same way.
+    ``share`` is the least of those that the circuit's name rests on; NaN for ``mixed``. Gamma and seed are NaN for
+    weights that were written by hand.
 
     >>> table = zoo()
     >>> len(table), "average-then-key" in set(table.member)
@@ -295,8 +284,6 @@ def save_member(
         gamma, seed: of its initialisation; both None for weights that were written by hand.
         stage, step: where in training it stands. reached: whether it came to the stage. training: its settings.
         circuit: None if nobody has named it. readings: rows of a table of readings.
-
-    Raises RunError if the folder holds something, ModelError if the weights do not fit the model.
     """
     from rb_interp.models.build import lens_model
 
@@ -332,15 +319,8 @@ def save_member(
 
 
 def task_spec(task: Task, study: str = "") -> dict[str, Any]:
-    """What ``config.json`` says of a task.
-
-    That is ``kind``, its class as ``module:qualname``; ``fingerprint``, of class and settings; ``settings``; ``study``,
-    the name of a study that trains tasks of this class; and ``sources``, settings that name files of whoever trained
-    the member, and are left out.
-    """
-    defaults = (
-        {f.name: f.default for f in fields(task)} if is_dataclass(task) else {}
-    )  # others have to be given again
+    """What ``config.json`` says of a task; ``sources`` are settings that name files of whoever trained the member."""
+    defaults = {f.name: f.default for f in fields(task)} if is_dataclass(task) else {}  # others are given again
     sources = [name for name in getattr(task, "source_fields", ()) if getattr(task, name) != defaults.get(name)]
     settings = (plain(task) if defaults else {}) | {name: defaults.get(name) for name in sources}
     told = {"kind": class_name(task), "fingerprint": task.fingerprint(), "settings": settings}
@@ -397,9 +377,8 @@ def model_card(told: Mapping[str, Any]) -> str:
     named = "Nobody has named it."
     if circuit:
         front["circuit"] = circuit["name"]
-        named = (
-            f"**{circuit['name']}**, named by {circuit['named_by']}{': ' * bool(circuit['rule'])}{circuit['rule']}."
-        )
+        by = ": ".join(filter(None, [circuit["named_by"], circuit["rule"]]))
+        named = f"**{circuit['name']}**, named by {by}."
     return "\n\n".join(
         [
             "\n".join(["---", *(f"{name}: {json.dumps(value)}" for name, value in front.items()), "---"]),
@@ -437,8 +416,6 @@ def push_to_hub(path: Path | str, repo_id: str, *, private: bool | None = None) 
 
     Args:
         path: the folder. repo_id: ``owner/name``. private: of a new repository; None is the account's own default.
-
-    Raises RunError if a member is damaged or there is none, and what ``huggingface_hub`` raises if the Hub refuses.
     """
     import huggingface_hub
 

@@ -40,10 +40,7 @@ BEFORE: dict[str, str] = dict(zip(ORDER[1:], ORDER, strict=False))
 def write_file(path: Path, content: bytes | Callable[[Path], object]) -> None:
     """Write a file whole or not at all: a temporary file beside it is moved into place.
 
-    Args:
-        content: the bytes, or a function that fills the temporary file.
-
-    Raises RunError if the file cannot be written; what was there before is untouched then.
+    ``content`` is the bytes, or a function that fills the temporary file. Raises RunError if it cannot be written.
 
     >>> import tempfile
     >>> place = Path(tempfile.mkdtemp()) / "note.txt"
@@ -78,19 +75,13 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """The right to write the folder, until the process ends at the latest.
-
-        Raises RunError while another process or thread has it.
-        """
+        """The right to write the folder; RunError while another process or thread has it."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
         except OSError as error:
-            why = (
-                "is being written by another process"
-                if isinstance(error, Timeout)
-                else f"is not writable ({error})"
-            )
+            locked = isinstance(error, Timeout)
+            why = "is being written by another process" if locked else f"is not writable ({error})"
             raise RunError(f"{self.folder} {why}; nothing was changed. Wait, or give another folder.") from None
         try:
             if self._lock.lock_counter == 1:  # what a killed process left, here and as safetensors names it
@@ -168,9 +159,8 @@ class Store:
             if now not in steps:
                 raise RunError(f"{self.folder} has no finished {now} yet; this makes it: {again}")
             if steps[now]["made_from"] != _digest(steps.get(before)):
-                raise RunError(
-                    f"{self.folder}: its {now} was made from another {before}; this makes it again: {again}"
-                )
+                told = f"{self.folder}: its {now} was made from another {before}"
+                raise RunError(f"{told}; this makes it again: {again}")
 
     def is_current(self, step: str) -> bool:
         """Whether `check` accepts a step, and all of its own files are there."""
@@ -227,9 +217,8 @@ def code_version(*folders: Path) -> str:
 
 def _digest(record: Mapping[str, Any] | None) -> str:
     """A checksum over all files of a finished step; "" if it is not finished."""
-    return (
-        "" if record is None else hashlib.sha256(json.dumps(record["files"], sort_keys=True).encode()).hexdigest()
-    )
+    files = json.dumps(record["files"], sort_keys=True) if record else ""
+    return hashlib.sha256(files.encode()).hexdigest() if files else ""
 
 
 def _sha256(path: Path) -> str:

@@ -18,10 +18,10 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.runs import store as run_store
 from rb_interp.runs.config import SweepConfig, fingerprint
 from rb_interp.tasks.dataset import vocabulary
-from rb_interp.training.loop import kept_by, stage_name, step_name
+from rb_interp.training.loop import kept_by
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import Part, train_together
-from rb_interp.training.store import CURVES, SUFFIX, Checkpoint, Curves, Store, saved_curves
+from rb_interp.training.store import CURVES, SUFFIX, Checkpoint, Curves, Store, saved_curves, stage_name, step_name
 from rb_interp.typed import typed
 
 PROVENANCE = "data.json"
@@ -101,10 +101,7 @@ class Sweep:
 
     @typed
     def dataset(self, seed: int) -> Any:
-        """What the members of a seed learn, drawn once.
-
-        Raises RunError where the task's data has changed since training began, see `provenance`.
-        """
+        """What the members of a seed learn, drawn once; RunError where the data is not that of `provenance`."""
         drawn_by = self.config.data_seed_of(seed)
         if drawn_by not in self._data:
             held = self.provenance.get(drawn_by)
@@ -121,8 +118,7 @@ class Sweep:
     def provenance(self) -> dict[int, Any]:
         """What each seed of data draws from, as it was when training began: sources, sizes, hashes.
 
-        A task with ``provenance(seed) -> plain data`` gives it then, and ``data.json`` keeps it. Returns an empty dict
-        before training, and where the task has no such method. Raises RunError for a damaged file.
+        A task with ``provenance(seed) -> plain data`` gives it then, and ``data.json`` keeps it.
         """
         if not (self.folder / PROVENANCE).is_file():
             return {}
@@ -188,10 +184,7 @@ class Sweep:
         return pd.concat(tables).sort_values("step", kind="stable", ignore_index=True)
 
     def spectra(self) -> pd.DataFrame:
-        """Leading eigenvalues of embeddings along training: group, step, gamma, seed, rank, eigenvalue.
-
-        Without rows where the task names no group of tokens, see ``training.tracking``.
-        """
+        """Leading eigenvalues of embeddings along training: group, step, gamma, seed, rank, eigenvalue."""
         return pd.concat([curves.spectra_table() for curves in self._curves()], ignore_index=True)
 
     @typed
@@ -199,8 +192,6 @@ class Sweep:
         """Step at which each member was kept for a stage of its own (``train.stages``), by default the first of them.
 
         That is the last step for a member that never came to it, see `reached`; -1 where none was kept.
-
-        Raises RunError for a stage that the run did not keep.
         """
         known = self.config.train.stages
         stage = stage or next(iter(known), "")
@@ -216,8 +207,7 @@ class Sweep:
     def reached(self, stage: str | int) -> dict[Member, bool]:
         """Whether each member came to a stage: whether its learning curves ever met the stage's condition.
 
-        For the stage of a sibling that sibling's curves count. ``init``, ``final`` and steps are reached by all. A
-        member that never came to a stage of ``keep="first"`` was saved at the last step.
+        For the stage of a sibling that sibling's curves count. ``init``, ``final`` and steps are reached by all.
         """
         own, of = self.siblings.get(str(stage), (str(stage), None))
         if own not in self.config.train.stages:
@@ -245,11 +235,9 @@ class Sweep:
 
     @typed
     def checkpoint(self, stage: str | int, gamma: float, seed: int) -> Checkpoint:
-        """A member's tensors in the checkpoint that holds it at a stage or a step.
+        """A member's tensors at a step or a stage; RunError for what this sweep does not have.
 
         Stages are ``init``, ``final``, those of ``train.stages``, and the study's names for the stage of a sibling.
-
-        Raises RunError for a member, stage or step that this sweep does not have.
         """
         if Member(gamma, seed) not in self.members:
             raise RunError(

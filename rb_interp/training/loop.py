@@ -20,7 +20,7 @@ from rb_interp.errors import ArgumentError, ConfigError, nearest
 from rb_interp.tasks.dataset import Task
 from rb_interp.training.config import TrainConfig, checkpoint_steps, evaluation_steps
 from rb_interp.training.member_group import Member, MemberGroup
-from rb_interp.training.store import CURVES, SPECTRA, Checkpoint, Curves, Store, saved_curves
+from rb_interp.training.store import CURVES, SPECTRA, Checkpoint, Curves, Store, saved_curves, stage_name, step_name
 
 
 @dataclass(eq=False)
@@ -29,16 +29,6 @@ class Trained:
 
     curves: Curves
     final: Checkpoint
-
-
-def stage_name(stage: str, member: Member) -> str:
-    """Checkpoint at the step where this member reached a stage; it may hold the same-seed siblings too."""
-    return f"{stage}_gamma{member.gamma}_seed{member.seed}"
-
-
-def step_name(step: int) -> str:
-    """Checkpoint of all members at a step."""
-    return f"step_{step:08d}"
 
 
 class Training:

@@ -25,6 +25,16 @@ CURVES, SPECTRA = "curves/", "curves/spectra/"
 """What the names of learning curves, and of the spectra among them, begin with in a saved state."""
 
 
+def stage_name(stage: str, member: Member) -> str:
+    """Checkpoint at the step where this member reached a stage; it may hold the same-seed siblings too."""
+    return f"{stage}_gamma{member.gamma}_seed{member.seed}"
+
+
+def step_name(step: int) -> str:
+    """Checkpoint of all members at a step."""
+    return f"step_{step:08d}"
+
+
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
     """Weights (and, in the resume state, moments and curves) of members at one step."""

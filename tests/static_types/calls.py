@@ -15,8 +15,7 @@ import pandas as pd
 
 import rb_interp as rb
 from rb_interp.figures.kit import styled
-from rb_interp.torch_threads import few_threads
-from rb_interp.typed import typed
+from rb_interp.typed import few_threads, typed
 
 if TYPE_CHECKING:
     from typing_extensions import assert_type

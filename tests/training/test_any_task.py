@@ -13,9 +13,8 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import SweepConfig
 from rb_interp.tasks import Dataset, Stage, Task, fingerprint
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.loop import stage_name
 from rb_interp.training.members import train_members
-from rb_interp.training.store import Store
+from rb_interp.training.store import Store, stage_name
 
 pytestmark = [pytest.mark.wide, pytest.mark.trains]
 

@@ -12,10 +12,9 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw
 from rb_interp.tasks import AnchorTask, Stage
 from rb_interp.training.config import TrainConfig, checkpoint_steps, learning_rate
-from rb_interp.training.loop import stage_name, step_name
 from rb_interp.training.member_group import LastGroup, Member
 from rb_interp.training.members import Part, share_out, train_members, train_together
-from rb_interp.training.store import Store
+from rb_interp.training.store import Store, stage_name, step_name
 
 pytestmark = pytest.mark.trains
 

@@ -15,10 +15,9 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.text.data import Rows, text_data
 from rb_interp.text.task import TEXT_SETS, TextTask
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.loop import step_name
 from rb_interp.training.member_group import Member, NextGroup
 from rb_interp.training.members import train_members
-from rb_interp.training.store import Store
+from rb_interp.training.store import Store, step_name
 
 pytestmark = pytest.mark.trains
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from rb_interp.torch_threads import few_threads, threads
+from rb_interp.typed import few_threads, threads
 
 
 @few_threads
