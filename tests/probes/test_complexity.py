@@ -63,7 +63,7 @@ def test_the_null_has_mean_and_spread_of_gaussian_matrices():
     ids=["lengths 1 and 2", "identity", "rank one"],
 )
 def test_spectra_of_matrices_by_hand(matrix, participation, stable):
-    assert spectrum(matrix) == pytest.approx((participation, stable))
+    assert spectrum(matrix)[:2] == pytest.approx((participation, stable))
     assert np.isnan(spectrum(0 * matrix)).all()
 
 
