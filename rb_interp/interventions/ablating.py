@@ -8,7 +8,7 @@ Ablation sets a component's output to zero, to its mean, or to what it is on ano
 
 They answer differently: zero also takes away a constant that later layers count on, mean leaves the constant, resample
 also brings the wrong values of another input. The control gives the component the value that it has on the same row
-with its noise redrawn: what the change costs although key, anchors and answer stay the same.
+with its noise redrawn.
 
 Interchange says beforehand what the answer becomes when a site's activation is taken from a source input, role to role.
 Its control takes the same sites from the same row with its noise redrawn.
@@ -149,8 +149,7 @@ def ablation(
         if padded := int((~attends.all(1)).sum()):
             text = f"{padded} of {len(inputs)} rows have padding in front, which the {method} takes in"
             pair.notes["padding"] = f"{text}; name roles, or make one call for each length."
-    if control is not None:
-        runs.append(pair.run(interchange_edits(model, inputs, control, parsed)))
+    runs += [pair.run(interchange_edits(model, inputs, some, parsed)) for some in pair.sources]
     pair.note_control(parsed)
     return pair.effect(f"{method} ablation", told(parsed, model), runs)
 

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -172,8 +172,7 @@ def forced_average(
     Args:
         entropies: of each query in nats, those that the random patterns are to have; ``row_entropies`` of a model that
             does not average (M10: the member of larger initialisation). ``[query]`` or ``[head, query]``.
-        pattern: what the layer attends to in place of 1/i, for instance ``pattern_of`` another model.
-        beside: patterns of the control in place of random ones, for instance ``pattern_of`` other members.
+        pattern: what the layer attends to in place of 1/i. beside: patterns of the control in place of random ones.
 
     Source: paper 1, Fig. 6 ("average operator").
     """
@@ -348,10 +347,8 @@ def matched_spans(
 ) -> Match:
     """Spans that the embedding does fill, for the control of another: of k random tokens of a group, none twice.
 
-    Without a group, of k Gaussian directions with the covariance of the embeddings in use, for ``leading``.
-
-    Args:
-        group, groups, head: as for ``token_basis``.
+    Without a group, of k Gaussian directions with the covariance of the embeddings in use, for ``leading``. Other
+    arguments are those of ``token_basis``.
     """
     vectors = _centred(model, inputs, group, layer, head, groups)
     if group is None:
@@ -363,12 +360,7 @@ def matched_spans(
 
 
 def _centred(
-    model: HookedModel,
-    inputs: Inputs,
-    group: str | np.ndarray | None,
-    layer: int,
-    head: int,
-    groups: Mapping | None,
+    model: HookedModel, inputs: Inputs, group: Any, layer: int, head: int, groups: Mapping | None
 ) -> Float[np.ndarray, "token d_model"]:
     """Embeddings of a group as a head reads them, less the mean over all tokens of the groups; None: of all of them."""
     over = np.concatenate(list(token_groups(groups, inputs.roles, "token_basis").values()))
@@ -400,7 +392,6 @@ def subspace_effect(
     Args:
         basis: orthonormal columns ``[d_model, k]``, as ``span``, ``leading`` and ``token_basis`` give.
         head: the only head that is changed, with those that share its values where queries are grouped.
-        match: the control's subspaces in place of random ones, from ``matched_spans``.
     """
     pair = Comparison(model, metric, answer_at, inputs)
     check_layer_head(model, layer, head, "the value subspace")

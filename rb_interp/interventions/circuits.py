@@ -18,10 +18,9 @@ Source: interchange of one position's state (Geiger et al., 2021, arXiv:2106.029
 arXiv:2202.05262). The ratio of sums keeps single rows with a small effect from deciding.
 
 How it can mislead. Parts need not add up to 1: two routes that say the same may each suffice (shares near 1, needed
-near 0), and two that only work together may each do nothing alone. So read both numbers. A route says from where the
-last layer has it and not how it came there: the last anchor may hold the key alone or key and first anchors together.
-Routes are of the key's and of single anchors' changes within one set. Where few rows are answered rightly the shares
-describe these few.
+near 0), and two that only work together may each do nothing alone. A route says from where the last layer has it and
+not how it came there: the last anchor may hold the key alone or key and first anchors together. Where few rows are
+answered rightly the shares describe these few.
 
 Circuit by cause: the name of what a model learned, by the routes that key and anchors take to the answer, by the rules
 of NAMED: paper 1, Fig. 6 (average-then-key) and paper 2, Fig. 3, "inferential" (key-to-anchors). The first that fits is
@@ -110,8 +109,7 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
     but the last anchor's. ``n`` is the smallest number of rows of a change.
 
     Args:
-        model: of two layers or more, with any number of heads.
-        inputs: rows with labels and the roles ``key`` and ``anchor``.
+        inputs: rows with labels and the roles ``key`` and ``anchor``, for a model of two layers or more.
         changed: name of a change -> as many rows, with key and anchors at the same positions, and their right answers.
             A row whose answer is the same in both does not count.
     """
@@ -171,7 +169,18 @@ def _shares(model: HookedModel, inputs: Inputs, other: Inputs) -> dict[str, floa
     """What each route alone, and all but it, carries of one change, and the number of rows."""
     if not len(inputs):
         return {name + end: np.nan for end in ("", NEEDED) for name in ROUTES} | {"rows": 0.0}
-    places = _places(inputs.roles, inputs.tokens.shape[1])
+    length = inputs.tokens.shape[1]
+
+    def all_but(positions: Int[np.ndarray, "row n"]) -> Int[np.ndarray, "row m"]:
+        free = np.ones((len(positions), length), dtype=bool)
+        np.put_along_axis(free, positions, False, 1)
+        return np.nonzero(free)[1].reshape(len(positions), -1)
+
+    key, anchors = inputs.roles.position("key"), inputs.roles.position("anchor")
+    last = np.full((len(inputs), 1), length - 1)
+    noise = all_but(np.concatenate([key, anchors, last], 1))
+    places = dict(zip(ROUTES, (key, anchors[:, :-1], anchors[:, -1:], anchors, last, noise), strict=True))
+    places |= {name + NEEDED: all_but(positions) for name, positions in places.items()}
     roles = Roles(places)
     base, source = (Inputs(rows.tokens, rows.labels, roles) for rows in (inputs, other))
     last = model.cfg.n_layers - 1
@@ -180,20 +189,6 @@ def _shares(model: HookedModel, inputs: Inputs, other: Inputs) -> dict[str, floa
     alone, others = parts[: len(ROUTES)], parts[len(ROUTES) :]
     shares = np.clip(np.concatenate([alone, 1 - others]), 0, 1)
     return dict(zip(places, map(float, shares), strict=True)) | {"rows": float(len(inputs))}
-
-
-def _places(roles: Roles, length: int) -> dict[str, Int[np.ndarray, "row n"]]:
-    """Positions of each route, and of all but it, in rows that end in noise."""
-
-    def others(positions: Int[np.ndarray, "row n"]) -> Int[np.ndarray, "row m"]:
-        free = np.ones((len(positions), length), dtype=bool)
-        np.put_along_axis(free, positions, False, 1)
-        return np.nonzero(free)[1].reshape(len(positions), -1)
-
-    key, anchors, last = roles.position("key"), roles.position("anchor"), np.full((len(roles), 1), length - 1)
-    noise = others(np.concatenate([key, anchors, last], 1))
-    at = dict(zip(ROUTES, (key, anchors[:, :-1], anchors[:, -1:], anchors, last, noise), strict=True))
-    return at | {name + NEEDED: others(positions) for name, positions in at.items()}
 
 
 SHARE_MIN = 0.80
@@ -277,8 +272,7 @@ def check_reasoning(data: AnchorDataset, set: str, asker: str) -> None:
 
 def n_other_answers(data: AnchorDataset, set: str) -> int:
     """Rows of a set whose answer is not key + sum."""
-    rows = data.rows(set)
-    key, total = _key_sum(data, rows)
+    key, total = _key_sum(data, rows := data.rows(set))
     return int(np.count_nonzero(key + total != data.labels[rows]))
 
 
@@ -350,9 +344,8 @@ def _pairs(
 
 def _key_sum(data: AnchorDataset, rows: Int[np.ndarray, " row"]) -> tuple[np.ndarray, np.ndarray]:
     """Key and sum of the anchors of each row."""
-    return data.tokens[rows, data.key_position[rows]], data.tokens[rows[:, None], data.anchor_positions[rows]].sum(
-        1
-    )
+    anchors = data.tokens[rows[:, None], data.anchor_positions[rows]]
+    return data.tokens[rows, data.key_position[rows]], anchors.sum(1)
 
 
 @intervention

@@ -40,7 +40,7 @@ from rb_interp.interventions import sites
 from rb_interp.interventions.effect import REDRAWN, Direction, Effect, Matrix
 from rb_interp.interventions.sites import Edit, Site
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import caller_hooks, visible
+from rb_interp.probes.capturing import caller_hooks, capture, visible
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
 
@@ -214,12 +214,8 @@ def equal_note(equal: np.ndarray, site: str = "") -> dict[str, str]:
 class Comparison:
     """A metric of clean rows as they are, of corrupted ones where there are any, and of other runs of such rows.
 
-    Attributes:
-        answers: of the clean rows and of the corrupted ones. clean, corrupted: the metric of each, ``[row]``.
-        base: of the two, the rows that run, from ``start`` on the way to ``end``. sources: rows that activations are
-            taken from, those of the control last. own: the logits of ``base``.
-        answered: share of rows that are answered rightly, of both kinds where there are two; nan without labels.
-        notes: what is to be said of the control and of the model.
+    ``base`` are the rows that run, from ``start`` on the way to ``end``, ``own`` their logits; ``sources`` are the rows
+    that activations are taken from, those of the control last; ``held`` is what ``hooks`` gave in base and sources.
     """
 
     def __init__(
@@ -231,14 +227,18 @@ class Comparison:
         corrupted: Inputs | None = None,
         direction: Direction = "denoise",
         control: Inputs | None = None,
+        hooks: Sequence[str] = (),
     ) -> None:
         self.model, self.metric, self.answer_at, self.control = model, metric_of(metric), answer_at, control
         kinds, self.base, self.direction = [clean] if corrupted is None else [clean, corrupted], clean, direction
         for rows in kinds[1:]:
             sites.aligned(Site("resid_pre", 0), rows, clean)  # refuses rows that are no pairs
-        self.answers = []
+        self.answers, self.held = [], []
         for rows in kinds:
-            logits, labels = answer_logits(model, rows, (), answer_at), rows.labels
+            held: dict[str, list[Tensor]] = {hook: [] for hook in hooks}
+            looks = [Edit(hook, lambda x, _, held=held[hook]: held.append(x.cpu()) or x) for hook in hooks]
+            logits, labels = answer_logits(model, rows, looks, answer_at), rows.labels
+            self.held.append({hook: torch.cat(parts) for hook, parts in held.items()})
             if labels is not None and not (labels.ndim == 1 and np.isin(labels, range(logits.shape[1])).all()):
                 raise ModelError(
                     f"got labels of shape {list(labels.shape)} and type {labels.dtype}; expected a token of the model."
@@ -253,7 +253,7 @@ class Comparison:
             self.corrupted = other[0]
             ends = (clean, self.clean), (corrupted, self.corrupted)
             (source, self.end), (self.base, self.start) = ends if direction == "denoise" else ends[::-1]
-            self.sources = [source, *self.sources]
+            self.sources, self.held = [source, *self.sources], self.held[:: -1 if direction == "denoise" else 1]
             gap = self.clean.mean() - self.corrupted.mean()
             scale = np.abs([self.clean, self.corrupted]).mean(1).sum()
             if not abs(gap) > 1e-6 * scale:
@@ -263,6 +263,7 @@ class Comparison:
                 )
         if control is not None:
             self.check_control(control)
+            self.held.append(capture(model, control.tokens, hooks) if hooks else {})
 
     def check_control(self, control: Inputs) -> None:
         """Note how many rows of a control are the rows that run; ModelError for all, and for those of the source."""

@@ -34,7 +34,7 @@ the clean rows, and so is an attribution that noises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple, cast
@@ -52,7 +52,7 @@ from rb_interp.interventions.effect import Direction, Matrix
 from rb_interp.interventions.metrics import METRICS, AnswerAt, Comparison, Measured, answer_positions, measure
 from rb_interp.models.generations import resid_mid_is_a_copy
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import NOWHERE, as_rows, attached, caller_hooks, capture, evaluation, passes
+from rb_interp.probes.capturing import NOWHERE, as_rows, attached, caller_hooks, evaluation, passes
 from rb_interp.tasks.inputs import Inputs
 
 __all__ = ["attribution_matrix", "patching_matrix"]
@@ -89,8 +89,9 @@ def _matrix(fill: Callable[[Comparison, Cells], np.ndarray]):
         direction: Direction = "denoise",
         control: Inputs | None = None,
     ) -> Matrix:
-        pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control)
-        cells = Cells(pair, components, layers, roles, head)
+        rows = [corrupted, clean] if direction == "denoise" else [clean, corrupted]
+        cells = Cells(model, rows if control is None else [*rows, control], components, layers, roles, head)
+        pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control, cells.hooks)
         return cells.matrix(pair, fill(pair, cells), fill.__name__.removesuffix("_matrix"))
 
     call.__name__ = call.__qualname__ = fill.__name__
@@ -114,10 +115,11 @@ def patching_matrix(pair: Comparison, cells: Cells) -> np.ndarray:
         control: rows that differ in noise alone from those that run (denoise: ``corrupted``, noise: ``clean``), such
             as ``corrupted.with_tokens_of(other, "noise")``.
     """
-    runs, n_rows = CellRuns(pair, cells), len(pair.base)
+    (own, *values), n_rows = pair.held, len(pair.base)
+    runs = CellRuns(pair, cells, own)
     patched = np.tile(pair.start, (len(pair.sources), len(cells.groups), len(cells.roles), 1))
     for number, source in enumerate(pair.sources):
-        for group, changed, logits in runs.run(source):
+        for group, changed, logits in runs.run(source, values[number]):
             if pair.metric in METRICS.values():  # they act row by row
                 patched[number, group].reshape(-1)[changed] = pair.of(logits, changed % n_rows)
                 continue
@@ -144,8 +146,7 @@ def attribution_matrix(pair: Comparison, cells: Cells) -> np.ndarray:
         sites.Site("attn_out", site.layer).hook if site.component == "resid_mid" and is_copy else site.hook
         for site in cells.groups
     ]
-    hooks = [*{site.hook: None for site in cells.groups}]
-    own, *values = (capture(model, rows.tokens, hooks) for rows in (pair.base, *pair.sources))
+    own, *values = pair.held
     at = answer_positions(pair.answer_at, pair.base)
     at = torch.full((len(tokens),), tokens.shape[1] - 1) if at is None else at
     positions = [role_positions(cells, pair.base, source) for source in pair.sources]
@@ -176,12 +177,17 @@ class Cells:
     """The cells of a matrix: each of ``groups``, a component in its layer, at each role; why some are not there."""
 
     def __init__(
-        self, pair: Comparison, components: Names, layers: Numbers, roles: Names, head: int | None
+        self,
+        model: HookedModel,
+        rows: list[Inputs],
+        components: Names,
+        layers: Numbers,
+        roles: Names,
+        head: int | None,
     ) -> None:
-        model, n_layers = pair.model, pair.model.cfg.n_layers
-        there = set.intersection(*({*rows.roles.positions} for rows in (pair.base, *pair.sources)))
+        n_layers, there = model.cfg.n_layers, set.intersection(*({*some.roles.positions} for some in rows))
         known = {"last", *there, *(("first_anchor", "last_anchor") if "anchor" in there else ())}
-        own = [role for role in pair.base.roles.positions if role in there and role not in ROLES]
+        own = [role for role in rows[0].roles.positions if role in there and role not in ROLES]
         self.roles = tuple([*own, *(role for role in ROLES if role in known)] if roles is None else roles)
         self.layers = tuple(range(n_layers) if layers is None else layers)
         self.components, self.notes, self.groups = tuple(components or ()), {}, []
@@ -190,7 +196,7 @@ class Cells:
             wanted = COMPONENTS if head is None else sites.PER_HEAD
             self.notes = {name: "no cells: this model has none." for name in wanted if name not in has}
             for role in self.roles[::-1]:
-                own, *others = (sites.positions(rows, role) for rows in (pair.base, *pair.sources))
+                own, *others = (sites.positions(some, role) for some in rows)
                 if not all(np.array_equal(own, other) for other in others):
                     why = f"no cells: a pattern is over positions, and '{role}' is elsewhere in the other rows."
                     self.notes["pattern"] = why
@@ -209,8 +215,11 @@ class Cells:
             raise ModelError(
                 "there are no cells: name a role and a component that the model has; embeddings are in L0."
             )
-        self.unseen = [role for role in self.roles if not pair.reads(sites.Site("embed", 0, role))]
-        self.notes |= dict.fromkeys(self.unseen, "no cells: it stands behind the answer, which sees none of it.")
+        self.streams = [sites.Site("resid_pre", 0)]  # before each layer, and after the last
+        self.streams += [sites.Site("resid_post", layer) for layer in range(n_layers)]
+        around = [self.streams[layer] for site in self.groups for layer in (site.layer, site.layer + 1)]
+        before = [sites.Site("resid_pre", site.layer) for site in self.groups]
+        self.hooks = [*{site.hook: None for site in (*self.groups, *around, *before)}]
 
     def matrix(
         self, pair: Comparison, patched: Float[np.ndarray, "n group role row"], method: str = "patching"
@@ -220,7 +229,9 @@ class Cells:
         cells = np.full((len(patched), len(self.components), len(self.layers), *patched.shape[2:]), np.nan)
         for group, site in enumerate(self.groups):
             cells[:, self.components.index(site.component), self.layers.index(site.layer)] = patched[:, group]
-        cells[..., [role in self.unseen for role in self.roles], :] = np.nan
+        unseen = [role for role in self.roles if not pair.reads(sites.Site("embed", 0, role))]
+        self.notes |= dict.fromkeys(unseen, "no cells: it stands behind the answer, which sees none of it.")
+        cells[..., [role in unseen for role in self.roles], :] = np.nan
         acts = (patched != pair.start).any(-1)
         if len(acts) > 1 and (still := int((acts[0] & ~acts[1]).sum())):
             self.notes["control"] = (
@@ -264,15 +275,15 @@ class Write(NamedTuple):
 class CellRuns:
     """Runs of the base rows with one cell from other rows each.
 
-    ``late``: a run begins at the block of its cell (a HookedTransformer itself, by ``start_at_layer`` and the mask of
-    the whole pass). A cell that acts on its own position alone begins a block later, with what one pass of its block
-    leaves there. ``narrow``: the last block computes the position of the answer alone after its attention. Both are
-    done where they give the logits of the whole pass in every row. Left out are runs that change nothing or that
-    nothing later reads. Under the caller's hooks, which may tell rows apart, a pass has one cell, all rows in order.
+    ``late``: a run begins at the block of its cell (in a HookedTransformer itself). A cell that acts on its own
+    position alone begins a block later, with what one pass of its block leaves there. ``narrow``: the last block
+    computes the position of the answer alone after its attention. Both are done where they give the logits of the whole
+    pass. Left out are runs that change nothing or that nothing later reads. Under the caller's hooks, which may tell
+    rows apart, a pass has one cell.
     """
 
-    def __init__(self, pair: Comparison, cells: Cells) -> None:
-        self.pair, self.cells, model = pair, cells, pair.model
+    def __init__(self, pair: Comparison, cells: Cells, own: Mapping[str, Tensor]) -> None:
+        self.pair, self.cells, self.own, self.streams, model = pair, cells, own, cells.streams, pair.model
         self.model, self.groups, self.n_layers = model, cells.groups, model.cfg.n_layers
         self.tokens, self.device = as_rows(pair.base.tokens), next(model.parameters(), NOWHERE).device
         self.n_rows, self.length = self.tokens.shape
@@ -280,11 +291,6 @@ class CellRuns:
         self.at = torch.full((self.n_rows,), self.length - 1) if at is None else at
         self.disturbed, last = bool(caller_hooks(model)), self.n_layers - 1
         self.layers = sorted({site.layer for site in self.groups})
-        self.streams = [sites.Site("resid_pre", 0)]  # before each layer, and after the last
-        self.streams += [sites.Site("resid_post", layer) for layer in range(self.n_layers)]
-        read = [sites.Site(name, layer) for name in ("resid_pre", "resid_post") for layer in self.layers]
-        read += [self.streams[layer] for layer in self.layers]
-        self.own = capture(model, self.tokens, [*{site.hook: None for site in (*self.groups, *read)}])
         self.mask: dict[str, Any] = {}
         ends = (sites.Site(name, last).hook for name in ("z", "resid_mid", "resid_post"))
         self.ends = [hook for hook in ends if hook in model.hook_dict]
@@ -299,14 +305,15 @@ class CellRuns:
             pairs = zip(self.groups, streams, strict=True)
             self.groups = [stream if site.component == "resid_pre" else site for site, stream in pairs]
 
-    def run(self, source: Inputs) -> Iterator[tuple[int, Int[Tensor, " run"], Float[Tensor, "run d_vocab"]]]:
+    def run(
+        self, source: Inputs, found: Mapping[str, Tensor]
+    ) -> Iterator[tuple[int, Int[Tensor, " run"], Float[Tensor, "run d_vocab"]]]:
         """Each group's runs that differ, with values from the source, and their logits where the answer is read."""
         at = role_positions(self.cells, self.pair.base, source)
         runs = [
             (k * self.n_rows + torch.arange(self.n_rows)[:, None]).expand_as(own) for k, (own, _) in enumerate(at)
         ]
         run, pos, source_pos = (torch.cat([x.flatten() for x in some]) for some in (runs, *zip(*at, strict=True)))
-        found = capture(self.model, source.tokens, [*{site.hook: None for site in self.groups}])
         bar = tqdm(self.groups, unit="row of cells", desc="patching", delay=SLOW, leave=False)
         done: dict[sites.Site, tuple[Tensor, Tensor]] = {}
         with bar, torch.no_grad(), evaluation(self.model):
@@ -328,6 +335,7 @@ class CellRuns:
         """Whether passes that begin and end as they are to do have the values of the whole pass, in every row."""
         every, pairs = torch.arange(self.n_rows), []
         begins = {*map(self._begin, self.groups)}
+        begins &= {-1, min({*begins} - {-1}, default=0), self.n_layers}  # those between are a part of the first
         try:
             if self.late:
                 _, _, shortformer, mask = self.model.input_to_embed(self.tokens.to(self.device))  # type: ignore[attr-defined]

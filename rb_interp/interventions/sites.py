@@ -79,6 +79,7 @@ SHARED = {
 def intervention(function: F) -> F:
     """The same function with its arguments checked, on few threads, and what is SHARED in its docstring."""
     text = inspect.getdoc(function) or ""
+    text += "" if "Args:\n" in text else "\n\nArgs:\n"
     told = (f"    {name}: {SHARED[name]}\n" for name in inspect.signature(function).parameters if name in SHARED)
     more = [line for line in told if f"\n{line.split(':')[0]}:" not in text]
     function.__doc__ = text.replace("Args:\n", "Args:\n" + "".join(more), 1)
@@ -186,15 +187,13 @@ def told(sites: Sequence[Site], model: HookedModel) -> str:
 
 def components_of(model: HookedModel, layer: int | None = None) -> tuple[str, ...]:
     """The components that a model has in any layer, or in one, in the order of HOOKS; none without attention."""
-    missing = {*HOOKS} if not capturing.has_attention(model) else set()
-    if getattr(model.cfg, "attn_only", False):
-        missing |= {"resid_mid", "mlp_post", "mlp_out"}
+    missing = set() if capturing.has_attention(model) else {*HOOKS}
+    missing |= {"resid_mid", "mlp_post", "mlp_out"} if getattr(model.cfg, "attn_only", False) else set()
     if getattr(model.cfg, "positional_embedding_type", "standard") != "standard":  # a bridge names it still
         missing.add("pos_embed")
-    layers, has = range(model.cfg.n_layers) if layer is None else [layer], model.hook_dict
-    return tuple(
-        name for name, hook in HOOKS.items() if name not in missing and any(hook.format(at) in has for at in layers)
-    )
+    layers, hooks = range(model.cfg.n_layers) if layer is None else [layer], model.hook_dict
+    there = (name for name, hook in HOOKS.items() if any(hook.format(at) in hooks for at in layers))
+    return tuple(name for name in there if name not in missing)
 
 
 def positions(rows: Inputs, role: str) -> Int[np.ndarray, "row n"]:
