@@ -13,10 +13,9 @@ with its noise redrawn.
 Interchange says beforehand what the answer becomes when a site's activation is taken from a source input, role to role.
 Its control takes the same sites from the same row with its noise redrawn.
 
-How it can mislead. A large loss shows that the component is needed. It does not show what the component computes. A
-small loss may mean that another component takes its place. An untrained model loses nothing, since it knows no answer.
-A high share of predicted answers says that the site suffices to carry something. A low one may mean that another site
-carries it too, since that site keeps the base's value.
+How it can mislead. A large loss shows that the component is needed, and not what it computes. A small loss may mean
+that another component takes its place. A high share of predicted answers says that the site suffices to carry
+something. A low one may mean that another site carries it too, since that site keeps the base's value.
 """
 
 from __future__ import annotations

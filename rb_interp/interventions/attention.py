@@ -7,13 +7,12 @@ sharp as the pattern that they are compared with, and look at other positions. O
 that do the same work: a cost that these have too is that of any change of pattern.
 
 How it can mislead. M10 asks that the average costs at most .10 nats and the control at least .20 more, so here the
-control is to hurt *more* than the effect, and the p-value of the effect is near 1. Where attention is uniform already,
-as in an untrained model, or where the layer is not used, the average costs nothing.
+control is to hurt *more* than the effect, and p is near 1. Where attention is uniform already, as in an untrained
+model, or where the layer is not used, the average costs nothing.
 
 Blocked attention: a query cannot attend to some positions; their attention is 0, and the rest is scaled to sum to 1.
 Control: as many of the row's noise positions blocked, chosen at random, or others where no role is called noise. It can
-mislead: a query that attended to nothing but the blocked positions attends evenly to the rest, and what other heads or
-layers also bring does not show when one look is blocked.
+mislead: what other heads or layers also bring does not show when one look is blocked.
 
 Subspaces, in the convention x W_V, with U an orthonormal basis [d_model, k]:
 

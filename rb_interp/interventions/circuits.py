@@ -48,12 +48,11 @@ Directions: ``value``, the leading left singular vector of L0's W_V (paper 1, Fi
 anchors share); ``component``, the anchors' own first principal component (Fig. 5B); or any vector. The control moves
 the anchors by the same permutation along random directions, with a change of W_E of the same Frobenius norm.
 
-How it can mislead. M9 asks for .90 each, control at most .10. An untrained model answers almost nothing rightly and has
-no pairs (nan). A site that carries the whole answer moves it to z_source + sum_source, and counts as 0. A low share may
-mean that another site carries it too, or that the sites add a constant that depends on the position: at the quick sizes
-members of the paper's circuit often miss by 1 when source and base have their key at different positions, and seldom
-when it is the same one (``same_position``). Pairs are of inputs answered rightly, so read the accuracy beside them. All
-layers read an embedding that was moved, not only L0's values, and with LayerNorm all its coordinates change with it.
+How it can mislead. M9 asks for .90 each, control at most .10. An untrained model has no pairs (nan). A site that
+carries the whole answer moves it to z_source + sum_source, and counts as 0. A low share may mean that another site
+carries it too, or that the sites add a constant that depends on the position: members of the paper's circuit often miss
+by 1 when source and base have their key at different positions, and seldom when it is the same one (``same_position``).
+All layers read an embedding that was moved, and with LayerNorm all its coordinates change with it.
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@
 over inputs r and draws d of the control: an intervention of the same form and size that leaves alone what the
 mechanism is said to need. An effect that is no larger than its control's shows nothing, however large it is. Intervals
 are over inputs, which are drawn independently: Clopper-Pearson for shares, Tango's score interval for differences of
-shares (an accuracy before less after), Student t for means. The mean of several draws on an input is no longer 0 or 1;
-its shares then have a Student t interval, cut at the ends of what a share can be. Over seeds, take one effect a seed.
-``p_value`` is the share of control draws whose mean reaches the effect, (1 + n) / (1 + draws).
+shares (an accuracy before less after), Student t for means, cut at the ends of what a share can be. Over seeds, take
+one effect a seed. ``p_value`` is the share of control draws whose mean reaches the effect, (1 + n) / (1 + draws).
 
 A cell of a matrix is a share of the way from the rows that run to those that it is taken from, with m the metric:
 

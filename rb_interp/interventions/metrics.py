@@ -17,7 +17,7 @@ A metric is a name of these, what ``logit_diff``, ``logit`` and ``probability`` 
 ablation, ``corrupted`` is None. Attribution patching differentiates the function.
 
 ``answer_at`` is a position for all rows (negative ones count from the end), a role that stands at one position of each
-row, or positions ``[row]``; by default the last position. A role is looked up in the roles of each kind of rows.
+row, or positions ``[row]``; by default the last position.
 
 How it can mislead. ``probability`` and ``accuracy`` are saturated where a model is sure, and then show nothing of what
 is lost. ``logit_diff`` sees two tokens and misses damage to all others; ``kl`` sees all of them, and counts harmless

@@ -1,12 +1,9 @@
 r"""Activation patching by role: which component, of which layer, at which role carries what the answer depends on.
 
-    denoise    recovered = (mean m(patched) - mean m(corrupted)) / (mean m(clean) - mean m(corrupted))
-    noise      lost = (mean m(clean) - mean m(patched)) / (mean m(clean) - mean m(corrupted))
-
-with m a metric of the logits where the answer is read. Denoising runs the corrupted rows with one cell, a component of
-one layer at the positions of one role, from the clean rows: 1 where the cell carries all that differs, 0 where it
-carries nothing, anything where others undo a part. It finds what suffices. Noising runs the clean rows with one cell
-from the corrupted ones: 1 where all is lost. It finds what is needed. The control fills the same cell from rows that
+Denoising runs the corrupted rows with one cell, a component of one layer at the positions of one role, from the clean
+rows; ``recovered`` is the cell's share (see `effect`): 1 where the cell carries all that differs, 0 where it carries
+nothing, anything where others undo a part. It finds what suffices. Noising runs the clean rows with one cell from the
+corrupted ones; ``lost`` is 1 where all is lost. It finds what is needed. The control fills the same cell from rows that
 differ in noise alone from those that run, and so have their answer.
 
 Source: causal tracing (Meng et al., 2022, arXiv:2202.05262), as in TransformerLens's ``generic_activation_patch``,

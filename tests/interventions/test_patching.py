@@ -324,8 +324,8 @@ def test_a_matrix_has_the_callers_own_roles():
     pair = [Inputs(rows.tokens, rows.labels, own) for rows in (FEW, OTHER)]
     model = lens_model("plain", n_layers=1)
     assert patching_matrix(model, *pair).axes["role"] == ("subject", "verb", "last")
-    fewer = Inputs(OTHER.tokens, OTHER.labels, Roles({"verb": [[2]] * 3}))
-    assert patching_matrix(model, pair[0], fewer).axes["role"] == ("verb", "last")
+    fewer = Inputs(FEW.tokens, FEW.labels, Roles({"verb": [[2]] * 3}))
+    assert patching_matrix(model, fewer, pair[1]).axes["role"] == ("verb", "last")
     of_the_task = ("key", "first_anchor", "last_anchor", "anchor", "last", "noise")
     assert patching_matrix(MODELS["none"](), CLEAN, BOTH, layers=[0], components=["z"]).axes["role"] == of_the_task
 
