@@ -40,7 +40,7 @@ def peer(model: Any, clean: Inputs, corrupted: Inputs) -> np.ndarray:
     """Mean metric of each cell by generic_activation_patch, ``[component, layer, role]``."""
     tokens, others = (torch.from_numpy(rows.tokens).long() for rows in (clean, corrupted))
     answers = torch.from_numpy(np.stack([clean.labels, corrupted.labels], 1)).long()
-    at = [torch.from_numpy(positions(clean.roles, role, tokens.shape[1])) for role in ROLES]
+    at = [torch.from_numpy(positions(clean, role)) for role in ROLES]
     row = torch.arange(len(tokens))[:, None]
 
     def metric(logits: torch.Tensor) -> torch.Tensor:

@@ -8,16 +8,14 @@ Ablation sets a component's output to zero, to its mean, or to what it is on ano
 
 They answer differently: zero also takes away a constant that later layers count on, mean leaves the constant, resample
 also brings the wrong values of another input. The control gives the component the value that it has on the same row
-with its noise redrawn: what the change costs although key, anchors and answer stay the same.
+with its noise redrawn.
 
-Patching is that of `patching_matrix`, at one site or at several together. Interchange says beforehand what the answer
-becomes when a site's activation is taken from a source input, role to role. Its control takes the same sites from the
-same row with its noise redrawn.
+Interchange says beforehand what the answer becomes when a site's activation is taken from a source input, role to role.
+Its control takes the same sites from the same row with its noise redrawn.
 
-How it can mislead. A large loss shows that the component is needed. It does not show what the component computes. A
-small loss may mean that another component takes its place. An untrained model loses nothing, since it knows no answer.
-A high share of predicted answers says that the site suffices to carry something. A low one may mean that another site
-carries it too, since that site keeps the base's value.
+How it can mislead. A large loss shows that the component is needed, and not what it computes. A small loss may mean
+that another component takes its place. A high share of predicted answers says that the site suffices to carry
+something. A low one may mean that another site carries it too, since that site keeps the base's value.
 """
 
 from __future__ import annotations
@@ -32,10 +30,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, nearest
-from rb_interp.interventions.effect import SHARES, Direction, Effect, check_control, equal_note, predicted_effect
-from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_logits, answered, answers_of
+from rb_interp.interventions.effect import REDRAWN, SHARES, Direction, Effect
+from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, equal_note
 from rb_interp.interventions.sites import (
-    Edit,
     Site,
     Sites,
     edits_of,
@@ -43,12 +40,11 @@ from rb_interp.interventions.sites import (
     intervention,
     parse_sites,
     told,
-    unmoved,
     values_at,
     with_edits,
 )
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import attention_layers, caller_hooks, capture
+from rb_interp.probes.capturing import attention_layers, capture
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
 
@@ -64,17 +60,10 @@ def ablate(model: HookedModel, inputs: Inputs, sites: Sites, *, method: str = "m
     """A context in which the model runs without a component, or several, on the rows of ``inputs``, all in their order.
 
     Zero and the mean, at a place that is the same in all rows, stand in any row of their length.
-
-    Raises ModelError for a method or a site that there is not, and in a pass with other rows.
     """
-    with with_edits(model, _edits(model, inputs, parse_sites(sites), method, seed)):
+    own = values_at(model, inputs, parse_sites(sites))
+    with with_edits(model, edits_of(model, inputs, {site: replacement(own[site], method, seed) for site in own})):
         yield model
-
-
-def _edits(model: HookedModel, inputs: Inputs, sites: Sequence[Site], method: str, seed: int) -> list[Edit]:
-    """Edits of an ablation: several sites have the untouched model's values, and one other row's where resampled."""
-    own = values_at(model, inputs, sites)
-    return edits_of(model, inputs, {site: replacement(values, method, seed) for site, values in own.items()})
 
 
 def replacement(values: Tensor, method: str, seed: int = 0) -> Tensor:
@@ -83,8 +72,6 @@ def replacement(values: Tensor, method: str, seed: int = 0) -> Tensor:
     >>> values = torch.tensor([[1.0], [3.0]])
     >>> [replacement(values, method).tolist() for method in METHODS]
     [[[0.0], [0.0]], [[2.0], [2.0]], [[3.0], [1.0]]]
-
-    Raises ModelError for an unknown method, and for resampling a single row.
     """
     if method not in METHODS:
         raise ModelError(f"there is no ablation '{method}'; {nearest(method, METHODS)}")
@@ -103,17 +90,7 @@ def replacement(values: Tensor, method: str, seed: int = 0) -> Tensor:
 @typed
 @contextmanager
 def patch(model: HookedModel, rows: Inputs, source: Inputs, sites: Sites) -> Iterator[HookedModel]:
-    """A context in which every pass of the rows, all in their order, has sites from their source, role to role.
-
-    >>> from rb_interp import AnchorTask, build_model
-    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
-    >>> rows = data.sample("rsn_test", 8)
-    >>> clean, other = data.inputs(rows), data.task.counterfactual(data, rows, "key")
-    >>> with patch(model, clean, other, "resid_pre.0@key"):
-    ...     patched = model(torch.from_numpy(clean.tokens).long())
-    >>> torch.allclose(patched, model(torch.from_numpy(other.tokens).long()), atol=1e-5)
-    True
-    """
+    """A context in which every pass of the rows, all in their order, has sites from their source, role to role."""
     with with_edits(model, interchange_edits(model, rows, source, sites)):
         yield model
 
@@ -133,23 +110,12 @@ def patching_effect(
     """What one site, or several together, recover in the corrupted rows, or lose in the clean ones, row by row.
 
     Values are divided by the mean over all rows of the whole difference, taken as known, so that their mean is a cell
-    of ``patching_matrix``. Raises what ``patching_matrix`` raises.
-
-    Args:
-        sites: any, with or without a role. All others are those of ``patching_matrix``.
-
-    >>> from rb_interp import AnchorTask, build_model
-    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
-    >>> rows = data.sample("rsn_test", 8)
-    >>> pair = data.inputs(rows), data.task.counterfactual(data, rows, "both")
-    >>> both = patching_effect(model, *pair, ["resid_pre.0@key", "resid_pre.0@anchor"])
-    >>> float(both.values.mean().round(3))
-    1.0
+    of ``patching_matrix``, whose arguments all others are.
     """
     parsed = parse_sites(sites)
     pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control)
     runs = [pair.run(interchange_edits(model, pair.base, some, parsed)) for some in pair.sources]
-    pair.note_control(control, parsed)
+    pair.note_control(parsed)
     return pair.effect(f"patching ({direction})", told(parsed, model), runs, quantity=SHARES[direction])
 
 
@@ -172,23 +138,18 @@ def ablation(
     Args:
         method: what stands in their place, of METHODS.
         control: the same rows with their noise redrawn, or None for no control.
-
-    Raises ModelError for a method, site or metric that there is not, and for a control that is the rows themselves.
     """
     parsed, pair = parse_sites(sites), Comparison(model, metric, answer_at, inputs, control=control)
-    runs = [pair.run(_edits(model, inputs, parsed, method, seed))]
-    if (
-        method != "zero"
-        and any(site.role in (None, "all") for site in parsed)
-        and (layers := attention_layers(model))
-    ):
+    own = values_at(model, inputs, parsed)  # the untouched model's, and one other row's where resampled
+    runs = [pair.run(edits_of(model, inputs, {site: replacement(own[site], method, seed) for site in own}))]
+    layers = attention_layers(model) if any(site.role in (None, "all") for site in parsed) else []
+    if method != "zero" and layers:
         attends = capture(model, inputs.tokens, [hook := Site("pattern", layers[0]).hook])[hook].any(-1).any(1)
         if padded := int((~attends.all(1)).sum()):
             text = f"{padded} of {len(inputs)} rows have padding in front, which the {method} takes in"
             pair.notes["padding"] = f"{text}; name roles, or make one call for each length."
-    if control is not None:
-        runs.append(pair.run(interchange_edits(model, inputs, control, parsed)))
-    pair.note_control(control, parsed)
+    runs += [pair.run(interchange_edits(model, inputs, some, parsed)) for some in pair.sources]
+    pair.note_control(parsed)
     return pair.effect(f"{method} ablation", told(parsed, model), runs)
 
 
@@ -252,23 +213,24 @@ def interchange(
 
     The control is 1 where taking the sites from ``control`` changes the answer at all: the stricter count. Rows whose
     answer is the predicted one already are left out, and a note has their number.
-
-    Raises ModelError for predictions that are none of the model's tokens, and for a control that is the base itself.
     """
-    if len(predicted) != len(base):
-        raise ModelError(f"got {len(predicted)} predicted answers for {len(base)} inputs; give one for each input.")
-    notes = caller_hooks(model) | check_control(control, base)
     taken, kept = parse_sites(sites), parse_sites(hold) if hold else []
+    pair = Comparison(model, "kl", answer_at, base, control=control)  # asks for no labels
     held = interchange_edits(model, base, base, kept) if kept else []
-    edits = ([], *([*held, *interchange_edits(model, base, rows, taken)] for rows in (source, control)))
-    before, after, other = (answer_logits(model, base, some, answer_at) for some in edits)
-    place = told(taken, model) + (f"; held: {told(kept, model)}" if kept else "")
-    notes |= equal_note(unmoved(model, base, control, taken), told(taken, model))
-    if len(predicted) and not 0 <= predicted.min() <= predicted.max() < before.shape[1]:
+    runs = [pair.run([*held, *interchange_edits(model, base, rows, taken)]) for rows in (source, control)]
+    if len(predicted) and not 0 <= predicted.min() <= predicted.max() < pair.own.shape[1]:
         raise ModelError(
             f"got predicted answers from {predicted.min()} to {predicted.max()}; the model answers with tokens 0 to "
-            f"{before.shape[1] - 1}."
+            f"{pair.own.shape[1] - 1}."
         )
-    answers, moved, changed = (some.argmax(1).numpy() for some in (before, after, other))
-    runs, right = [(moved == predicted) * 1.0, (changed != answers) * 1.0], answered(answers_of(base, before))
-    return predicted_effect("interchange", place, runs, answers, predicted, answered=right, notes=notes)
+    pair.note_control(taken)
+    place = told(taken, model) + (f"; held: {told(kept, model)}" if kept else "")
+    answers, moved, changed = (some.argmax(1).numpy() for some in (pair.own, *runs))
+    if n_alike := int((answers == predicted).sum()):
+        pair.notes["rows"] = (
+            f"{n_alike} of {len(base)} are left out, since their answer is the predicted one already."
+        )
+    values, other = ((some * 1.0)[answers != predicted] for some in (moved == predicted, changed != answers))
+    ends = (0.0, float(values.mean())) if len(values) else (np.nan, np.nan)
+    about = pair.answered, pair.notes_of(place)
+    return Effect("interchange", place, "moved_as_predicted", values, other[None], REDRAWN, *ends, *about)

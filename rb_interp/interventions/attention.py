@@ -2,46 +2,42 @@ r"""What is lost when a pattern is replaced, a look is blocked, or values cannot
 
 `forced_average` makes a layer's pattern exactly 1/i in every head (claim M10), or gives it another pattern, such as
 what another model attends to on the same inputs (``pattern=pattern_of(other, tokens)``). Controls are random patterns,
-each one for all inputs, as attention by position is: row i is the softmax of Gaussian logits, scaled to exactly the
-entropy asked for. They are as sharp as the pattern that they are compared with, and look at other positions. Or,
-``beside``, patterns of other models that do the same work. A cost that these have too is that of any change of pattern;
-one that they do not have is that of the average.
+each one for all inputs: row i is the softmax of Gaussian logits, scaled to exactly the entropy asked for. They are as
+sharp as the pattern that they are compared with, and look at other positions. Or, ``beside``, patterns of other models
+that do the same work: a cost that these have too is that of any change of pattern.
 
 How it can mislead. M10 asks that the average costs at most .10 nats and the control at least .20 more, so here the
-control is to hurt *more* than the effect, and the p-value of the effect is near 1. Where attention is uniform already,
-forcing the average changes nothing, so an untrained model loses 0 nats. A model that does not use the layer loses
-nothing either; then the control costs nothing too.
+control is to hurt *more* than the effect, and p is near 1. Where attention is uniform already, as in an untrained
+model, or where the layer is not used, the average costs nothing.
 
 Blocked attention: a query cannot attend to some positions; their attention is 0, and the rest is scaled to sum to 1.
 Control: as many of the row's noise positions blocked, chosen at random, or others where no role is called noise. It can
-mislead: a query that attended to nothing but the blocked positions attends evenly to the rest, and what other heads or
-layers also bring does not show when one look is blocked.
+mislead: what other heads or layers also bring does not show when one look is blocked.
 
 Subspaces, in the convention x W_V, with U an orthonormal basis [d_model, k]:
 
     without:  W_V - U U^T W_V            only:  U U^T W_V
 
 Bases are ``token_basis`` (the span of a group's embeddings as the head reads them), ``leading`` (W_V's first left
-singular vectors) and ``span`` of any vectors. Where the paper's circuit is there (Fig. 6: the leading direction of L0's
-W_V is that of the reasoning anchors), the reasoning answers are lost without either, and hold with nothing else. The
-control is a random subspace Q of the same dimension with a change of the same Frobenius norm, head by head: without,
-W_V - c Q Q^T W_V with |c Q Q^T W_V| = |U U^T W_V|; only, c Q Q^T W_V of the same norm as U U^T W_V. A random subspace
+singular vectors) and ``span`` of any vectors. Where the paper's circuit is there (Fig. 6), the reasoning answers are
+lost without the anchors' direction, and hold with nothing else. The control is a random subspace Q of the same
+dimension with a change of the same Frobenius norm, head by head: c Q Q^T W_V in place of U U^T W_V. A random subspace
 holds little of W_V, so c is often above 1 and reverses the sign of what W_V reads there. It also misses an embedding
 that fills few dimensions. Two controls do not (``matched_spans``): spans of as many random tokens of another group
 (claim M4b: keys), centred as the group is, or Gaussian directions with the covariance of the embeddings in use.
 
-It can mislead: the norm of a change of W_V depends on the basis of the head's values. So a control depends on it, and
-so does W_V's leading direction; the effect of a span of tokens does not. A large W_V direction that nothing reads costs
-nothing to remove. Tokens that share a mean share their subspace too, so bases are less the mean over all anchors and
-keys. k tokens span k dimensions, however little lies in most of them. With LayerNorm before the attention, token
-vectors are LayerNorm's output; what earlier layers write is in them for layers above the first.
+It can mislead: the norm of a change of W_V depends on the basis of the head's values, and so do a control and W_V's
+leading direction; the effect of a span of tokens does not. A large W_V direction that nothing reads costs nothing to
+remove. Tokens that share a mean share their subspace too, so bases are less the mean over all anchors and keys. k
+tokens span k dimensions, however little lies in most of them. With LayerNorm before the attention, token vectors are
+LayerNorm's output; what earlier layers write is in them for layers above the first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -50,17 +46,10 @@ from scipy.special import entr, softmax
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError
+from rb_interp.interventions import sites
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured
-from rb_interp.interventions.sites import (
-    Edit,
-    Site,
-    intervention,
-    positions,
-    replaced,
-    scatter,
-    site_positions,
-)
+from rb_interp.interventions.sites import Edit, Site
 from rb_interp.models.protocol import HookedModel, value_weights
 from rb_interp.probes._probe import check_attends, check_layer_head
 from rb_interp.probes.capturing import Tokens, capture, visible
@@ -83,8 +72,6 @@ def forced_pattern(
 
     Args:
         pattern: ``[query, key]`` or ``[head, query, key]`` for all inputs, ``[row, head, query, key]`` for each.
-
-    Raises ModelError for a layer or head that is not there, and for a pattern that looks ahead.
     """
     site, wanted = Site("pattern", layer, unit=head), torch.as_tensor(pattern)
     site.check(model)
@@ -93,17 +80,16 @@ def forced_pattern(
 
     def change(activation: Tensor, rows: Int[Tensor, " batch"]) -> Tensor:
         heads, changed = slice(None) if head is None else head, activation.clone()
-        changed[:, heads] = (
-            (wanted[rows] if wanted.ndim == 4 else wanted).to(activation).expand_as(changed)[:, heads]
-        )
+        new = (wanted[rows] if wanted.ndim == 4 else wanted).to(activation)
+        changed[:, heads] = new.expand_as(changed)[:, heads]
         return changed
 
     return [Edit(site.hook, change, len(wanted) if wanted.ndim == 4 else None)]
 
 
-@intervention
+@sites.intervention
 def pattern_of(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Float[Tensor, "row head query key"]:
-    """What every head of a layer attends to; ModelError for a layer that is not there, and for what is not finite."""
+    """What every head of a layer attends to."""
     site = Site("pattern", layer)
     site.check(model)
     pattern = capture(model, tokens, [site.hook])[site.hook]
@@ -119,7 +105,7 @@ def _seen(model: HookedModel, inputs: Inputs, layer: int) -> Bool[np.ndarray, "*
     return seen if attends.all() else seen & attends[:, None] & attends[..., None]
 
 
-@intervention
+@sites.intervention
 def row_entropies(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Float[np.ndarray, "head query"]:
     """Entropy of each query's attention, 0 (one position) to ln i nats at query i; mean over rows where it attends."""
     pattern = pattern_of(model, tokens, layer=layer).double().numpy()
@@ -139,8 +125,6 @@ def random_patterns(
     >>> pattern = random_patterns(np.array([0.0, np.log(2), 0.5]), np.random.default_rng(0))
     >>> entr(pattern).sum(1).round(9).tolist()
     [0.0, 0.693147181, 0.5]
-
-    Raises ModelError for entropies that a row cannot have.
     """
     length = entropies.shape[-1]
     seen = np.tri(length, dtype=bool) if seen is None else seen
@@ -163,7 +147,7 @@ def random_patterns(
     return rows(high)
 
 
-@intervention
+@sites.intervention
 def forced_average(
     model: HookedModel,
     inputs: Inputs,
@@ -186,10 +170,8 @@ def forced_average(
     Args:
         entropies: of each query in nats, those that the random patterns are to have; ``row_entropies`` of a model that
             does not average (M10: the member of larger initialisation). ``[query]`` or ``[head, query]``.
-        pattern: what the layer attends to in place of 1/i, for instance ``pattern_of`` another model.
-        beside: patterns of the control in place of random ones, for instance ``pattern_of`` other members.
+        pattern: what the layer attends to in place of 1/i. beside: patterns of the control in place of random ones.
 
-    Raises ModelError for a layer, head or metric that is not there, and for entropies where rows have padding in front.
     Source: paper 1, Fig. 6 ("average operator").
     """
     Site("pattern", layer, unit=head).check(model)
@@ -209,7 +191,7 @@ def forced_average(
     return pair.effect(name, str(Site("pattern", layer, unit=head)), runs, control)
 
 
-@intervention
+@sites.intervention
 def blocked_attention(
     model: HookedModel,
     inputs: Inputs,
@@ -230,11 +212,9 @@ def blocked_attention(
 
     The control blocks as many noise positions, among those that the query sees and other than the query where there
     are enough. Without a role ``noise`` it blocks positions that have neither of the two roles.
-
-    Raises ModelError where nothing is left to attend to, RolesError for missing roles, and for too little noise.
     """
     pair, rng = Comparison(model, metric, answer_at, inputs), np.random.default_rng([seed, 11])
-    queries, keys = (site_positions(Site("pattern", layer, role), inputs).numpy() for role in (query, key))
+    queries, keys = (sites.site_positions(Site("pattern", layer, role), inputs).numpy() for role in (query, key))
     Site("pattern", layer, unit=head).check(model)
     others, seen = _noise(inputs, queries, keys) if n_draws else keys, _seen(model, inputs, layer)
     seen = np.take_along_axis(np.broadcast_to(seen, (len(queries), *seen.shape[-2:])), queries[..., None], 1)
@@ -271,7 +251,7 @@ def blocked_edits(
         kept = activation[here, :, query] * open_to[:, :, None]  # [row, n, head, key]
         kept = torch.where(kept.sum(-1, keepdim=True) > 0, kept, open_to[:, :, None].expand_as(kept))
         new = kept / kept.sum(-1, keepdim=True)
-        return scatter(site, activation, query, new if head is None else new[:, :, head])
+        return sites.scatter(site, activation, query, new if head is None else new[:, :, head])
 
     return [Edit(site.hook, change, len(queries))]
 
@@ -279,7 +259,7 @@ def blocked_edits(
 def _noise(inputs: Inputs, queries: Places, keys: Places) -> Places:
     """Positions that a control may block: noise, or where there is no such role those without the two roles."""
     if "noise" in inputs.roles.positions:
-        free = positions(inputs.roles, "noise", inputs.tokens.shape[1])
+        free = sites.positions(inputs, "noise")
     else:
         taken = np.concatenate([queries, keys], 1)
         is_free = (np.arange(inputs.tokens.shape[1])[None, :, None] != taken[:, None]).all(-1)
@@ -317,8 +297,6 @@ def span(vectors: Float[np.ndarray, "n d_model"]) -> Basis:
 
     >>> span(np.array([[0.0, 3.0, 0.0], [0.0, 6.0, 0.0]])).round(6).__abs__().tolist()
     [[0.0], [1.0], [0.0]]
-
-    Raises ModelError where all vectors are zero.
     """
     _, size, directions = np.linalg.svd(np.asarray(vectors, dtype=np.float64), full_matrices=False)
     if not (len(size) and size[0] > 0):
@@ -331,7 +309,7 @@ def leading(W_V: Float[np.ndarray, "d_model d_head"], *, k: int = 1) -> Basis:
     return np.linalg.svd(np.asarray(W_V, dtype=np.float64), full_matrices=False)[0][:, :k]
 
 
-@intervention
+@sites.intervention
 def token_basis(
     model: HookedModel,
     inputs: Inputs,
@@ -352,7 +330,7 @@ def token_basis(
     return span(_centred(model, inputs, group, layer, head, groups))
 
 
-@intervention
+@sites.intervention
 def matched_spans(
     model: HookedModel,
     inputs: Inputs,
@@ -367,10 +345,8 @@ def matched_spans(
 ) -> Match:
     """Spans that the embedding does fill, for the control of another: of k random tokens of a group, none twice.
 
-    Without a group, of k Gaussian directions with the covariance of the embeddings in use, for ``leading``.
-
-    Args:
-        group, groups, head: as for ``token_basis``.
+    Without a group, of k Gaussian directions with the covariance of the embeddings in use, for ``leading``. Other
+    arguments are those of ``token_basis``.
     """
     vectors = _centred(model, inputs, group, layer, head, groups)
     if group is None:
@@ -382,12 +358,7 @@ def matched_spans(
 
 
 def _centred(
-    model: HookedModel,
-    inputs: Inputs,
-    group: str | np.ndarray | None,
-    layer: int,
-    head: int,
-    groups: Mapping | None,
+    model: HookedModel, inputs: Inputs, group: Any, layer: int, head: int, groups: Mapping | None
 ) -> Float[np.ndarray, "token d_model"]:
     """Embeddings of a group as a head reads them, less the mean over all tokens of the groups; None: of all of them."""
     over = np.concatenate(list(token_groups(groups, inputs.roles, "token_basis").values()))
@@ -396,7 +367,7 @@ def _centred(
     return vectors[: len(ids)] - vectors[len(ids) :].mean(0)
 
 
-@intervention
+@sites.intervention
 def subspace_effect(
     model: HookedModel,
     inputs: Inputs,
@@ -418,11 +389,7 @@ def subspace_effect(
 
     Args:
         basis: orthonormal columns ``[d_model, k]``, as ``span``, ``leading`` and ``token_basis`` give.
-        keep: whether the values read nothing but the subspace, instead of all but it.
         head: the only head that is changed, with those that share its values where queries are grouped.
-        match: the control's subspaces in place of random ones, from ``matched_spans``.
-
-    Raises ModelError for a basis that is not orthonormal, and for a derived W_V.
     """
     pair = Comparison(model, metric, answer_at, inputs)
     check_layer_head(model, layer, head, "the value subspace")
@@ -450,10 +417,7 @@ def subspace_effect(
 def with_subspace(
     model: HookedModel, basis: Basis, *, keep: bool = False, layer: int = 0, head: int | None = None
 ) -> Iterator[HookedModel]:
-    """A context in which a layer's values do not read a subspace, or nothing else, in one head or in all.
-
-    Raises ModelError for a basis that is not orthonormal, and for a derived W_V.
-    """
+    """A context in which a layer's values do not read a subspace, or nothing else, in one head or in all."""
     W_V = value_weights(model, layer).detach()
     inside = _inside(basis, W_V)
     with _with_values(model, layer, head, inside if keep else W_V - inside):
@@ -465,7 +429,7 @@ def _with_values(model: HookedModel, layer: int, head: int | None, new: Tensor) 
     check_layer_head(model, layer, head, "the value subspace")
     W_V = value_weights(model, layer)
     at = slice(None) if head is None else head * len(W_V) // model.cfg.n_heads
-    return replaced(W_V[at], new[at])
+    return sites.replaced(W_V[at], new[at])
 
 
 def _inside(basis: Basis, W_V: Tensor) -> Tensor:

@@ -11,27 +11,22 @@ part is what happens as the row runs with ``resid_pre`` of the last layer taken 
 
 both cut off at 0 and 1. The routes are ROUTES. What attention and MLPs of the layers below did on the way is within
 them, and so are the MLPs after. The last token is noise, which no counterfactual changes, so that all that differs at
-its position came by the attention of the layers below: there the route is called ``L0_at_last``. From all other
-positions only the last layer's attention leads to the answer.
-
-Counted are rows that are answered rightly with and without the change, and end in noise. The effect of such a row is
-positive. A model without such rows reads nan.
+its position came by the attention of the layers below: there the route is called ``L0_at_last``. Counted are rows that
+are answered rightly with and without the change, and end in noise; a model without such rows reads nan.
 
 Source: interchange of one position's state (Geiger et al., 2021, arXiv:2106.02997; Meng et al., 2022,
 arXiv:2202.05262). The ratio of sums keeps single rows with a small effect from deciding.
 
 How it can mislead. Parts need not add up to 1: two routes that say the same may each suffice (shares near 1, needed
-near 0), and two that only work together may each do nothing alone. So read both numbers. A route says from where the
-last layer has it and not how it came there: the last anchor may hold the key alone or key and first anchors together.
-Routes are of the key's and of single anchors' changes within one set. Where few rows are answered rightly the shares
-describe these few.
+near 0), and two that only work together may each do nothing alone. A route says from where the last layer has it and
+not how it came there: the last anchor may hold the key alone or key and first anchors together. Where few rows are
+answered rightly the shares describe these few.
 
 Circuit by cause: the name of what a model learned, by the routes that key and anchors take to the answer, by the rules
 of NAMED: paper 1, Fig. 6 (average-then-key) and paper 2, Fig. 3, "inferential" (key-to-anchors). The first that fits is
-the name. The thresholds were fixed before any model was read by them. Heads play no part, so a head that writes nothing
-changes no name. A model that carries the key twice may fit two names and gets the first; its shares by necessity are
-low then. ``mixed`` is said of a model that uses two circuits side by side and of one that uses a way that has no name
-here. A name says from where the last layer reads, and not what is added where.
+the name. The thresholds were fixed before any model was read by them. A model that carries the key twice may fit two
+names; its shares by necessity are low then. ``mixed`` is said of a model that uses two circuits side by side and of one
+that uses a way that has no name here. A name says from where the last layer reads, and not what is added where.
 
 Swaps (claim M9). `key_and_sum` interchanges sites between two inputs. If a site carries the key and nothing else of the
 source reaches the answer, the answer becomes
@@ -50,18 +45,14 @@ is moved along u alone to where another one stands counts as that other one: wit
     E'[a] = E[a] + (E[pi(a)] . u - E[a] . u) u            predicted answer: z + sum of pi(a)
 
 Directions: ``value``, the leading left singular vector of L0's W_V (paper 1, Fig. 6: the one that the reasoning
-anchors share); ``component``, the anchors' own first principal component (Fig. 5B); or any vector. Only inputs that
-are answered rightly, and whose predicted answer is another one, are counted. The control moves the anchors by the same
-permutation along random directions, with a change of W_E of the same Frobenius norm, and counts the same.
+anchors share); ``component``, the anchors' own first principal component (Fig. 5B); or any vector. The control moves
+the anchors by the same permutation along random directions, with a change of W_E of the same Frobenius norm.
 
-How it can mislead. M9 asks for .90 each, control at most .10. An untrained model answers almost nothing rightly and has
-no pairs (nan). A site that carries the whole answer moves it to z_source + sum_source, and counts as 0. A high share
-says that the site suffices to carry key or sum. A low share may mean that another site carries it too, or that the
-sites add a constant that depends on the position: at the quick sizes members of the paper's circuit often miss by 1
-when source and base have their key at different positions, and seldom when it is the same one (``same_position``).
-Pairs are of inputs answered rightly, so read the accuracy beside them. A number along u may be read from elsewhere too:
-then the answer changes, but not as predicted. All layers read the changed embedding, not only L0's values. With
-LayerNorm, moving along u also changes the vector's length, and all its coordinates with it.
+How it can mislead. M9 asks for .90 each, control at most .10. An untrained model has no pairs (nan). A site that
+carries the whole answer moves it to z_source + sum_source, and counts as 0. A low share may mean that another site
+carries it too, or that the sites add a constant that depends on the position: members of the paper's circuit often miss
+by 1 when source and base have their key at different positions, and seldom when it is the same one (``same_position``).
+All layers read an embedding that was moved, and with LayerNorm all its coordinates change with it.
 """
 
 from __future__ import annotations
@@ -77,7 +68,7 @@ from jaxtyping import Float, Int
 from rb_interp.errors import ModelError, TaskError
 from rb_interp.interventions.ablating import interchange
 from rb_interp.interventions.attention import leading
-from rb_interp.interventions.effect import REDRAWN, Effect, effect_of
+from rb_interp.interventions.effect import REDRAWN, Effect
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import Site, intervention, most_likely, replaced
 from rb_interp.models.protocol import HookedModel, writable_tensors
@@ -116,20 +107,9 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
     but the last anchor's. ``n`` is the smallest number of rows of a change.
 
     Args:
-        model: of two layers or more, with any number of heads.
-        inputs: rows with labels and the roles ``key`` and ``anchor``.
+        inputs: rows with labels and the roles ``key`` and ``anchor``, for a model of two layers or more.
         changed: name of a change -> as many rows, with key and anchors at the same positions, and their right answers.
             A row whose answer is the same in both does not count.
-
-    Raises ModelError for a model of one layer or without attention, and where rows are no pairs, RolesError where key
-    or anchors are missing.
-
-    >>> from rb_interp.models.reference import reference
-    >>> data, model = (known := reference("averager")).task.dataset(seed=0), known.model()
-    >>> rows = data.sample("rsn_train", 50)
-    >>> found = routes(model, data.inputs(rows), {"key": data.task.counterfactual(data, rows, "key")})
-    >>> round(found.values["key:from_key"], 2), round(found.values["key:from_anchors"], 2)
-    (1.0, 0.0)
     """
     Site("resid_pre", 0).check(model)
     if model.cfg.n_layers < 2:
@@ -170,12 +150,6 @@ def anchor_routes(
             count for this anchor.
         n: rows of the set, at most; about one in ``length - q`` ends in an anchor and does not count.
         rows: which rows of the dataset, in place of ``set`` and ``n``. seed: of the counterfactuals.
-
-    >>> from rb_interp.models.reference import reference
-    >>> known = reference("carrier")
-    >>> found = anchor_routes(known.model(), known.task.dataset(seed=0), n=50)
-    >>> round(found.values["key:from_anchors"], 2), round(found.values["anchors:from_anchors"], 2)
-    (1.0, 1.0)
     """
     rows = data.sample(set, n) if rows is None else rows
     given, changed = data.inputs(rows), {}
@@ -193,7 +167,18 @@ def _shares(model: HookedModel, inputs: Inputs, other: Inputs) -> dict[str, floa
     """What each route alone, and all but it, carries of one change, and the number of rows."""
     if not len(inputs):
         return {name + end: np.nan for end in ("", NEEDED) for name in ROUTES} | {"rows": 0.0}
-    places = _places(inputs.roles, inputs.tokens.shape[1])
+    length = inputs.tokens.shape[1]
+
+    def all_but(positions: Int[np.ndarray, "row n"]) -> Int[np.ndarray, "row m"]:
+        free = np.ones((len(positions), length), dtype=bool)
+        np.put_along_axis(free, positions, False, 1)
+        return np.nonzero(free)[1].reshape(len(positions), -1)
+
+    key, anchors = inputs.roles.position("key"), inputs.roles.position("anchor")
+    last = np.full((len(inputs), 1), length - 1)
+    noise = all_but(np.concatenate([key, anchors, last], 1))
+    places = dict(zip(ROUTES, (key, anchors[:, :-1], anchors[:, -1:], anchors, last, noise), strict=True))
+    places |= {name + NEEDED: all_but(positions) for name, positions in places.items()}
     roles = Roles(places)
     base, source = (Inputs(rows.tokens, rows.labels, roles) for rows in (inputs, other))
     last = model.cfg.n_layers - 1
@@ -202,20 +187,6 @@ def _shares(model: HookedModel, inputs: Inputs, other: Inputs) -> dict[str, floa
     alone, others = parts[: len(ROUTES)], parts[len(ROUTES) :]
     shares = np.clip(np.concatenate([alone, 1 - others]), 0, 1)
     return dict(zip(places, map(float, shares), strict=True)) | {"rows": float(len(inputs))}
-
-
-def _places(roles: Roles, length: int) -> dict[str, Int[np.ndarray, "row n"]]:
-    """Positions of each route, and of all but it, in rows that end in noise."""
-
-    def others(positions: Int[np.ndarray, "row n"]) -> Int[np.ndarray, "row m"]:
-        free = np.ones((len(positions), length), dtype=bool)
-        np.put_along_axis(free, positions, False, 1)
-        return np.nonzero(free)[1].reshape(len(positions), -1)
-
-    key, anchors, last = roles.position("key"), roles.position("anchor"), np.full((len(roles), 1), length - 1)
-    noise = others(np.concatenate([key, anchors, last], 1))
-    at = dict(zip(ROUTES, (key, anchors[:, :-1], anchors[:, -1:], anchors, last, noise), strict=True))
-    return at | {name + NEEDED: others(positions) for name, positions in at.items()}
 
 
 SHARE_MIN = 0.80
@@ -299,8 +270,7 @@ def check_reasoning(data: AnchorDataset, set: str, asker: str) -> None:
 
 def n_other_answers(data: AnchorDataset, set: str) -> int:
     """Rows of a set whose answer is not key + sum."""
-    rows = data.rows(set)
-    key, total = _key_sum(data, rows)
+    key, total = _key_sum(data, rows := data.rows(set))
     return int(np.count_nonzero(key + total != data.labels[rows]))
 
 
@@ -326,15 +296,13 @@ def key_and_sum(
     """Does the answer follow a key, and a sum, taken from another input where the circuit carries them?  (claim M9)
 
     Up to ``n`` pairs of inputs that the model answers rightly, with different keys and different sums of anchors; no
-    row is in two pairs. A model that has no such pair gets nan and n = 0. All answers asked for lie in the vocabulary.
+    row is in two pairs. A model that has no such pair gets nan and n = 0.
 
     Args:
         circuit: whose sites, one of CARRIERS. set: whose answers are key + sum, such as the reasoning sets.
         same_position: whether the pairs share their key's position; by default only for key-to-anchors, whose sites
             hold it.
         other_answers: take rows whose answer is another too, as of a task whose labels were shuffled on purpose.
-
-    Raises TaskError for rows whose answer is not key + sum.
     """
     if not other_answers:
         check_reasoning(data, set, "key_and_sum")
@@ -374,9 +342,8 @@ def _pairs(
 
 def _key_sum(data: AnchorDataset, rows: Int[np.ndarray, " row"]) -> tuple[np.ndarray, np.ndarray]:
     """Key and sum of the anchors of each row."""
-    return data.tokens[rows, data.key_position[rows]], data.tokens[rows[:, None], data.anchor_positions[rows]].sum(
-        1
-    )
+    anchors = data.tokens[rows[:, None], data.anchor_positions[rows]]
+    return data.tokens[rows, data.key_position[rows]], anchors.sum(1)
 
 
 @intervention
@@ -395,9 +362,6 @@ def permuted_number_line(
     Args:
         set: a reasoning set. n: rows looked at; those that are answered rightly and whose answer is to change count.
         direction: ``value``, ``component`` or a vector ``[d_model]``, of any length but 0.
-
-    No such input: an effect of nan with n = 0. Raises TaskError for rows whose answer is not key + sum, and for rows
-    without reasoning anchors.
     """
     check_reasoning(data, set, "the number line")
     anchors, rows = data.task.tokens("reasoning_anchor"), data.sample(set, n)
@@ -435,6 +399,7 @@ def permuted_number_line(
         with replaced(W_E, new):
             runs.append((most_likely(model, tokens) == predicted) * 1.0 if len(tokens) else np.zeros(0))
     control = "random direction, change of the same norm"
-    about = {"before": 0.0, "after": runs[0].mean() if len(tokens) else np.nan, "answered": float(right.mean())}
-    done = f"anchors permuted along {name}"
-    return effect_of(done, "W_E", "moved_as_predicted", runs, control, **about, notes=caller_hooks(model))
+    values, *other = runs
+    about = 0.0, values.mean() if len(tokens) else np.nan, float(right.mean()), caller_hooks(model)
+    done = f"anchors permuted along {name}", "W_E", "moved_as_predicted"
+    return Effect(*done, values, np.array(other), control, *about)

@@ -5,9 +5,8 @@
 over inputs r and draws d of the control: an intervention of the same form and size that leaves alone what the
 mechanism is said to need. An effect that is no larger than its control's shows nothing, however large it is. Intervals
 are over inputs, which are drawn independently: Clopper-Pearson for shares, Tango's score interval for differences of
-shares (an accuracy before less after), Student t for means. The mean of several draws on an input is no longer 0 or 1;
-its shares then have a Student t interval, cut at the ends of what a share can be. Over seeds, take one effect a seed.
-``p_value`` is the share of control draws whose mean reaches the effect, (1 + n) / (1 + draws).
+shares (an accuracy before less after), Student t for means, cut at the ends of what a share can be. Over seeds, take
+one effect a seed. ``p_value`` is the share of control draws whose mean reaches the effect, (1 + n) / (1 + draws).
 
 A cell of a matrix is a share of the way from the rows that run to those that it is taken from, with m the metric:
 
@@ -16,8 +15,8 @@ A cell of a matrix is a share of the way from the rows that run to those that it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,17 +25,15 @@ import pandas as pd
 from jaxtyping import Float
 from scipy import special
 
-from rb_interp.errors import ModelError
 from rb_interp.plots import NOTHING, Point, points, share_cells, unit_of
 from rb_interp.record import Record
 from rb_interp.statistics.intervals import Interval, difference_of_paired_shares, proportion_interval, t_interval
-from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Effect", "Matrix", "rank_correlation"]
+__all__ = ["Effect", "Matrix"]
 
 NO_CONTROL = "none given"
 REDRAWN = "noise redrawn"
@@ -80,6 +77,7 @@ class Effect(Record):
     notes: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "control", np.reshape(self.control, (len(self.control), len(self.values))))
         if not len(self.control):
             object.__setattr__(self, "control_name", NO_CONTROL)
 
@@ -113,68 +111,29 @@ class Effect(Record):
     def shown(self) -> tuple[str, pd.DataFrame, list[str]]:
         """The columns that are not in the caption, which says what was done and where."""
         columns = ["effect", "low", "high", "control", "difference", "p_value", "before", "after", "answered", "n"]
-        draws, notes = len(self.control), {**self.notes, **few_answered(self.answered)}
+        draws = len(self.control)
         caption = f"{self.intervention} at {self.site}: {self.quantity}; control: {self.control_name}"
         if 1 < draws < 20:  # 19 draws reach .05 and do not fall below it
             caption += f"; p cannot be below {1 / (1 + draws):.2g} with {draws} draws"
-        return caption, self.to_frame().loc[:, columns], [f"{name}: {why}" for name, why in notes.items()]
+        return caption, self.to_frame().loc[:, columns], _told(self.notes, self.answered)
 
-    def summary(self) -> dict[str, float | str | int]:
+    def summary(self) -> dict[str, Any]:
         """One row of a table of effects: effect, control and difference with intervals, p_value, names, what was, n."""
-        mean_control = self.control.mean(0) if len(self.control) else np.full(len(self.values), np.nan)
-        row: dict[str, float | str | int] = {
-            name: getattr(self, name) for name in ("intervention", "site", "quantity")
-        }
-        named = {"effect": self.values, "control": mean_control, "difference": self.values - mean_control}
-        for name, values in named.items():
+        mean = self.control.mean(0) if len(self.control) else np.full(len(self.values), np.nan)
+        row: dict[str, Any] = {name: getattr(self, name) for name in ("intervention", "site", "quantity")}
+        for name, values in {"effect": self.values, "control": mean, "difference": self.values - mean}.items():
             prefix = "" if name == "effect" else f"{name}_"
             interval = _interval(values, self.quantity, lowest=0 if name != "difference" else -1)
             row |= dict(zip((name, f"{prefix}low", f"{prefix}high"), interval, strict=True))
-        about = {name: getattr(self, name) for name in ("p_value", "control_name", "before", "after", "answered")}
-        return row | about | {"n": len(self.values)}
+        about = ("p_value", "control_name", "before", "after", "answered")
+        return row | {name: getattr(self, name) for name in about} | {"n": len(self.values)}
 
 
-def effect_of(
-    intervention: str,
-    site: str,
-    quantity: str,
-    runs: Iterable[np.ndarray],
-    control_name: str = REDRAWN,
-    **about: Any,
-) -> Effect:
-    """The values of the first run, ``[row]``, beside those of the control's runs, and an Effect's other parts."""
-    values, *other = runs
-    control = np.reshape(other, (len(other), len(values)))
-    return Effect(intervention, site, quantity, np.asarray(values, dtype=float), control, control_name, **about)
-
-
-def predicted_effect(
-    intervention: str,
-    site: str,
-    runs: Iterable[np.ndarray],
-    before: np.ndarray,
-    predicted: np.ndarray,
-    **about: Any,
-) -> Effect:
-    """Share of rows whose answer becomes the predicted one, by what each run says of each row, ``[row]``.
-
-    Rows whose answer ``before`` is the predicted one already are left out: nothing has to move it.
-    """
-    counts, n = before != predicted, len(before)
-    values = [run[counts] for run in runs]
-    if not counts.all():
-        text = f"{n - counts.sum()} of {n} are left out, since their answer is the predicted one already."
-        about["notes"] = {**about.get("notes", {}), "rows": text}
-    ends = {"before": 0.0 if counts.any() else np.nan, "after": values[0].mean() if counts.any() else np.nan}
-    return effect_of(intervention, site, "moved_as_predicted", values, **ends, **about)
-
-
-def few_answered(share: float) -> dict[str, str]:
-    """A caution where a model answers few rows rightly, so that little can be lost or moved."""
-    text = (
-        f"the untouched model answers {share:.2f} of the rows rightly, so an effect says little of how it answers;"
-    )
-    return {"answers": f"{text} are the labels those of these rows?"} if share < FEW else {}
+def _told(notes: Mapping[str, str], answered: float) -> list[str]:
+    """Notes in words, with a caution where a model answers few rows rightly, so that little can be lost or moved."""
+    few = f"the untouched model answers {answered:.2f} of the rows rightly, so an effect says little of how it answers;"
+    caution = {"answers": f"{few} are the labels those of these rows?"} if answered < FEW else {}
+    return [f"{name}: {why}" for name, why in {**notes, **caution}.items()]
 
 
 def _interval(values: Float[np.ndarray, " row"], quantity: str, lowest: int) -> Interval:
@@ -187,41 +146,6 @@ def _interval(values: Float[np.ndarray, " row"], quantity: str, lowest: int) -> 
         return proportion_interval(lost, n) if lowest == 0 else difference_of_paired_shares(lost, gained, n)
     interval = t_interval(values)
     return Interval(interval.estimate, *(float(end) for end in np.clip(interval[1:], lowest, 1)))
-
-
-def check_control(control: Inputs | None, base: Inputs, source: Inputs | None = None) -> dict[str, str]:
-    """A note on a control: how many of its rows are the rows that run.
-
-    Raises ModelError where all of them are, and where it was made of the source's rows, and so carries what they carry.
-    """
-    if control is None:
-        return {}
-    equal = np.array(control.tokens.shape == base.tokens.shape and (control.tokens == base.tokens).all(1))
-    for role, at in control.roles.positions.items() if equal.any() else ():
-        its = base.roles.positions.get(role, at)
-        equal &= (at == its).all(1) if at.shape == its.shape else False
-    equal = np.broadcast_to(equal, len(control))
-    if len(equal) and equal.all():
-        raise ModelError(
-            "got a control that is the rows themselves, so it changes nothing; redraw the noise of the rows that run: "
-            "with_tokens_of(other, 'noise') of these."
-        )
-    notes = equal_note(equal)
-    if source is None or control.labels is None or source.labels is None or base.labels is None:
-        return notes
-    if np.array_equal(control.labels, source.labels) and not np.array_equal(source.labels, base.labels):
-        raise ModelError(
-            "got a control with the right answers of the rows that activations are taken from, so it is like the "
-            "effect and no control; make it of the rows that run: with_tokens_of(other, 'noise') of these."
-        )
-    return notes
-
-
-def equal_note(equal: np.ndarray, site: str = "") -> dict[str, str]:
-    """A note on a control: how many of its rows are the rows that run, or have their values at a site."""
-    at = f" at {site}" * bool(site)
-    text = f"{equal.sum()} of its {len(equal)} rows are the rows themselves{at}, and change nothing."
-    return {"control": text} if equal.any() else {}
 
 
 def ratio_interval(
@@ -282,31 +206,28 @@ class Matrix(Record):
         """Number of rows."""
         return self.patched.shape[-1]
 
-    def _runs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The metric of the rows that run, and of their source."""
-        return (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
-
-    def _share(self, patched: np.ndarray) -> np.ndarray:
-        run, source = (metric.mean() for metric in self._runs())
-        return (patched.mean(-1) - run) / (source - run)
+    def _way(self) -> tuple[np.ndarray, np.ndarray]:
+        """The metric of the rows that run, and how far it is from there to their source."""
+        run, source = (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
+        return run, source - run
 
     @property
     def values(self) -> np.ndarray:
         """The share of each cell, ``[*axes]``."""
-        return self._share(self.patched)
+        run, way = self._way()
+        return (self.patched.mean(-1) - run.mean()) / way.mean()
 
     @property
     def control(self) -> np.ndarray:
         """The control's share, near 0 where a patch as such does nothing; nan without a control."""
-        return self._share(
-            np.full_like(self.patched, np.nan) if self.control_patched is None else self.control_patched
-        )
+        patched = np.full_like(self.patched, np.nan) if self.control_patched is None else self.control_patched
+        return replace(self, patched=patched).values
 
     @property
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the 95 % interval over inputs, see ``ratio_interval``."""
-        run, source = self._runs()
-        low, high = ratio_interval(self.patched - run, source - run)
+        run, way = self._way()
+        low, high = ratio_interval(self.patched - run, way)
         return np.where(np.isnan(self.values), np.nan, low), np.where(np.isnan(self.values), np.nan, high)
 
     def cell(self, *place: object) -> tuple[int, ...]:
@@ -335,18 +256,10 @@ class Matrix(Record):
         """Every cell, and why some are not there."""
         how = "" if self.method == "patching" else f", by {self.method}"
         caption = f"share of the {self.metric} {SHARES[self.direction]}{how}, n = {len(self)}"
-        notes, gap = {**self.notes, **few_answered(self.answered)}, self.clean - self.corrupted
-        notes = [f"{name}: {why}" for name, why in notes.items()]
+        notes, gap = _told(self.notes, self.answered), self.clean - self.corrupted
         if not np.isfinite(ratio_interval(gap[None], gap)).all():
             notes.append(
                 f"the {self.metric} of clean and corrupted rows differs by {gap.mean():.3g}, which may be 0 by its "
                 "spread over rows: shares are divided by it and mean nothing here."
             )
         return caption, self.to_frame().drop(columns="n"), notes
-
-
-def rank_correlation(first: Matrix, second: Matrix) -> float:
-    """Spearman's correlation over the cells that both have and that change a row in one; nan where one is constant."""
-    moved = np.logical_or(*((one.patched != one._runs()[0]).any(-1) for one in (first, second)))
-    pair = pd.DataFrame({"first": first.values[moved], "second": second.values[moved]})
-    return float(pair.dropna().corr("spearman").iloc[0, 1])

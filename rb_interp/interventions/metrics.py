@@ -17,7 +17,7 @@ A metric is a name of these, what ``logit_diff``, ``logit`` and ``probability`` 
 ablation, ``corrupted`` is None. Attribution patching differentiates the function.
 
 ``answer_at`` is a position for all rows (negative ones count from the end), a role that stands at one position of each
-row, or positions ``[row]``; by default the last position. A role is looked up in the roles of each kind of rows.
+row, or positions ``[row]``; by default the last position.
 
 How it can mislead. ``probability`` and ``accuracy`` are saturated where a model is sure, and then show nothing of what
 is lost. ``logit_diff`` sees two tokens and misses damage to all others; ``kl`` sees all of them, and counts harmless
@@ -35,28 +35,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.errors import ModelError, RolesError, nearest
-from rb_interp.interventions.effect import (
-    REDRAWN,
-    Direction,
-    Effect,
-    Matrix,
-    check_control,
-    effect_of,
-    equal_note,
-)
-from rb_interp.interventions.sites import (
-    Edit,
-    Site,
-    aligned,
-    check_finite,
-    last_logits,
-    positions,
-    reaches,
-    unmoved,
-)
+from rb_interp.errors import ModelError, nearest
+from rb_interp.interventions import sites
+from rb_interp.interventions.effect import REDRAWN, Direction, Effect, Matrix
+from rb_interp.interventions.sites import Edit, Site
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import caller_hooks
+from rb_interp.probes.capturing import caller_hooks, capture, visible
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
 
@@ -169,10 +153,7 @@ def metric_of(given: Measured) -> Metric:
 def measure(
     metric: Metric, logits: Tensor, clean: Answers, corrupted: Answers | None = None
 ) -> Float[Tensor, " row"]:
-    """The metric of each row, in float64; with its gradient where the logits carry one.
-
-    Raises ModelError where labels that it needs are missing, and for something else than a number for each row.
-    """
+    """The metric of each row, in float64; with its gradient where the logits carry one."""
     if any(rows is None or rows.labels is None for rows in (clean, corrupted)[: metric.needs]):
         raise ModelError(
             f"{metric.name} needs the right answer of each clean row, and of the corrupted ones if it compares them; "
@@ -204,25 +185,14 @@ def answer_positions(answer_at: AnswerAt, rows: Inputs) -> Int[Tensor, " row"] |
     (tensor([1]), None)
     """
     n_rows, length = rows.tokens.shape
-    if answer_at is None or (isinstance(answer_at, str) and answer_at == "last" not in rows.roles.positions):
-        return None
-    at = np.asarray(answer_at)
-    if isinstance(answer_at, str):
-        at = positions(rows.roles, answer_at, length)
-        if at.shape != (n_rows, 1):
-            raise RolesError(
-                f"got answer_at='{answer_at}', which stands at {at.shape[1]} positions of {len(at)} rows; an answer is "
-                f"at one position of each of the {n_rows} rows."
-            )
-        at = at[:, 0]
-    if (
-        at.dtype.kind not in "iu"
-        or at.shape not in ((), (n_rows,))
-        or not -length <= np.min(at) <= np.max(at) < length
-    ):
+    at = -1 if answer_at is None else answer_at
+    at = np.asarray(sites.positions(rows, at) if isinstance(at, str) else at)
+    at = at[:, 0] if at.shape[1:] == (1,) else at
+    fits = at.dtype.kind in "iu" and at.shape in ((), (n_rows,))
+    if not fits or not -length <= np.min(at) <= np.max(at) < length:
         raise ModelError(
-            f"got answer_at of shape {list(at.shape)} and type {at.dtype}; expected a position or role, or {n_rows} "
-            f"positions below {length}."
+            f"got answer_at of shape {list(at.shape)} and type {at.dtype}; expected a position, a role at one position "
+            f"of each row, or {n_rows} positions below {length}."
         )
     at = np.broadcast_to(at, n_rows).astype(np.int64) % length
     return None if (at == length - 1).all() else torch.from_numpy(at)
@@ -232,38 +202,20 @@ def answer_logits(
     model: HookedModel, rows: Inputs, edits: Sequence[Edit] = (), answer_at: AnswerAt = None
 ) -> Float[Tensor, "row d_vocab"]:
     """Logits that the answers are read from, under edits, on CPU."""
-    return last_logits(model, rows.tokens, edits, at=answer_positions(answer_at, rows))
+    return sites.last_logits(model, rows.tokens, edits, at=answer_positions(answer_at, rows))
 
 
-def answers_of(rows: Inputs, logits: Float[Tensor, "row d_vocab"]) -> Answers:
-    """A model's answers on some rows; ModelError for right answers that are none of its tokens."""
-    if (labels := rows.labels) is None:
-        return Answers(logits, None)
-    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not np.isin(labels, np.arange(logits.shape[1])).all():
-        raise ModelError(
-            f"got labels of shape {list(labels.shape)} and type {labels.dtype}; expected a token of the model."
-        )
-    return Answers(logits, torch.as_tensor(labels).long())
-
-
-def answered(*some: Answers) -> float:
-    """Share of rows whose every right answer is the most likely one; nan where nobody gave any."""
-    right = [rows.logits.argmax(1) == rows.labels for rows in some if rows.labels is not None]
-    return float(torch.stack(right).all(0).double().mean()) if right else float("nan")
+def equal_note(equal: np.ndarray, site: str = "") -> dict[str, str]:
+    """A note on a control: how many of its rows are the rows that run, or have their values at a site."""
+    text = f"{equal.sum()} of its {len(equal)} rows are the rows themselves{site and ' at '}{site}, and change nothing."
+    return {"control": text} if equal.any() else {}
 
 
 class Comparison:
     """A metric of clean rows as they are, of corrupted ones where there are any, and of other runs of such rows.
 
-    Attributes:
-        answers: of the clean rows and of the corrupted ones. clean, corrupted: the metric of each, ``[row]``.
-        base: of the two, the rows that run, from ``start`` on the way to ``end``. sources: rows that activations are
-            taken from, those of the control last.
-        answered: share of rows that are answered rightly, of both kinds where there are two; nan without labels.
-        notes: what is to be said of the control and of the model.
-
-    Raises ModelError where rows are no pairs, where the mean metric of the two is the same, and for a control that is
-    like the source or the rows themselves.
+    ``base`` are the rows that run, from ``start`` on the way to ``end``, ``own`` their logits; ``sources`` are the rows
+    that activations are taken from, those of the control last; ``held`` is what ``hooks`` gave in base and sources.
     """
 
     def __init__(
@@ -275,51 +227,93 @@ class Comparison:
         corrupted: Inputs | None = None,
         direction: Direction = "denoise",
         control: Inputs | None = None,
+        hooks: Sequence[str] = (),
     ) -> None:
-        self.model, self.metric, self.answer_at = model, metric_of(metric), answer_at
-        self.base = self.clean_rows = clean
-        self.answers = [answers_of(clean, self.run())]
-        self.notes = caller_hooks(model)
-        if corrupted is None:
-            self.answered = answered(*self.answers)
-            self.notes |= check_control(control, clean)
-            self.clean = self.start = self.of(self.answers[0].logits)
-            return
-        aligned(Site("resid_pre", 0), corrupted, clean)  # refuses rows that are no pairs
-        self.answers.append(answers_of(corrupted, answer_logits(model, corrupted, (), answer_at)))
-        self.answered = answered(*self.answers)
-        self.clean, self.corrupted = (self.of(answers.logits) for answers in self.answers)
-        ends = (clean, self.clean), (corrupted, self.corrupted)
-        (source, self.end), (self.base, self.start) = ends if direction == "denoise" else ends[::-1]
-        self.notes |= check_control(control, self.base, source)
-        self.direction, self.sources = direction, [source] if control is None else [source, control]
-        gap, scale = self.clean.mean() - self.corrupted.mean(), np.abs([self.clean, self.corrupted]).mean(1).sum()
-        if not abs(gap) > 1e-6 * scale:
-            raise ModelError(
-                f"the mean {self.metric.name} is {self.clean.mean():.3g} on clean and corrupted rows, so there is "
-                f"nothing to recover; let them differ in what the answer depends on, with another right answer."
-            )
-
-    def note_control(self, control: Inputs | None, sites: Sequence[Site]) -> None:
-        """Note in how many rows a control has the values of the base rows at all of the sites."""
+        self.model, self.metric, self.answer_at, self.control = model, metric_of(metric), answer_at, control
+        kinds, self.base, self.direction = [clean] if corrupted is None else [clean, corrupted], clean, direction
+        for rows in kinds[1:]:
+            sites.aligned(Site("resid_pre", 0), rows, clean)  # refuses rows that are no pairs
+        self.answers, self.held = [], []
+        for rows in kinds:
+            held: dict[str, list[Tensor]] = {hook: [] for hook in hooks}
+            looks = [Edit(hook, lambda x, _, held=held[hook]: held.append(x.cpu()) or x) for hook in hooks]
+            logits, labels = answer_logits(model, rows, looks, answer_at), rows.labels
+            self.held.append({hook: torch.cat(parts) for hook, parts in held.items()})
+            if labels is not None and not (labels.ndim == 1 and np.isin(labels, range(logits.shape[1])).all()):
+                raise ModelError(
+                    f"got labels of shape {list(labels.shape)} and type {labels.dtype}; expected a token of the model."
+                )
+            self.answers.append(Answers(logits, None if labels is None else torch.as_tensor(labels).long()))
+        self.own = self.answers[-1 if direction == "denoise" else 0].logits
+        right = [logits.argmax(1) == labels for logits, labels in self.answers if labels is not None]
+        self.answered = float(torch.stack(right).all(0).double().mean()) if right else float("nan")
+        self.clean, *other = (self.of(answers.logits) for answers in self.answers)
+        self.start, self.notes, self.sources = self.clean, caller_hooks(model), [] if control is None else [control]
+        if corrupted is not None:
+            self.corrupted = other[0]
+            ends = (clean, self.clean), (corrupted, self.corrupted)
+            (source, self.end), (self.base, self.start) = ends if direction == "denoise" else ends[::-1]
+            self.sources, self.held = [source, *self.sources], self.held[:: -1 if direction == "denoise" else 1]
+            gap = self.clean.mean() - self.corrupted.mean()
+            scale = np.abs([self.clean, self.corrupted]).mean(1).sum()
+            if not abs(gap) > 1e-6 * scale:
+                raise ModelError(
+                    f"the mean {self.metric.name} is {self.clean.mean():.3g} on clean and corrupted rows, so there is "
+                    f"nothing to recover; let them differ in what the answer depends on, with another right answer."
+                )
         if control is not None:
-            self.notes |= equal_note(unmoved(self.model, self.base, control, sites), " + ".join(map(str, sites)))
+            self.check_control(control)
+            self.held.append(capture(model, control.tokens, hooks) if hooks else {})
+
+    def check_control(self, control: Inputs) -> None:
+        """Note how many rows of a control are the rows that run; ModelError for all, and for those of the source."""
+        base = self.base
+        equal = np.array(control.tokens.shape == base.tokens.shape and (control.tokens == base.tokens).all(1))
+        for role, at in control.roles.positions.items() if equal.any() else ():
+            its = base.roles.positions.get(role, at)
+            equal &= (at == its).all(1) if at.shape == its.shape else False
+        equal = np.broadcast_to(equal, len(control))
+        advice = "of the rows that run: with_tokens_of(other, 'noise') of these."
+        if len(equal) and equal.all():
+            raise ModelError(
+                f"got a control that is the rows themselves, so it changes nothing; redraw the noise {advice}"
+            )
+        given = [rows.labels for rows in (*self.sources, base) if rows.labels is not None]
+        like = [np.array_equal(given[0], labels) for labels in given]
+        if like == [True, True, False]:
+            raise ModelError(
+                "got a control with the right answers of the rows that activations are taken from, so it is like the "
+                f"effect and no control; make it {advice}"
+            )
+        self.notes |= equal_note(equal)
+
+    def note_control(self, places: Sequence[Site]) -> None:
+        """Note in how many rows the control has the values of the base rows at all of the sites."""
+        if self.control is not None:
+            own, other = (sites.values_at(self.model, rows, places) for rows in (self.base, self.control))
+            equal = torch.stack([(own[site] == other[site]).flatten(1).all(1) for site in own]).all(0)
+            self.notes |= equal_note(equal.numpy(), " + ".join(map(str, places)))
 
     def reads(self, site: Site) -> bool:
-        """Whether what stands at a site can reach the answer in any row."""
-        return reaches(self.model, self.base, site, answer_positions(self.answer_at, self.base))
+        """Whether what stands at a site can reach the answer in any row, or is at no position."""
+        (n_rows, length), at = self.base.tokens.shape, answer_positions(self.answer_at, self.base)
+        seen = np.arange(length) == (np.full((n_rows, 1), length - 1) if at is None else at.numpy()[:, None])
+        for layer in range(site.layer, self.model.cfg.n_layers)[::-1]:
+            if layer > site.layer or site.component in sites.ACTS_ON_OTHERS:
+                seen = seen @ visible(self.model, layer, length) | seen
+        here = sites.site_positions(site, self.base).numpy()
+        return not here.size or bool(np.take_along_axis(seen, here, 1).any())
 
-    def of(self, logits: Float[Tensor, "row d_vocab"]) -> Float[np.ndarray, " row"]:
-        """The metric of each row; ModelError for logits that are not finite."""
-        return measure(self.metric, check_finite(logits), *self.answers).numpy()
+    def of(self, logits: Float[Tensor, "row d_vocab"], rows: Any = slice(None)) -> Float[np.ndarray, " row"]:
+        """The metric of each row, or of runs of some rows."""
+        answers = (
+            Answers(some.logits[rows], None if some.labels is None else some.labels[rows]) for some in self.answers
+        )
+        return measure(self.metric, logits, *answers).numpy()
 
     def lost(self, after: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
         """What a run costs each clean row: after less before, or before less after where a fall is worse."""
         return self.clean - after if self.metric.worse < 0 else after - self.clean
-
-    def share(self, after: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
-        """How far a run comes on the way from start to end; the mean of the whole difference is taken as known."""
-        return (after - self.start) / (self.end.mean() - self.start.mean())
 
     def run(self, edits: Sequence[Edit] = ()) -> Float[Tensor, "row d_vocab"]:
         """Logits of the base rows under edits."""
@@ -333,20 +327,19 @@ class Comparison:
     def matrix(self, axes: Mapping[str, Sequence], patched: Any, notes: Mapping[str, str], method: str) -> Matrix:
         """The metric of each row with each cell, and with the control's where there is one, as a matrix."""
         cells = patched[0], patched[1] if len(patched) > 1 else None
-        ends = (self.clean, self.corrupted)
         notes = {**notes, **self.notes_of("@" if "role" in axes else " ".join(map(str, axes["sender"])))}
-        return Matrix(axes, self.metric.name, *ends, *cells, notes, self.direction, method, self.answered)
+        about = notes, self.direction, method, self.answered
+        return Matrix(axes, self.metric.name, self.clean, self.corrupted, *cells, *about)
 
     def effect(
         self, name: str, site: str, runs: Iterable[Tensor], control_name: str = REDRAWN, quantity: str = ""
     ) -> Effect:
         """What the first run costs, or as a quantity its share of the way, by logits, beside those of the control."""
         runs = list(runs)
-        if torch.equal(runs[0], self.answers[-1 if self.base is not self.clean_rows else 0].logits):
+        if torch.equal(runs[0], self.own):
             self.notes["effect"] = "no logit changes: nothing is read there, or the model takes no such edit."
         metric = [self.of(logits) for logits in runs]
-        about = {"before": self.start.mean(), "after": metric[0].mean(), "answered": self.answered}
-        values = map(self.share if quantity else self.lost, metric)
-        return effect_of(
-            name, site, quantity or self.metric.change, values, control_name, **about, notes=self.notes_of(site)
-        )
+        gap = self.end.mean() - self.start.mean() if quantity else 1.0  # the mean of the whole difference, as known
+        values, *control = ((each - self.start) / gap if quantity else self.lost(each) for each in metric)
+        about = self.start.mean(), metric[0].mean(), self.answered, self.notes_of(site)
+        return Effect(name, site, quantity or self.metric.change, values, np.array(control), control_name, *about)

@@ -1,14 +1,10 @@
 r"""Activation patching by role: which component, of which layer, at which role carries what the answer depends on.
 
-    denoise    recovered = (mean m(patched) - mean m(corrupted)) / (mean m(clean) - mean m(corrupted))
-    noise      lost = (mean m(clean) - mean m(patched)) / (mean m(clean) - mean m(corrupted))
-
-with m a metric of the logits where the answer is read: by default the logit of the clean answer less that of the
-corrupted one at the last position. Denoising runs the corrupted rows with one cell, a component of one layer at the
-positions of one role, from the clean rows: 1 where the cell carries all that differs, 0 where it carries nothing,
-anything where others undo a part. It finds what suffices. Noising runs the clean rows with one cell from the corrupted
-ones: 1 where all is lost. It finds what is needed. The control fills the same cell from rows that differ in noise alone
-from those that run, and so have their answer.
+Denoising runs the corrupted rows with one cell, a component of one layer at the positions of one role, from the clean
+rows; ``recovered`` is the cell's share (see `effect`): 1 where the cell carries all that differs, 0 where it carries
+nothing, anything where others undo a part. It finds what suffices. Noising runs the clean rows with one cell from the
+corrupted ones; ``lost`` is 1 where all is lost. It finds what is needed. The control fills the same cell from rows that
+differ in noise alone from those that run, and so have their answer.
 
 Source: causal tracing (Meng et al., 2022, arXiv:2202.05262), as in TransformerLens's ``generic_activation_patch``,
 whose numbers these are; pitfalls in Heimersheim and Nanda (2024, arXiv:2404.15255).
@@ -22,25 +18,20 @@ Attribution patching estimates the whole matrix at once, to first order, as a fa
 
 with a the activation at a cell and the gradient at the rows that run: two forward passes and one backward pass for all
 cells. It is exact where the metric is linear in the activation, and misses what is not: a softmax or a probability that
-is saturated has no gradient, though patching it changes the answer. Integrated gradients take the mean gradient at
-``steps`` points between both kinds of rows, whose embeddings are mixed:
-
-    mean over k of dm/da  at  embed = embed_run + (k - 1/2) / steps (embed_source - embed_run)
-
-Source: Nanda (2023, attribution patching, neelnanda.io); Syed et al. (2023, arXiv:2310.10348); Kramár et al. (2024,
-arXiv:2403.00745), whose corrections for saturated attention and cancelled gradients are not applied here; integrated:
-Hanna et al. (2024, arXiv:2403.17806).
+is saturated has no gradient, though patching it changes the answer. Source: Nanda (2023, attribution patching,
+neelnanda.io); Syed et al. (2023, arXiv:2310.10348); Kramár et al. (2024, arXiv:2403.00745), whose corrections for
+saturated attention and cancelled gradients are not applied here.
 
 How it can mislead. Two cells may recover the same half or one half each, and the matrix looks alike. Roles overlap: the
 last position holds a noise token or an anchor, so it also counts in the cells of that role. Cells of the residual
-stream hold all that differs, so their change is large and an attribution far off: read sublayers and heads. Integrated
-gradients are not always nearer: mixed embeddings are no rows of the task. An attribution of 0 does not say that a cell
-does nothing: confirm with the exact cell. Under ``kl`` the gradient is 0 at the clean rows, so noising needs ``steps``.
+stream hold all that differs, so their change is large and an attribution far off: read sublayers and heads. An
+attribution of 0 does not say that a cell does nothing: confirm with the exact cell. Under ``kl`` the gradient is 0 at
+the clean rows, and so is an attribution that noises.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple, cast
@@ -55,9 +46,9 @@ from tqdm import tqdm
 from rb_interp.errors import ModelError
 from rb_interp.interventions import sites
 from rb_interp.interventions.effect import Direction, Matrix
-from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_positions, measure
+from rb_interp.interventions.metrics import METRICS, AnswerAt, Comparison, Measured, answer_positions, measure
 from rb_interp.models.protocol import HookedModel, resid_mid_is_a_copy
-from rb_interp.probes.capturing import NOWHERE, as_rows, attached, caller_hooks, capture, evaluation, passes
+from rb_interp.probes.capturing import NOWHERE, as_rows, attached, caller_hooks, evaluation, passes
 from rb_interp.tasks.inputs import Inputs
 
 __all__ = ["attribution_matrix", "patching_matrix"]
@@ -77,21 +68,35 @@ SLOW = 5
 """Seconds after which a progress bar is shown."""
 
 
-@sites.intervention
-def patching_matrix(
-    model: HookedModel,
-    clean: Inputs,
-    corrupted: Inputs,
-    *,
-    components: Names = None,
-    layers: Numbers = None,
-    roles: Names = None,
-    head: int | None = None,
-    metric: Measured = "logit_diff",
-    answer_at: AnswerAt = None,
-    direction: Direction = "denoise",
-    control: Inputs | None = None,
-) -> Matrix:
+def _matrix(fill: Callable[[Comparison, Cells], np.ndarray]):
+    """The public call of what fills cells with the metric, ``[source, group, role, row]``."""
+
+    def call(
+        model: HookedModel,
+        clean: Inputs,
+        corrupted: Inputs,
+        *,
+        components: Names = None,
+        layers: Numbers = None,
+        roles: Names = None,
+        head: int | None = None,
+        metric: Measured = "logit_diff",
+        answer_at: AnswerAt = None,
+        direction: Direction = "denoise",
+        control: Inputs | None = None,
+    ) -> Matrix:
+        rows = [corrupted, clean] if direction == "denoise" else [clean, corrupted]
+        cells = Cells(model, rows if control is None else [*rows, control], components, layers, roles, head)
+        pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control, cells.hooks)
+        return cells.matrix(pair, fill(pair, cells), fill.__name__.removesuffix("_matrix"))
+
+    call.__name__ = call.__qualname__ = fill.__name__
+    call.__doc__ = fill.__doc__
+    return sites.intervention(torch.inference_mode(False)(call))
+
+
+@_matrix
+def patching_matrix(pair: Comparison, cells: Cells) -> np.ndarray:
     """Share of the clean answer that each cell (component, layer, role) restores in the corrupted rows.
 
     With ``direction="noise"`` the share that is lost in the clean rows when the cell is that of the corrupted ones.
@@ -105,70 +110,63 @@ def patching_matrix(
         head: one head, or all of them at once; it may share its k and v.
         control: rows that differ in noise alone from those that run (denoise: ``corrupted``, noise: ``clean``), such
             as ``corrupted.with_tokens_of(other, "noise")``.
-
-    Raises ModelError where rows are no pairs, a name is unknown, or the model does not tell clean from corrupted,
-    RolesError for a role that the rows do not have.
-
-    >>> from rb_interp import AnchorTask, build_model
-    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
-    >>> rows = data.sample("rsn_test", 8)
-    >>> clean, corrupted = data.inputs(rows), data.task.counterfactual(data, rows, "key")
-    >>> matrix = patching_matrix(model, clean, corrupted, roles=("key", "noise"))
-    >>> matrix.to_frame().query("component == 'resid_pre' and layer == 0").recovered.round(3).tolist()
-    [1.0, 0.0]
     """
-    pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control)
-    cells = Cells(model, pair, components, layers, roles, head)
-    at = answer_positions(answer_at, pair.base)
-    runs = CellRuns(model, pair.base, cells.groups, cells.roles, at, pair.answers[direction == "denoise"].logits)
-
+    (own, *values), n_rows = pair.held, len(pair.base)
+    runs = CellRuns(pair, cells, own)
     patched = np.tile(pair.start, (len(pair.sources), len(cells.groups), len(cells.roles), 1))
     for number, source in enumerate(pair.sources):
-        for group, role, logits in runs.run(source):
-            patched[number, group, role] = pair.of(logits)
-    return cells.matrix(pair, patched)
+        for group, changed, logits in runs.run(source, values[number]):
+            if pair.metric in METRICS.values():  # they act row by row
+                patched[number, group].reshape(-1)[changed] = pair.of(logits, changed % n_rows)
+                continue
+            for role in (changed // n_rows).unique().tolist():
+                here, whole = changed // n_rows == role, pair.own.clone()
+                whole[changed[here] % n_rows] = logits[here]
+                patched[number, group, role] = pair.of(whole)
+    return patched
 
 
-@sites.intervention
-@torch.inference_mode(False)
-def attribution_matrix(
-    model: HookedModel,
-    clean: Inputs,
-    corrupted: Inputs,
-    *,
-    components: Names = None,
-    layers: Numbers = None,
-    roles: Names = None,
-    head: int | None = None,
-    metric: Measured = "logit_diff",
-    answer_at: AnswerAt = None,
-    direction: Direction = "denoise",
-    control: Inputs | None = None,
-    steps: int = 0,
-) -> Matrix:
+@_matrix
+def attribution_matrix(pair: Comparison, cells: Cells) -> np.ndarray:
     """The patching matrix to first order: what each cell would recover if the metric were linear in it.
 
     The model keeps its weights, gradients, modes and hooks.
 
     Args:
-        steps: 0 takes the gradient at the rows that run; more take the mean of so many on the way to the others.
         metric: a name or a function of torch tensors with a gradient; ``accuracy`` and ``rank`` have none. All others
             are those of ``patching_matrix``.
-
-    Raises ModelError as ``patching_matrix`` does, and where the metric has no gradient.
-
-    >>> from rb_interp import AnchorTask, build_model
-    >>> from rb_interp.interventions.effect import rank_correlation
-    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.8)
-    >>> rows = data.sample("rsn_test", 8)
-    >>> pair = data.inputs(rows), data.task.counterfactual(data, rows, "key")
-    >>> rank_correlation(attribution_matrix(model, *pair), patching_matrix(model, *pair)) > 0.9   # nearly linear
-    True
     """
-    pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control)
-    cells = Cells(model, pair, components, layers, roles, head)
-    method = f"integrated attribution, {steps} steps" if steps else "attribution"
-    return cells.matrix(pair, pair.start + _changes(model, pair, cells, steps), method)
+    model, tokens, is_copy = pair.model, as_rows(pair.base.tokens), resid_mid_is_a_copy(pair.model)
+    # a copy of resid_mid reaches the MLP alone, attn_out all that resid_mid does
+    reached = [
+        sites.Site("attn_out", site.layer).hook if site.component == "resid_mid" and is_copy else site.hook
+        for site in cells.groups
+    ]
+    own, *values = pair.held
+    at = answer_positions(pair.answer_at, pair.base)
+    at = torch.full((len(tokens),), tokens.shape[1] - 1) if at is None else at
+    positions = [role_positions(cells, pair.base, source) for source in pair.sources]
+    patched = np.tile(pair.start, (len(values), len(cells.groups), len(cells.roles), 1))
+    with torch.enable_grad():
+        value = measure(pair.metric, logits := pair.own.clone().requires_grad_(), *pair.answers).sum()
+    if not value.requires_grad:
+        raise ModelError(f"the metric '{pair.metric.name}' has no gradient; use one that has, such as logit_diff.")
+    (slope,) = torch.autograd.grad(value, logits)
+    n_values = sum(activation[0].numel() for activation in own.values())
+    for rows in torch.arange(len(tokens)).split(min(passes(model, tokens), max(1, HELD_VALUES // n_values))):
+        logits, held = _held(model, tokens[rows], reached)
+        with torch.enable_grad():
+            logits = logits[torch.arange(len(rows)), at[rows]]
+        found = torch.autograd.grad(logits, [*held.values()], slope[rows].to(logits), allow_unused=True)
+        gradients = dict(zip(held, found, strict=True))
+        for number, (group, site) in product(range(len(values)), enumerate(cells.groups)):
+            gradient, place = gradients[reached[group]], site.in_hook(model)
+            for role, (here, source_at) in enumerate(positions[number] if gradient is not None else ()):
+                step = sites.gather(place, values[number][site.hook][rows], source_at[rows])
+                step = step - sites.gather(place, own[site.hook][rows], here[rows])
+                change = sites.gather(place, gradient.cpu(), here[rows]).double() * step.double()
+                patched[number, group, role, rows.numpy()] += change.flatten(1).sum(1).numpy()
+    return patched
 
 
 class Cells:
@@ -177,48 +175,47 @@ class Cells:
     def __init__(
         self,
         model: HookedModel,
-        pair: Comparison,
+        rows: list[Inputs],
         components: Names,
         layers: Numbers,
         roles: Names,
         head: int | None,
     ) -> None:
-        self.roles = default_roles(pair.base, *pair.sources) if roles is None else tuple(roles)
-        self.layers = tuple(range(model.cfg.n_layers) if layers is None else layers)
-        self.components, self.notes = tuple(components or ()), {}
-        if not self.components:
+        n_layers, there = model.cfg.n_layers, set.intersection(*({*some.roles.positions} for some in rows))
+        known = {"last", *there, *(("first_anchor", "last_anchor") if "anchor" in there else ())}
+        own = [role for role in rows[0].roles.positions if role in there and role not in ROLES]
+        self.roles = tuple([*own, *(role for role in ROLES if role in known)] if roles is None else roles)
+        self.layers = tuple(range(n_layers) if layers is None else layers)
+        self.components, self.notes, self.groups = tuple(components or ()), {}, []
+        has = sites.components_of(model)
+        if not components:
             wanted = COMPONENTS if head is None else sites.PER_HEAD
-            self.notes = {
-                name: "no cells: this model has none." for name in wanted if name not in sites.components_of(model)
-            }
-            for role, source in product(self.roles[::-1], pair.sources):
-                if not torch.equal(
-                    *(sites.site_positions(sites.Site("q", 0, role), rows) for rows in (pair.base, source))
-                ):
+            self.notes = {name: "no cells: this model has none." for name in wanted if name not in has}
+            for role in self.roles[::-1]:
+                own, *others = (sites.positions(some, role) for some in rows)
+                if not all(np.array_equal(own, other) for other in others):
                     why = f"no cells: a pattern is over positions, and '{role}' is elsewhere in the other rows."
                     self.notes["pattern"] = why
             self.components = tuple(name for name in wanted if name not in self.notes)
-        every = (sites.Site(name, layer, unit=head) for name, layer in product(self.components, self.layers))
-        every = [site for site in every if site.component not in sites.EMBEDDINGS or site.layer == 0]
-        self.groups = []
-        for site in every:
-            is_missing = site.component in sites.components_of(model) and 0 <= site.layer < model.cfg.n_layers
-            if is_missing and site.component not in sites.components_of(model, site.layer):
-                self.notes[f"{site.component} of L{site.layer}"] = "no cells: this layer has none."
+        for name, layer in product(self.components, self.layers):
+            site = sites.Site(name, layer, unit=head)
+            if name in sites.EMBEDDINGS and layer != 0:
+                self.notes[name] = "stands before the first layer, and has cells in layer 0 alone."
+            elif name in has and 0 <= layer < n_layers and name not in sites.components_of(model, layer):
+                self.notes[f"{name} of L{layer}"] = "no cells: this layer has none."
             else:
+                site.check(model)
                 self.groups.append(site)
+                self.notes |= {name: shared} if (shared := site.shared(model)) else {}
         if not self.groups or not self.roles:
             raise ModelError(
                 "there are no cells: name a role and a component that the model has; embeddings are in L0."
             )
-        for site in self.groups:
-            site.check(model)
-            self.notes |= {site.component: shared} if (shared := site.shared(model)) else {}
-        if self.layers != (0,):
-            early = (name for name in self.components if name in sites.EMBEDDINGS)
-            self.notes |= dict.fromkeys(early, "stands before the first layer, and has cells in layer 0 alone.")
-        self.unseen = [role for role in self.roles if not pair.reads(sites.Site("embed", 0, role))]
-        self.notes |= dict.fromkeys(self.unseen, "no cells: it stands behind the answer, which sees none of it.")
+        self.streams = [sites.Site("resid_pre", 0)]  # before each layer, and after the last
+        self.streams += [sites.Site("resid_post", layer) for layer in range(n_layers)]
+        around = [self.streams[layer] for site in self.groups for layer in (site.layer, site.layer + 1)]
+        before = [sites.Site("resid_pre", site.layer) for site in self.groups]
+        self.hooks = [*{site.hook: None for site in (*self.groups, *around, *before)}]
 
     def matrix(
         self, pair: Comparison, patched: Float[np.ndarray, "n group role row"], method: str = "patching"
@@ -228,7 +225,9 @@ class Cells:
         cells = np.full((len(patched), len(self.components), len(self.layers), *patched.shape[2:]), np.nan)
         for group, site in enumerate(self.groups):
             cells[:, self.components.index(site.component), self.layers.index(site.layer)] = patched[:, group]
-        cells[..., [role in self.unseen for role in self.roles], :] = np.nan
+        unseen = [role for role in self.roles if not pair.reads(sites.Site("embed", 0, role))]
+        self.notes |= dict.fromkeys(unseen, "no cells: it stands behind the answer, which sees none of it.")
+        cells[..., [role in unseen for role in self.roles], :] = np.nan
         acts = (patched != pair.start).any(-1)
         if len(acts) > 1 and (still := int((acts[0] & ~acts[1]).sum())):
             self.notes["control"] = (
@@ -237,90 +236,27 @@ class Cells:
         return pair.matrix(axes, cells, self.notes, method)
 
 
-def default_roles(rows: Inputs, *others: Inputs) -> tuple[str, ...]:
-    """The caller's own roles in their order, then those of ``ROLES``, as far as all rows have them.
-
-    >>> from rb_interp.tasks import Roles
-    >>> default_roles(Inputs([[3, 1, 4, 1, 5]], None, Roles({"subject": [[0]], "verb": [[2]]})))
-    ('subject', 'verb', 'last')
-    """
-    there = set.intersection(*({*some.roles.positions} for some in (rows, *others)))
-    known = {"last", *there, *(("first_anchor", "last_anchor") if "anchor" in there else ())}
-    own = (role for role in rows.roles.positions if role in there and role not in ROLES)
-    return (*own, *(role for role in ROLES if role in known))
-
-
-def _changes(
-    model: HookedModel, pair: Comparison, cells: Cells, steps: int
-) -> Float[np.ndarray, "n group role row"]:
-    """The estimated change of each cell with values from each source, by the gradients on the way to the first."""
-    tokens, is_copy = as_rows(pair.base.tokens), resid_mid_is_a_copy(model)
-    # a copy of resid_mid reaches the MLP alone, attn_out all that resid_mid does
-    reached = [
-        sites.Site("attn_out", site.layer).hook if site.component == "resid_mid" and is_copy else site.hook
-        for site in cells.groups
-    ]
-    begins = (
-        EMBED if EMBED in model.hook_dict else sites.Site("resid_pre", 0).hook
-    )  # an encoder embeds under other names
-    hooks = [*dict.fromkeys([begins, *(site.hook for site in cells.groups)])]
-    own, *values = (capture(model, rows.tokens, hooks) for rows in (pair.base, *pair.sources))
-    at = answer_positions(pair.answer_at, pair.base)
-    positions = [role_positions(cells.groups, cells.roles, pair.base, source) for source in pair.sources]
-    n_values, n_rows = sum(activation[0].numel() for activation in own.values()), len(tokens)
-    changes = np.zeros((len(values), len(cells.groups), len(cells.roles), n_rows))
-    for share in [(step + 0.5) / steps for step in range(steps)] or [0.0]:
-        moved = share * (values[0][begins] - own[begins])
-        begin = sites.Edit(begins, lambda value, rows, moved=moved: value + moved[rows].to(value))
-        logits = sites.last_logits(model, tokens, [begin], at=at)
-        with torch.enable_grad():
-            value = measure(pair.metric, logits.requires_grad_(), *pair.answers).sum()
-            if not value.requires_grad:
-                raise ModelError(
-                    f"the metric '{pair.metric.name}' has no gradient; use one that has, such as logit_diff."
-                )
-            (slope,) = torch.autograd.grad(value, logits)
-        for rows in torch.arange(n_rows).split(min(passes(model, tokens), max(1, HELD_VALUES // n_values))):
-            logits, held = _held(model, tokens[rows], moved[rows], (begins, *reached))
-            with torch.enable_grad():
-                logits = logits[:, -1] if at is None else logits[torch.arange(len(rows)), at[rows]]
-            found = torch.autograd.grad(logits, [*held.values()], slope[rows].to(logits), allow_unused=True)
-            gradients = dict(zip(held, found, strict=True))
-            for number, (group, site) in product(range(len(values)), enumerate(cells.groups)):
-                gradient, place = gradients[reached[group]], site.in_hook(model)
-                for role, (here, source_at) in enumerate(positions[number] if gradient is not None else ()):
-                    step = sites.gather(place, values[number][site.hook][rows], source_at[rows])
-                    step = step - sites.gather(place, own[site.hook][rows], here[rows])
-                    change = (
-                        sites.gather(place, gradient.cpu(), here[rows]).double() * step.double() / max(1, steps)
-                    )
-                    changes[number, group, role, rows.numpy()] += change.flatten(1).sum(1).numpy()
-    return changes
-
-
-def _held(
-    model: HookedModel, tokens: Tensor, moved: Tensor, names: Sequence[str]
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Logits and some activations of a pass with a graph that begins at the first of them, which is moved.
+def _held(model: HookedModel, tokens: Tensor, names: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Logits and some activations of a pass whose graph begins at the embedding, or where an encoder's blocks do.
 
     Weights that are frozen, or made in inference mode and copied for this pass, give the numbers of others.
     """
+    begins = EMBED if EMBED in model.hook_dict else sites.Site("resid_pre", 0).hook
     held: dict[str, Tensor] = {}
 
     def keep(value: Tensor, name: str) -> Tensor:
-        begins = name == names[0]
-        held[name] = (value.detach() + moved.to(value)) if begins else value.clone()
+        held[name] = value.detach().clone() if name == begins else value.clone()
         held[name] = held[name] if held[name].requires_grad else held[name].requires_grad_()
         return held[name]
 
-    hooks = [(name, lambda value, hook, name=name: keep(value, name)) for name in dict.fromkeys(names)]
+    hooks = [(name, lambda value, hook, name=name: keep(value, name)) for name in dict.fromkeys([begins, *names])]
     module, copies = cast(Any, model), {}
     for name, value in (*module.named_parameters(), *module.named_buffers()):
         copies |= {name: value.clone()} if value.is_inference() else {}
     with torch.enable_grad(), evaluation(model), attached(model, hooks):
         given = tokens.to(next(model.parameters(), NOWHERE).device)
         logits = functional_call(module, copies, given) if copies else model(given)
-    return logits, {name: held[name] for name in names[1:]}
+    return logits, {name: held[name] for name in names}
 
 
 class Write(NamedTuple):
@@ -335,36 +271,24 @@ class Write(NamedTuple):
 class CellRuns:
     """Runs of the base rows with one cell from other rows each.
 
-    ``late``: a run begins at the block of its cell (a HookedTransformer itself, by ``start_at_layer`` and the mask of
-    the whole pass; somebody's own forward may change its input). A cell that acts on its own position alone begins a
-    block later, with what one pass of its block leaves there. ``narrow``: the last block computes the position of the
-    answer alone after its attention. Both are done where they give the logits of the whole pass in every row. Left out
-    are runs that change nothing or that nothing later reads. Under hooks of the caller's, which may tell rows apart, a
-    pass has one cell, all rows in their order.
+    ``late``: a run begins at the block of its cell (in a HookedTransformer itself). A cell that acts on its own
+    position alone begins a block later, with what one pass of its block leaves there. ``narrow``: the last block
+    computes the position of the answer alone after its attention. Both are done where they give the logits of the whole
+    pass. Left out are runs that change nothing or that nothing later reads. Under the caller's hooks, which may tell
+    rows apart, a pass has one cell.
     """
 
-    def __init__(
-        self,
-        model: HookedModel,
-        base: Inputs,
-        groups: Sequence[sites.Site],
-        roles: Sequence[str],
-        at: Any,
-        logits: Tensor,
-    ) -> None:
-        """``at``: where answers are read, by default at the last position. ``logits``: there, of the base rows."""
-        self.model, self.inputs, self.groups, self.roles, self.logits = model, base, groups, roles, logits
-        self.tokens, self.device = as_rows(base.tokens), next(model.parameters(), NOWHERE).device
-        self.n_layers, (self.n_rows, self.length) = model.cfg.n_layers, self.tokens.shape
+    def __init__(self, pair: Comparison, cells: Cells, own: Mapping[str, Tensor]) -> None:
+        self.pair, self.cells, self.own, self.streams, model = pair, cells, own, cells.streams, pair.model
+        self.model, self.groups, self.n_layers = model, cells.groups, model.cfg.n_layers
+        self.tokens, self.device = as_rows(pair.base.tokens), next(model.parameters(), NOWHERE).device
+        self.n_rows, self.length = self.tokens.shape
+        at = answer_positions(pair.answer_at, pair.base)
         self.at = torch.full((self.n_rows,), self.length - 1) if at is None else at
-        self.disturbed = bool(caller_hooks(model))
-        self.layers = sorted({site.layer for site in groups})
-        self.streams = [sites.Site("resid_pre", layer) for layer in range(self.n_layers)]  # before each layer
-        self.streams.append(sites.Site("resid_post", self.n_layers - 1))
-        streams = [self.streams[layer] for layer in {*self.layers, *(layer + 1 for layer in self.layers)}]
-        self.own = capture(model, self.tokens, [*{site.hook: None for site in (*groups, *streams)}])
+        self.disturbed, last = bool(caller_hooks(model)), self.n_layers - 1
+        self.layers = sorted({site.layer for site in self.groups})
         self.mask: dict[str, Any] = {}
-        ends = (sites.Site(name, self.n_layers - 1).hook for name in ("z", "resid_mid", "resid_post"))
+        ends = (sites.Site(name, last).hook for name in ("z", "resid_mid", "resid_post"))
         self.ends = [hook for hook in ends if hook in model.hook_dict]
         can = (True, False) if not self.disturbed else (False,)
         is_plain = type(model).__module__ == "transformer_lens.HookedTransformer" and "forward" not in vars(model)
@@ -372,25 +296,30 @@ class CellRuns:
             for self.late, self.narrow in product(can if is_plain else (False,), can):
                 if not (self.late or self.narrow) or self._gives_the_whole():
                     break
+        if self.late:  # the stream between two layers is one place
+            streams = [self.streams[site.layer] for site in self.groups]
+            pairs = zip(self.groups, streams, strict=True)
+            self.groups = [stream if site.component == "resid_pre" else site for site, stream in pairs]
 
-    def run(self, source: Inputs) -> Iterator[tuple[int, int, Float[Tensor, "row d_vocab"]]]:
-        """Group, role and logits of cells with values from the source; cells that are not given change nothing."""
-        at = role_positions(self.groups, self.roles, self.inputs, source)
+    def run(
+        self, source: Inputs, found: Mapping[str, Tensor]
+    ) -> Iterator[tuple[int, Int[Tensor, " run"], Float[Tensor, "run d_vocab"]]]:
+        """Each group's runs that differ, with values from the source, and their logits where the answer is read."""
+        at = role_positions(self.cells, self.pair.base, source)
         runs = [
             (k * self.n_rows + torch.arange(self.n_rows)[:, None]).expand_as(own) for k, (own, _) in enumerate(at)
         ]
         run, pos, source_pos = (torch.cat([x.flatten() for x in some]) for some in (runs, *zip(*at, strict=True)))
-        found = capture(self.model, source.tokens, [*{site.hook: None for site in self.groups}])
         bar = tqdm(self.groups, unit="row of cells", desc="patching", delay=SLOW, leave=False)
+        done: dict[sites.Site, tuple[Tensor, Tensor]] = {}
         with bar, torch.no_grad(), evaluation(self.model):
             for group, site in enumerate(bar):
-                write = self._write(site, found[site.hook], run, pos, source_pos)
-                changed = write.run.unique()
-                logits = self._passes(self._begin(site), changed, write) if len(changed) else self.logits
-                for role in (changed // self.n_rows).unique().tolist():
-                    here, patched = changed // self.n_rows == role, self.logits.clone()
-                    patched[changed[here] % self.n_rows] = logits[here]
-                    yield group, role, patched
+                if site not in done:
+                    write = self._write(site, found[site.hook], run, pos, source_pos)
+                    changed = write.run.unique()
+                    logits = self._passes(self._begin(site), changed, write) if len(changed) else self.pair.own[:0]
+                    done[site] = changed, sites.check_finite(logits)
+                yield group, *done[site]
 
     def _begin(self, site: sites.Site) -> int:
         """The block at which the runs of a site's cells begin; -1 at the tokens, n_layers after all blocks."""
@@ -401,6 +330,8 @@ class CellRuns:
     def _gives_the_whole(self) -> bool:
         """Whether passes that begin and end as they are to do have the values of the whole pass, in every row."""
         every, pairs = torch.arange(self.n_rows), []
+        begins = {*map(self._begin, self.groups)}
+        begins &= {-1, min({*begins} - {-1}, default=0), self.n_layers}  # those between are a part of the first
         try:
             if self.late:
                 _, _, shortformer, mask = self.model.input_to_embed(self.tokens.to(self.device))  # type: ignore[attr-defined]
@@ -409,7 +340,7 @@ class CellRuns:
                 for layer in self.layers:
                     after = self.own[self.streams[layer + 1].hook]
                     pairs.append((self._passes(layer, every, stop_at_layer=layer + 1), after))
-            pairs += [(self._passes(begin, every), self.logits) for begin in {*map(self._begin, self.groups)}]
+            pairs += [(self._passes(begin, every), self.pair.own) for begin in begins]
         except Exception:  # whatever the reason, such a model does not run so
             return False
         return all(torch.allclose(one, other, rtol=0, atol=1e-5 * float(other.abs().max())) for one, other in pairs)
@@ -431,7 +362,7 @@ class CellRuns:
                 kept &= pos == self.at[rows]
             run, rows, pos, source_pos, values = (x[kept] for x in (run, rows, pos, source_pos, values))
         if site.component == "resid_mid" and resid_mid_is_a_copy(self.model):
-            before = self.own[self.streams[site.layer].hook]
+            before = self.own[sites.Site("resid_pre", site.layer).hook]
             place, values = sites.Site("attn_out", site.layer), values - before[rows, pos]
         if not (self.late and is_local and len(run)):
             return Write(place, run, pos, values)
@@ -445,8 +376,11 @@ class CellRuns:
     def _passes(self, begin: int, runs: Int[Tensor, " run"], write: Write | None = None, **stop: int) -> Tensor:
         """Logits where the answer is read, of some runs with a write in them, or the stream before a block."""
         after_all, narrow, stream = begin == self.n_layers, self.narrow and not stop, self.streams[max(begin, 0)]
-        found = []
-        for part in runs.split(self.n_rows if self.disturbed else self._pass_rows(begin, narrow)):
+        cfg, length, found = self.model.cfg, 1 if after_all else self.length, []
+        in_mlp = 1 if narrow and begin == self.n_layers - 1 else length
+        widest = max(length * max(cfg.d_model, cfg.n_heads * length), in_mlp * (cfg.d_mlp or 0))
+        most = min(PASS_VALUES // widest, passes(self.model, self.tokens[:, : 1 if narrow else length]))
+        for part in runs.split(self.n_rows if self.disturbed else max(1, most)):
             rows, hooks, told, each = part % self.n_rows, [], {}, torch.arange(len(part))
             given = self.tokens[rows] if begin < 0 else self.own[stream.hook][rows]
             if after_all:
@@ -454,10 +388,15 @@ class CellRuns:
             if write is not None:
                 here = ((write.run >= part[0]) & (write.run <= part[-1])).nonzero()[:, 0]
                 cut = Write(write.site, torch.searchsorted(part, write.run[here]), *(x[here] for x in write[2:]))
+
+                def put(value: Tensor, hook: Any = None, cut: Write = cut) -> Tensor:
+                    pos = cut.pos * (value.shape[cut.site.position_axis] > 1)
+                    return sites.scatter(cut.site, value, pos, cut.values, cut.run)
+
                 if begin >= 0 and write.site == stream:
-                    given = _written(given, cut)
+                    given = put(given)
                 else:
-                    hooks.append((write.site.hook, lambda value, hook, cut=cut: _written(value, cut)))
+                    hooks.append((write.site.hook, put))
             if narrow:
                 one = each, self.at[rows]
                 hooks += [
@@ -470,24 +409,8 @@ class CellRuns:
             found.append((out if stop else out[:, 0] if out.shape[1] == 1 else out[each, self.at[rows]]).cpu())
         return torch.cat(found)
 
-    def _pass_rows(self, begin: int, narrow: bool) -> int:
-        """Rows of a pass."""
-        cfg, length = self.model.cfg, 1 if begin == self.n_layers else self.length
-        in_mlp = 1 if narrow and begin == self.n_layers - 1 else length
-        widest = max(length * max(cfg.d_model, cfg.n_heads * length), in_mlp * (cfg.d_mlp or 0))
-        return max(1, min(PASS_VALUES // widest, passes(self.model, self.tokens[:, : 1 if narrow else length])))
 
-
-def role_positions(
-    groups: Sequence[sites.Site], roles: Sequence[str], base: Inputs, source: Inputs
-) -> list[tuple[Int[Tensor, "row n"], Int[Tensor, "row n"]]]:
+def role_positions(cells: Cells, base: Inputs, source: Inputs) -> list[tuple[Int[Tensor, "row n"], ...]]:
     """Positions of each role in the rows and in their source, pair by pair as ``aligned`` has them."""
-    site = next((site for site in groups if site.component == "pattern"), groups[0])
-    return [sites.aligned(replace(site, role=role), base, source) for role in roles]
-
-
-def _written(activation: Tensor, write: Write) -> Tensor:
-    """A copy of an activation with values in it."""
-    narrow = activation.shape[write.site.position_axis] == 1
-    pos = torch.zeros_like(write.pos) if narrow else write.pos
-    return sites.scatter(write.site, activation, pos, write.values, write.run)
+    site = next((site for site in cells.groups if site.component == "pattern"), cells.groups[0])
+    return [sites.aligned(replace(site, role=role), base, source) for role in cells.roles]

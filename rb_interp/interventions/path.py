@@ -8,9 +8,8 @@ A path patch shows the direct effect of a sender on a receiver, in two runs of t
 
 Held are whole sublayers at every position: those after the sender's own (its attention or MLP carries its change out)
 and before the receiver's own (into which the change goes). Paths of more than one step, as through an MLP between the
-two, therefore do not count: in a model that composes through it, a direct effect of 0 does not say that the sender has
-none. With ``mlps="recomputed"`` only the attention between the two is held, and paths through MLPs count, as in Wang
-et al. With LayerNorm the residual stream is rescaled by what the sender changed, which is part of the path.
+two, therefore do not count, save those through MLPs with ``mlps="recomputed"``, as in Wang et al. With LayerNorm the
+residual stream is rescaled by what the sender changed, which is part of the path.
 
 Source: Wang et al. (2022, arXiv:2211.00593, section 3.1; MLPs recomputed), Goldowsky-Dill et al. (2023,
 arXiv:2304.05969; all other paths held).
@@ -29,24 +28,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions.effect import Effect, Matrix, check_control, predicted_effect
-from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_logits, answers_of
-from rb_interp.interventions.sites import (
-    Edit,
-    Site,
-    aligned,
-    components_of,
-    edits_of,
-    gather,
-    intervention,
-    last_logits,
-    parse_sites,
-    site_positions,
-    told,
-    values_at,
-)
+from rb_interp.interventions import sites
+from rb_interp.interventions.effect import Effect, Matrix
+from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_logits
+from rb_interp.interventions.sites import Edit, Site
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes._probe import check_labels
 from rb_interp.probes.capturing import visible
 from rb_interp.tasks.inputs import Inputs
 
@@ -58,7 +44,7 @@ STEP |= {"mlp_out": 7, "resid_post": 8, "embed": -1, "pos_embed": -1}
 Mlps = Literal["frozen", "recomputed"]
 
 
-@intervention
+@sites.intervention
 def path_patch(
     model: HookedModel,
     base: Inputs,
@@ -66,7 +52,7 @@ def path_patch(
     sender: Site | str,
     receiver: Site | str,
     *,
-    metric: Measured | None = "logit_diff",
+    metric: Measured = "logit_diff",
     answer_at: AnswerAt = None,
     mlps: Mlps = "frozen",
     control: Inputs | None = None,
@@ -74,8 +60,7 @@ def path_patch(
     """Direct effect of a sender on a receiver: what the base rows recover with that one path from the source rows.
 
     The share of the way to the source in the mean of the metric, whose whole difference is taken as known: 1 all, 0
-    none. Without a metric the share of rows whose most likely answer becomes the source's right answer, in [0, 1];
-    rows that have this answer already are left out.
+    none.
 
     Args:
         base, source: pairs of rows, for instance ``inputs`` and ``counterfactual``; roles may stand elsewhere.
@@ -83,26 +68,11 @@ def path_patch(
             ``last`` is what the logits are read from.
         metric: a name or a function, see ``interventions.metrics``; clean rows are the source, corrupted ones the base.
         mlps: ``frozen`` holds every sublayer between the two, ``recomputed`` the attention alone.
-
-    Raises ModelError where the sender does not act on the receiver, and where rows are no pairs.
-
-    >>> from rb_interp import AnchorTask, build_model
-    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
-    >>> rows = data.sample("rsn_test", 8)
-    >>> pair = data.inputs(rows), data.task.counterfactual(data, rows, "key")
-    >>> values = path_patch(model, *pair, "resid_pre.0@key", "v.0@key").values
-    >>> bool(0 < values.mean() < 1)  # the rest goes around attention
-    True
     """
-    sent_by, received_by = parse_sites([sender, receiver])
-    if metric is None:
-        pair = Comparison(model, "kl", answer_at, base)  # asks for no labels
-        answers_of(source, pair.answers[0].logits)
-        pair.notes |= check_control(control, base, source)
-    else:
-        pair = Comparison(model, metric, answer_at, source, base, control=control)
+    sent_by, received_by = sites.parse_sites([sender, receiver])
+    pair = Comparison(model, metric, answer_at, source, base, control=control)
     runs = []
-    for some in [source] if control is None else [source, control]:
+    for some in pair.sources:
         (logits,) = path_logits(model, base, some, sent_by, [received_by], mlps, answer_at)
         if logits is None:
             raise ModelError(
@@ -110,21 +80,12 @@ def path_patch(
                 f"receiver in the order of a pass. Exchange them."
             )
         runs.append(logits)
-    pair.note_control(control, [sent_by])
+    pair.note_control([sent_by])
     pair.notes |= {"path": why} if (why := _broken(pair, sent_by, received_by)) else {}
-    place = f"{sent_by} -> {received_by}"
-    if metric is not None:
-        return pair.effect("path patch", place, runs, quantity="recovered")
-    predicted, about = (
-        check_labels(source, "path_patch"),
-        {"answered": pair.answered, "notes": pair.notes_of(place)},
-    )
-    was, *said = (logits.argmax(1).numpy() for logits in (pair.answers[0].logits, *runs))
-    moved = [(some == predicted) * 1.0 for some in said]
-    return predicted_effect("path patch", place, moved, was, predicted, **about)
+    return pair.effect("path patch", f"{sent_by} -> {received_by}", runs, quantity="recovered")
 
 
-@intervention
+@sites.intervention
 def path_matrix(
     model: HookedModel,
     base: Inputs,
@@ -144,10 +105,8 @@ def path_matrix(
 
     Args:
         senders, receivers: sites. All others are those of ``path_patch``.
-
-    Raises ModelError where rows are no pairs, and where base and source do not differ in the metric.
     """
-    sent_by, received_by = parse_sites(senders), parse_sites(receivers)
+    sent_by, received_by = sites.parse_sites(senders), sites.parse_sites(receivers)
     pair = Comparison(model, metric, answer_at, source, base, control=control)
     patched = np.full((len(pair.sources), len(sent_by), len(received_by), len(base)), np.nan)
     notes, own = {}, {}
@@ -160,7 +119,7 @@ def path_matrix(
                 notes[f"{sender} -> {receiver}"] = why
             else:
                 patched[number, row, column] = pair.of(logits)
-    senders, receivers = ([told([site], model) for site in sites] for sites in (sent_by, received_by))
+    senders, receivers = ([sites.told([one], model) for one in some] for some in (sent_by, received_by))
     return pair.matrix({"sender": senders, "receiver": receivers}, patched, notes, "path patching")
 
 
@@ -176,17 +135,17 @@ def path_logits(
 ) -> list[Float[Tensor, "row d_vocab"] | None]:
     """Logits of the base rows with the sender's change from the source at each receiver; None where it does not act.
 
-    One run, with every sublayer after the sender's own held, shows what it changes at all receivers: a receiver is read
-    before its own hook is held. ``own`` keeps what is held from one sender to the next.
+    One run shows what it changes at all receivers: a receiver is read before its own hook is held. ``own`` keeps what
+    is held from one sender to the next.
     """
     own = {} if own is None else own
     for site in (sender, *receivers):
         site.check(model)
-    aside = "resid_mid" not in components_of(model, sender.layer)
+    aside = "resid_mid" not in sites.components_of(model, sender.layer)
     reached = [site for site in receivers if _acts_on(sender, site, aside)]
     if not reached:
         return [None] * len(receivers)
-    aligned(sender, base, source)
+    sites.aligned(sender, base, source)
     frozen = ("attn_out", "mlp_out")[: 1 + (mlps == "frozen")]
     # sublayers are counted attn, mlp, attn, ..: from the first after the sender's own to the last before a receiver's
     first = 2 * sender.layer + sum(STEP[sender.component] >= STEP[one] for one in ("q", "mlp_post"))
@@ -195,18 +154,21 @@ def path_logits(
         for site in reached
     )
     held = [Site(name, n // 2) for n in range(first, end) if (name := ("attn_out", "mlp_out")[n % 2]) in frozen]
-    held = [site for site in held if site.component in components_of(model, site.layer)]
+    held = [site for site in held if site.component in sites.components_of(model, site.layer)]
     arrived: dict[Site, list[Tensor]] = {site: [] for site in reached}
 
     def look(activation: Tensor, rows: Tensor, site: Site) -> Tensor:
-        arrived[site].append(gather(site.in_hook(model), activation, site_positions(site, base)[rows]).cpu())
+        at = sites.site_positions(site, base)[rows]
+        arrived[site].append(sites.gather(site.in_hook(model), activation, at).cpu())
         return activation
 
     edits = [Edit(site.hook, partial(look, site=site)) for site in arrived]
-    own |= values_at(model, base, [site for site in held if site not in own])
-    edits += edits_of(model, base, {site: own[site] for site in held} | values_at(model, source, sender))
-    last_logits(model, base.tokens, edits)
-    after = {site: edits_of(model, base, {site: torch.cat(values)}) for site, values in arrived.items()}
+    own |= sites.values_at(model, base, [site for site in held if site not in own])
+    edits += sites.edits_of(
+        model, base, {site: own[site] for site in held} | sites.values_at(model, source, sender)
+    )
+    sites.last_logits(model, base.tokens, edits)
+    after = {site: sites.edits_of(model, base, {site: torch.cat(values)}) for site, values in arrived.items()}
     found = {site: answer_logits(model, base, edits, answer_at) for site, edits in after.items()}
     return [found.get(site) for site in receivers]
 
@@ -217,7 +179,7 @@ def _broken(pair: Comparison, sender: Site, receiver: Site) -> str:
     A position reaches itself, and what sees it: by the attention of a sender's keys and values, then by the receiver's
     own (of a pattern, of z, of attn_out); all others between the two are held.
     """
-    here, there = (site_positions(site, pair.base).numpy() for site in (sender, receiver))
+    here, there = (sites.site_positions(site, pair.base).numpy() for site in (sender, receiver))
     inside = sender.layer == receiver.layer and STEP[sender.component] >= STEP["q"]
     reads = receiver.component in ("pattern", "z", "attn_out") and not inside
     layers = [sender.layer] * (sender.component in ("k", "v")) + [receiver.layer] * reads

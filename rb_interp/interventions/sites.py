@@ -24,24 +24,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, nearest
 from rb_interp.models.protocol import HookedModel, resid_mid_is_a_copy
-from rb_interp.probes.capturing import (
-    NOWHERE,
-    Tokens,
-    as_rows,
-    attached,
-    capture,
-    check_range,
-    evaluation,
-    has_attention,
-    passes,
-    visible,
-)
-from rb_interp.tasks.inputs import REST, Inputs, Roles, rest_positions
+from rb_interp.probes import capturing
+from rb_interp.probes.capturing import Tokens, as_rows
+from rb_interp.tasks.inputs import REST, Inputs, rest_positions
 from rb_interp.typed import few_threads, typed
 
 __all__ = [
@@ -56,14 +46,10 @@ __all__ = [
 ]
 
 HOOKS = {
-    **{
-        name: f"blocks.{{}}.hook_{name}" for name in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
-    },
-    **{name: f"blocks.{{}}.attn.hook_{name}" for name in ("q", "k", "v", "z", "pattern")},
-    "mlp_post": "blocks.{}.mlp.hook_post",
-    "embed": "hook_embed",
-    "pos_embed": "hook_pos_embed",
+    name: f"blocks.{{}}.hook_{name}" for name in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
 }
+HOOKS |= {name: f"blocks.{{}}.attn.hook_{name}" for name in ("q", "k", "v", "z", "pattern")}
+HOOKS |= {"mlp_post": "blocks.{}.mlp.hook_post", "embed": "hook_embed", "pos_embed": "hook_pos_embed"}
 """Component -> hook name, with the layer left open."""
 PER_HEAD = ("q", "k", "v", "z", "pattern")
 """Components that have a head axis: axis 2 of q, k, v and z, axis 1 of pattern."""
@@ -76,8 +62,7 @@ FORM = re.compile(r"([^.@]+)(?:\.(0|[1-9][0-9]{0,8})(?:\.(0|[1-9][0-9]{0,8}))?)?
 F = TypeVar("F", bound=Callable)
 SHARED = {
     "inputs": "rows, with labels where the metric asks for them, and with the roles that are named.",
-    "metric": "what is measured: a name, such as ``logit_diff`` or ``loss`` (nats), or a function, see\n"
-    "        ``interventions.metrics``.",
+    "metric": "a name, such as ``logit_diff`` or ``loss`` (nats), or a function, see ``interventions.metrics``.",
     "answer_at": "where the answer is read, by default at the last position.",
     "layer": "the layer, counted from 0.",
     "head": "the only head that is changed; by default all of them.",
@@ -92,6 +77,7 @@ SHARED = {
 def intervention(function: F) -> F:
     """The same function with its arguments checked, on few threads, and what is SHARED in its docstring."""
     text = inspect.getdoc(function) or ""
+    text += "" if "Args:\n" in text else "\n\nArgs:\n"
     told = (f"    {name}: {SHARED[name]}\n" for name in inspect.signature(function).parameters if name in SHARED)
     more = [line for line in told if f"\n{line.split(':')[0]}:" not in text]
     function.__doc__ = text.replace("Args:\n", "Args:\n" + "".join(more), 1)
@@ -126,13 +112,7 @@ class Site:
     @staticmethod
     @typed
     def parse(text: str | Site) -> Site:
-        """A site from ``component.layer@role``, ``component.layer.head@role``, or either without ``@role``.
-
-        A neuron stands in the place of a head, and an embedding has no layer: ``mlp_post.1.37``, ``embed@key``. No part
-        is left unread: ``str`` of the site is the text again.
-
-        Raises ModelError for a text of another form, and for a component that there is not.
-        """
+        """A site from ``component.layer@role``, ``component.layer.head@role``, or either without ``@role``."""
         if isinstance(text, Site):
             return text
         found = FORM.fullmatch(str(text))
@@ -174,11 +154,12 @@ class Site:
 
     def check(self, model: HookedModel) -> None:
         """Raise ModelError where a model has no such component, layer, head or neuron."""
-        if self.component not in (there := components_of(model)):
+        layer = self.layer if 0 <= self.layer < model.cfg.n_layers else None
+        if self.component not in (there := components_of(model, layer)):
             has = ", ".join(there) or "no transformer layer: edit its hooks by name"
-            raise ModelError(f"site '{self}' is not in this model, a {type(model).__name__}; it has {has}.")
-        if self.layer < model.cfg.n_layers and self.component not in (here := components_of(model, self.layer)):
-            raise ModelError(f"site '{self}' is not in L{self.layer} of this model, which has {', '.join(here)}.")
+            raise ModelError(
+                f"site '{self}' is not in this model, a {type(model).__name__}, which has there {has}."
+            )
         mlp = self.component == "mlp_post"
         unit = ("neuron", self.unit, model.cfg.d_mlp) if mlp else ("head", self.unit, model.cfg.n_heads)
         for what, given, count in (("layer", self.layer, model.cfg.n_layers), unit):
@@ -203,65 +184,51 @@ def told(sites: Sequence[Site], model: HookedModel) -> str:
 
 
 def components_of(model: HookedModel, layer: int | None = None) -> tuple[str, ...]:
-    """The components that a model has in any layer, or in one, in the order of HOOKS; none without attention.
-
-    A model of attention alone has no ``resid_mid`` and ``mlp_out``, and one whose attention and MLP both read
-    ``resid_pre`` (Pythia, GPT-NeoX) has no ``resid_mid``.
-    """
-    missing = {*HOOKS} if not has_attention(model) else set()
-    if getattr(model.cfg, "attn_only", False):
-        missing |= {"resid_mid", "mlp_post", "mlp_out"}
+    """The components that a model has in any layer, or in one, in the order of HOOKS; none without attention."""
+    missing = set() if capturing.has_attention(model) else {*HOOKS}
+    missing |= {"resid_mid", "mlp_post", "mlp_out"} if getattr(model.cfg, "attn_only", False) else set()
     if getattr(model.cfg, "positional_embedding_type", "standard") != "standard":  # a bridge names it still
         missing.add("pos_embed")
-    layers, has = range(model.cfg.n_layers) if layer is None else [layer], model.hook_dict
-    return tuple(
-        name for name, hook in HOOKS.items() if name not in missing and any(hook.format(at) in has for at in layers)
-    )
+    layers, hooks = range(model.cfg.n_layers) if layer is None else [layer], model.hook_dict
+    there = (name for name, hook in HOOKS.items() if any(hook.format(at) in hooks for at in layers))
+    return tuple(name for name in there if name not in missing)
 
 
-def positions(roles: Roles, role: str, length: int) -> Int[np.ndarray, "row n"]:
-    """Positions of a role in every row; besides the roles at hand, the names that this module's docstring lists.
+def positions(rows: Inputs, role: str) -> Int[np.ndarray, "row n"]:
+    """Positions of a role in every row: a role of theirs, or one that this module's docstring lists.
 
-    Raises RolesError naming the nearest role for one that there is not, and for positions outside the rows.
-
-    >>> roles = Roles({"key": np.array([[0]]), "anchor": np.array([[1, 2]])})
-    >>> [positions(roles, role, 4).tolist() for role in ("anchor", "last_anchor", "anchor_1", "last")]
+    >>> from rb_interp.tasks import Roles
+    >>> rows = Inputs([[7, 8, 9, 9]], None, Roles({"key": [[0]], "anchor": [[1, 2]]}))
+    >>> [positions(rows, role).tolist() for role in ("anchor", "last_anchor", "anchor_1", "last")]
     [[[1, 2]], [[2]], [[1]], [[3]]]
     """
-    n_rows, anchors = len(roles), roles.positions.get("anchor")
+    (n_rows, length), own = rows.tokens.shape, rows.roles.positions
     known = {"last": np.full((n_rows, 1), length - 1), "all": np.tile(np.arange(length), (n_rows, 1))}
-    if anchors is not None and anchors.shape[1]:
+    if (anchors := own.get("anchor", np.empty((0, 0)))).shape[1]:
         known |= {f"anchor_{i + 1}": anchors[:, i, None] for i in range(anchors.shape[1])}
         known |= {"first_anchor": anchors[:, :1], "last_anchor": anchors[:, -1:]}
-    known |= roles.positions
-    if role in known:
-        at = known[role]
-        if at.size and not 0 <= at.min() <= at.max() < length:
-            text = f"role '{role}' has {len(at)} rows, at positions {at.min()} to {at.max()}"
-            raise RolesError(f"{text}; rows have the positions 0 to {length - 1}. Pass roles of the same rows.")
-        return at
-    if role == REST:
-        return rest_positions(roles, length)
-    raise RolesError(
-        f"this intervention needs the role '{role}'; {roles.task} has no such role: {nearest(role, known)}"
-    )
+    known |= own  # a caller's 'last' is his
+    if role == REST and REST not in own:
+        known[REST] = rest_positions(rows.roles, length)
+    if role not in known:
+        name = rows.roles.task
+        raise RolesError(
+            f"this intervention needs the role '{role}'; {name} has no such role: {nearest(role, known)}"
+        )
+    at = known[role]
+    if len(at) != n_rows or (at.size and not 0 <= at.min() <= at.max() < length):
+        text = f"role '{role}' has {len(at)} rows, at positions {np.unique(at).tolist()}"
+        raise RolesError(
+            f"{text}; there are {n_rows} rows with the positions 0 to {length - 1}. Pass roles of theirs."
+        )
+    return at
 
 
 def site_positions(site: Site, rows: Inputs) -> Int[Tensor, "row n"]:
-    """Positions of a site's role in some rows; every position where it has none. RolesError for other rows' roles."""
-    n_rows, length = rows.tokens.shape
-    own = rows.roles.positions  # a caller's 'last' is his
-    if site.role is None or (site.role == "all" and "all" not in own):
-        return torch.arange(length).expand(n_rows, length)
-    if site.role == "last" and "last" not in own:
-        return torch.full((n_rows, 1), length - 1)
-    at = positions(rows.roles, site.role, length)
-    if len(at) != n_rows:
-        has = f"{len(at)} rows, at positions {at.min(initial=0)} to {at.max(initial=0)}"
-        raise RolesError(
-            f"role '{site.role}' has {has}; there are {n_rows} rows of {length} positions. Pass roles of the same rows."
-        )
-    return torch.from_numpy(np.ascontiguousarray(at))
+    """Positions of a site's role in some rows; every position where it has none."""
+    if site.role is None:
+        return torch.arange(rows.tokens.shape[1]).expand(rows.tokens.shape)
+    return torch.from_numpy(np.ascontiguousarray(positions(rows, site.role)))
 
 
 def aligned(site: Site, rows: Inputs, source: Inputs) -> tuple[Int[Tensor, "row n"], Int[Tensor, "row n"]]:
@@ -293,30 +260,14 @@ def values_at(model: HookedModel, rows: Inputs, sites: Sites) -> dict[Site, Tens
     parsed = [Site.parse(site) for site in ([sites] if isinstance(sites, Site | str) else sites)]
     for site in parsed:
         site.check(model)
-    values = capture(model, rows.tokens, sorted({site.hook for site in parsed})) if parsed else {}
+    values = capturing.capture(model, rows.tokens, sorted({site.hook for site in parsed})) if parsed else {}
     return {site: gather(site.in_hook(model), values[site.hook], site_positions(site, rows)) for site in parsed}
-
-
-def unmoved(model: HookedModel, rows: Inputs, others: Inputs, sites: Sequence[Site]) -> Bool[np.ndarray, " row"]:
-    """In which rows all sites have the same values in both inputs, so that taking them changes nothing."""
-    own, other = (values_at(model, some, sites) for some in (rows, others))
-    return torch.stack([(own[site] == other[site]).flatten(1).all(1) for site in own]).all(0).numpy()
-
-
-def reaches(model: HookedModel, rows: Inputs, site: Site, at: Int[Tensor, " row"] | None) -> bool:
-    """Whether what stands at a site can reach a position of each row, None for the last one, or is at no position."""
-    length, found = rows.tokens.shape[1], site_positions(site, rows).numpy()
-    seen = np.arange(length) == (np.full((len(rows), 1), length - 1) if at is None else at.numpy()[:, None])
-    for layer in range(site.layer, model.cfg.n_layers)[::-1]:
-        if layer > site.layer or site.component in ACTS_ON_OTHERS:
-            seen = seen @ visible(model, layer, length) | seen
-    return not found.size or bool(np.take_along_axis(seen, found, 1).any())
 
 
 def gather(site: Site, activation: Tensor, at: Int[Tensor, "*n"], rows: Int[Tensor, "*n"] | None = None) -> Tensor:
     """An activation at positions ``[row, n]``, or at single ones of given rows, in a head or neuron of its hook."""
-    moved = activation.movedim(site.position_axis, 1)
-    found = moved[_rows_of(at, moved) if rows is None else rows, at.to(moved.device)]
+    rows = torch.arange(len(at))[:, None] if rows is None else rows
+    found = activation.movedim(site.position_axis, 1)[rows.to(activation.device), at.to(activation.device)]
     return found if site.unit is None else found.select(at.ndim, site.unit)
 
 
@@ -324,16 +275,11 @@ def scatter(
     site: Site, activation: Tensor, at: Int[Tensor, "*n"], values: Tensor, rows: Int[Tensor, "*n"] | None = None
 ) -> Tensor:
     """A copy of an activation with values at positions ``[row, n]``, or at single ones of given rows, as `gather`."""
-    changed = activation.clone()
+    rows, changed = torch.arange(len(at))[:, None] if rows is None else rows, activation.clone()
     moved = changed.movedim(site.position_axis, 1)
-    if site.unit is not None:
-        moved = moved.select(2, site.unit)
-    moved[_rows_of(at, moved) if rows is None else rows, at.to(moved.device)] = values.to(moved)
+    moved = moved if site.unit is None else moved.select(2, site.unit)
+    moved[rows.to(moved.device), at.to(moved.device)] = values.to(moved)
     return changed
-
-
-def _rows_of(at: Tensor, activation: Tensor) -> Tensor:
-    return torch.arange(len(at), device=activation.device)[:, None]
 
 
 class Edit(NamedTuple):
@@ -359,8 +305,6 @@ def with_edits(
 
     A pass holds all the rows that the edits were made for, in their order, or those that ``rows`` says. Hooks that the
     caller has attached stay, and act first.
-
-    Raises KeyError for a hook that this model does not have, ModelError in a pass with other rows.
     """
     known = [edit.tokens for edit in edits if rows is None and edit.tokens is not None]
 
@@ -381,9 +325,10 @@ def with_edits(
             )
         return edit.change(activation, torch.arange(len(activation)) if rows is None else rows)
 
+    hooks = [(edit.hook, lambda value, hook, edit=edit: change(edit, value)) for edit in edits]
     handle = model.embed.register_forward_pre_hook(look, with_kwargs=True) if known else None
     try:
-        with attached(model, [(edit.hook, lambda value, hook, edit=edit: change(edit, value)) for edit in edits]):
+        with capturing.attached(model, hooks):
             yield model
     finally:
         if handle is not None:
@@ -402,14 +347,12 @@ def last_logits(
 
     Args:
         tokens: integers ``[row, pos]``. at: a position of each row.
-
-    Raises ModelError where logits are not finite.
     """
     inputs = as_rows(tokens)
-    check_range(model, inputs)
-    device, parts = next(model.parameters(), NOWHERE).device, []
-    with torch.no_grad(), evaluation(model):
-        for rows in torch.arange(len(inputs)).split(passes(model, inputs)):
+    capturing.check_range(model, inputs)
+    device, parts = next(model.parameters(), capturing.NOWHERE).device, []
+    with torch.no_grad(), capturing.evaluation(model):
+        for rows in torch.arange(len(inputs)).split(capturing.passes(model, inputs)):
             with with_edits(model, edits, rows):
                 logits = model(inputs[rows].to(device))
                 parts.append((logits[:, -1] if at is None else logits[torch.arange(len(rows)), at[rows]]).cpu())
@@ -433,12 +376,7 @@ def most_likely(model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = ()) 
 
 @intervention
 def interchange_edits(model: HookedModel, base: Inputs, source: Inputs, sites: Sites) -> list[Edit]:
-    """Edits that give runs on ``base`` the activations that sites have on ``source``, row by row and role to role.
-
-    Use them in the context ``with_edits(model, edits)``, on the base's rows.
-
-    Raises ModelError where the two differ in their number of rows or positions.
-    """
+    """Edits that give runs on ``base`` the activations that sites have on ``source``, row by row and role to role."""
     parsed = parse_sites(sites)
     for site in parsed:
         aligned(site, base, source)
@@ -454,10 +392,7 @@ def edits_of(model: HookedModel, rows: Inputs, values: Mapping[Site, Tensor]) ->
 
 
 def _writes(model: HookedModel, rows: Inputs, site: Site, values: Tensor) -> list[Edit]:
-    """One edit, save for ``resid_mid`` on TransformerLens 4, whose hook does not reach the residual stream.
-
-    There attention's output is set to what gives that sum.
-    """
+    """One edit; for ``resid_mid`` on TransformerLens 4 two, which set attention's output to what gives that sum."""
     site.check(model)
     place, at, held = site.in_hook(model), site_positions(site, rows), {}
     length, same = rows.tokens.shape[1], bool((values == values[:1]).all() and (at == at[:1]).all())

@@ -279,8 +279,7 @@ def _path(s: Subject, mlps: str) -> Any:
     last = _last(s)
     sender, receiver = f"resid_pre.0@{s.key}", f"attn_out.{last}"
     given = (s.model, s.inputs, s.changed, sender, receiver)
-    effects = [do.path_patch(*given, mlps=mlps, control=s.noise, metric=metric) for metric in ("logit_diff", None)]
-    return pd.concat([effect.to_frame() for effect in effects], ignore_index=True)
+    return do.path_patch(*given, mlps=mlps, control=s.noise).to_frame()
 
 
 def _interchange(s: Subject) -> Any:
@@ -414,7 +413,7 @@ CALLS: dict[str, Callable[[Subject], Any]] = {
     "ablations": lambda s: ablations(s.model, s.inputs, ["attn_out.0", "mlp_out.1"], control=s.noise).iloc[:, :-1],
     "patching_matrix": _matrix(do.patching_matrix, "denoise"),
     "patching_matrix, noise": _matrix(do.patching_matrix, "noise"),
-    "attribution_matrix": _matrix(do.attribution_matrix, "denoise", components=("attn_out", "z"), steps=2),
+    "attribution_matrix": _matrix(do.attribution_matrix, "denoise", components=("attn_out", "z")),
     "patching_effect": _patching_effect,
     "path_matrix": _paths,
     "path_patch": partial(_path, mlps="frozen"),

@@ -157,7 +157,7 @@ def test_an_encoder_s_attribution_begins_where_its_blocks_do():
     exact, fast = (call(model, ROWS, OTHER, **given) for call in (patching_matrix, attribution_matrix))
     assert exact.values.item() == pytest.approx(1, abs=1e-4)
     assert np.isfinite(fast.values).all()
-    assert np.isfinite(attribution_matrix(model, ROWS, OTHER, steps=2).values).all()
+    assert np.isfinite(attribution_matrix(model, ROWS, OTHER).values).all()
 
 
 def test_what_a_model_has_is_asked_of_each_layer():
@@ -170,7 +170,7 @@ def test_what_a_model_has_is_asked_of_each_layer():
         found = call(model, ROWS, OTHER, components=("resid_mid", "z"), roles=("key",))
         assert np.isnan(found.values[0, :, 0]).tolist() == [True, False]
         assert found.notes["resid_mid of L0"] == "no cells: this layer has none."
-    with pytest.raises(ModelError, match="site 'resid_mid.0' is not in L0 of this model, which has "):
+    with pytest.raises(ModelError, match="site 'resid_mid.0' is not in this model, .* which has there resid_pre, "):
         ablation(model, ROWS, "resid_mid.0")
 
 

@@ -48,7 +48,10 @@ WRONG = {
     "tokens of others": (measured(logit([1, 2, 3])), "got tokens of shape [3] for 5 rows; give one token, or one a"),
     "one row": (lambda: ablation(MODEL, ROWS.take([0]), "z.0", method="resample"), "got a single one; give two rows"),
     "a basis": (lambda: subspace_effect(MODEL, ROWS, 2 * np.eye(16)[:, :2]), "the basis is not orthonormal; span(vec"),
-    "two": (lambda: ablation(MODEL, ROWS, "z.0", answer_at="all"), "answer_at='all', which stands at 6 positions of 5"),
+    "two": (
+        lambda: ablation(MODEL, ROWS, "z.0", answer_at="all"),
+        "got answer_at of shape [5, 6] and type in",
+    ),
 }
 
 

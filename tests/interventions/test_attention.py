@@ -83,7 +83,7 @@ def test_a_forced_pattern_is_what_the_layer_computes_with(kind, monkeypatch):
     same = last_logits(model, INPUTS.tokens, forced_pattern(model, clean, layer=1))
     torch.testing.assert_close(same, last_logits(model, INPUTS.tokens), atol=1e-4, rtol=1e-4)
     whole = last_logits(model, INPUTS.tokens, forced_pattern(model, own, layer=1))
-    monkeypatch.setattr("rb_interp.interventions.sites.passes", lambda *_: 7)
+    monkeypatch.setattr("rb_interp.probes.capturing.passes", lambda *_: 7)
     small = last_logits(model, INPUTS.tokens, forced_pattern(model, own, layer=1))
     torch.testing.assert_close(small, whole, atol=1e-4, rtol=1e-4)
     assert hooks_on(model) == []

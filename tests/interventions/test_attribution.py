@@ -8,7 +8,6 @@ from probes.lens_models import bridged, hooks_on, lens_model, transformers_model
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions import attribution_matrix, patching_matrix
-from rb_interp.interventions.effect import rank_correlation
 from rb_interp.interventions.metrics import logit_diff
 from rb_interp.models import build_model
 from rb_interp.tasks import Inputs
@@ -23,30 +22,25 @@ def linear(model, layers):
     return without(model, names)
 
 
-@pytest.mark.parametrize(("direction", "steps"), [("denoise", 3), ("noise", 0)])
-def test_in_a_linear_model_every_cell_is_the_exact_one(direction, steps):
+@pytest.mark.parametrize("direction", ["denoise", "noise"])
+def test_in_a_linear_model_every_cell_is_the_exact_one(direction):
     model = build_model(TASK, gamma=0.4, d_model=16, d_head=8, d_mlp=24, n_heads=2, dtype=torch.float64)
     wanted = {"direction": direction, "control": MOVED, "answer_at": np.array([5, 3, 4])}
     with linear(model, (0, 1)):
         given = {**wanted, "components": WITHOUT_PATTERN, "roles": ("key", "query", "noise", "last")}
-        exact, found = patching_matrix(model, CLEAN, CORRUPTED, **given), attribution_matrix(
-            model, CLEAN, CORRUPTED, steps=steps, **given
-        )  # fmt: skip
+        exact, found = (call(model, CLEAN, CORRUPTED, **given) for call in (patching_matrix, attribution_matrix))
         np.testing.assert_allclose(found.patched, exact.patched, atol=1e-10)
         np.testing.assert_allclose(found.control_patched, exact.control_patched, atol=1e-10)
         assert np.unique(exact.patched.round(6)).size > 30
-        assert rank_correlation(found, exact) == pytest.approx(1, abs=1e-2)  # cells of 0 are ordered by rounding
         assert found.notes["embed"].startswith("stands before the first layer")
         heads = [call(model, CLEAN, CORRUPTED, head=1, **wanted) for call in (patching_matrix, attribution_matrix)]
         np.testing.assert_allclose(heads[0].patched, heads[1].patched, atol=1e-10)
     with linear(model, (1,)):  # a pattern of L0 mixes values linearly, whatever made it
         given = {"direction": direction, "components": ("pattern", "v", "z", "mlp_out"), "layers": [0]}
         exact = patching_matrix(model, CLEAN, CORRUPTED, **given)
-        if steps == 0:
-            np.testing.assert_allclose(
-                attribution_matrix(model, CLEAN, CORRUPTED, **given).patched, exact.patched, atol=1e-10
-            )
-            assert np.abs(exact.values[0]).max() > 1e-3
+        found = attribution_matrix(model, CLEAN, CORRUPTED, **given)
+        np.testing.assert_allclose(found.patched, exact.patched, atol=1e-10)
+        assert np.abs(exact.values[0]).max() > 1e-3
 
 
 MODELS = {
@@ -56,48 +50,38 @@ MODELS = {
 }
 
 
-def by_hand(model, component, layer, role, steps):
+def by_hand(model, component, layer, role):
     """Gradient times difference in each row, from TransformerLens's own hooks and torch's backward."""
     rows, query = torch.arange(3), torch.from_numpy(ROLES.positions["query"][:, 0])
-    tokens, others = (torch.from_numpy(some.tokens) for some in (CORRUPTED, CLEAN))
     name = f"blocks.{layer}." + ("hook_mlp_out" if component == "mlp_out" else f"attn.hook_{component}")
-    seen, embedded, expected = [], [], np.zeros(3)
-    for some in (tokens, others):
-        hooks = [
-            (place, lambda a, hook, kept=kept: kept.append(a.detach().clone()))
-            for place, kept in ((name, seen), ("hook_embed", embedded))
-        ]
-        model.run_with_hooks(some, fwd_hooks=hooks)
-    for share in [0.0] if steps == 0 else [0.25, 0.75]:
-        leaf = []
+    seen, leaf = [], []
 
-        def start(activation, hook, share=share):
-            return embedded[0] + share * (embedded[1] - embedded[0])
+    def hold(activation, hook):
+        leaf.append(activation.detach().requires_grad_())
+        return leaf[0]
 
-        def hold(activation, hook, leaf=leaf):
-            leaf.append(activation.detach().requires_grad_())
-            return leaf[0]
-
-        at = model.run_with_hooks(tokens, fwd_hooks=[("hook_embed", start), (name, hold)])[rows, query]
-        (at[:, 4] - at[rows, rows + 1]).sum().backward()
-        change = (leaf[0].grad * (seen[1] - seen[0]))[rows, torch.from_numpy(ROLES.positions[role][:, 0])]
-        expected += change.flatten(1).sum(1).numpy() / max(steps, 1)
-    return expected
+    for some in (CORRUPTED, CLEAN):
+        look = (name, lambda a, hook: seen.append(a.detach().clone()))
+        model.run_with_hooks(torch.from_numpy(some.tokens), fwd_hooks=[look])
+    at = model.run_with_hooks(torch.from_numpy(CORRUPTED.tokens), fwd_hooks=[(name, hold)])[rows, query]
+    (at[:, 4] - at[rows, rows + 1]).sum().backward()
+    change = (leaf[0].grad * (seen[1] - seen[0]))[rows, torch.from_numpy(ROLES.positions[role][:, 0])]
+    return change.flatten(1).sum(1).numpy()
 
 
 @pytest.mark.lens
-@pytest.mark.parametrize(("kind", "steps"), [("gpt2", 0), ("Qwen3", 2), ("side by side", 0)])
-def test_a_cell_is_a_gradient_by_hand_times_the_difference(kind, steps):
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_cell_is_a_gradient_by_hand_times_the_difference(kind):
     model = MODELS[kind]()
-    found = attribution_matrix(model, CLEAN, CORRUPTED, metric=logit_diff(4, [1, 2, 3]), answer_at="query", steps=steps)
+    found = attribution_matrix(model, CLEAN, CORRUPTED, metric=logit_diff(4, [1, 2, 3]), answer_at="query")
     for component, layer, role in (("v", 0, "key"), ("mlp_out", 0, "key"), ("z", 1, "query")):
-        expected = by_hand(model, component, layer, role, steps)
+        expected = by_hand(model, component, layer, role)
         cell = found.patched[found.cell(component, layer, role)]
         np.testing.assert_allclose(cell - found.corrupted, expected, atol=1e-3 * np.abs(expected).max() + 1e-5)
 
 
 def test_the_model_comes_back_as_it_was():
-    model, wanted = lens_model("gpt2", n_layers=2), {"steps": 2, "components": ("z", "mlp_out")}
+    model, wanted = lens_model("gpt2", n_layers=2), {"components": ("z", "mlp_out")}
     model.train()
     parameters = list(model.parameters())
     parameters[0].requires_grad_(False)
@@ -128,4 +112,3 @@ def test_rows_in_several_passes_and_metrics_without_a_gradient(monkeypatch):
     for metric in ("rank", "accuracy", lambda logits, clean, corrupted: logits.argmax(1) + 0.0):
         with pytest.raises(ModelError, match="has no gradient; use one that has, such as logit_diff|the mean .* is"):
             attribution_matrix(model, CLEAN, CORRUPTED, metric=metric)
-    assert rank_correlation(whole, whole) == pytest.approx(1)

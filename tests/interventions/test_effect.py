@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rb_interp.interventions.effect import Effect, Matrix, rank_correlation
+from rb_interp.interventions.effect import Effect, Matrix
 from rb_interp.statistics.intervals import difference_of_paired_shares, t_interval
 
 
@@ -63,12 +63,6 @@ def test_p_is_the_share_of_control_draws_that_reach_the_effect():
     assert effect([4.0, 4.0], draws).p_value == 1 / 4
     assert np.isnan(effect([4.0, 4.0], draws[:1]).p_value)
     assert effect([-2.0, -2.0], draws, "mine_change").p_value == 2 / 4  # either way: one of three is as far from 0
-
-
-def test_cells_that_change_no_row_are_left_out_of_a_rank_correlation():
-    cells = (np.array([[*shares, 0, 0]]).T[None] for shares in ([0.1, 0.2, 0.3], [0.3, 0.2, 0.1]))
-    given = {"sender": ["z"], "receiver": list("abcde")}, "logit", np.ones(1), np.zeros(1)
-    assert rank_correlation(*(Matrix(*given, some, None) for some in cells)) == pytest.approx(-1)
 
 
 def test_a_control_that_was_not_given_is_not_named():

@@ -101,7 +101,7 @@ def test_a_matrix_has_the_components_that_the_model_has_and_says_which_it_has_no
     expected = found[np.arange(3), CLEAN.labels] - found[np.arange(3), CORRUPTED.labels]
     at = matrix.axes["component"].index("attn_out")
     np.testing.assert_allclose(matrix.patched[at, 0, 0], expected, atol=1e-4 * np.abs(expected).max())
-    with pytest.raises(ModelError, match=r"site 'resid_mid.0' is not in this model, a .*; it has resid_pre, resid_po"):
+    with pytest.raises(ModelError, match=r"site 'resid_mid.0' is not in this model, a .* has there resid_pre, resid"):
         ablation(model, CLEAN, "resid_mid.0")
 
 

@@ -21,7 +21,6 @@ from rb_interp.interventions.effect import Matrix, ratio_interval
 from rb_interp.interventions.patching import (
     COMPONENTS,
     attribution_matrix,
-    default_roles,
     patching_matrix,
 )
 from rb_interp.interventions.path import path_patch
@@ -53,7 +52,7 @@ def row_metric(logits, clean=CLEAN, corrupted=BOTH):
 def by_peer(model, clean, corrupted, components, roles):
     """Mean metric of each cell by TransformerLens's own function, ``[component, layer, role]``."""
     tokens, others = (torch.from_numpy(rows.tokens).long() for rows in (clean, corrupted))
-    at = [torch.from_numpy(positions(clean.roles, role, tokens.shape[1])) for role in roles]
+    at = [torch.from_numpy(positions(clean, role)) for role in roles]
     row, n_layers = torch.arange(len(tokens))[:, None], model.cfg.n_layers
 
     def setter(activation, index, source, axis):
@@ -323,12 +322,12 @@ def test_noising_is_denoising_with_the_rows_exchanged():
 def test_a_matrix_has_the_callers_own_roles():
     own = Roles({"subject": [[0]] * 3, "verb": [[2]] * 3})
     pair = [Inputs(rows.tokens, rows.labels, own) for rows in (FEW, OTHER)]
-    assert patching_matrix(lens_model("plain", n_layers=1), *pair).axes["role"] == ("subject", "verb", "last")
-    task = AnchorTask()
-    data = task.dataset(0)
-    assert default_roles(data.inputs(np.arange(2))) == ("key", "first_anchor", "last_anchor", "anchor", "last", "noise")
+    model = lens_model("plain", n_layers=1)
+    assert patching_matrix(model, *pair).axes["role"] == ("subject", "verb", "last")
     fewer = Inputs(FEW.tokens, FEW.labels, Roles({"verb": [[2]] * 3}))
-    assert default_roles(pair[0], fewer) == ("verb", "last")
+    assert patching_matrix(model, fewer, pair[1]).axes["role"] == ("verb", "last")
+    of_the_task = ("key", "first_anchor", "last_anchor", "anchor", "last", "noise")
+    assert patching_matrix(MODELS["none"](), CLEAN, BOTH, layers=[0], components=["z"]).axes["role"] == of_the_task
 
 
 LENS = {

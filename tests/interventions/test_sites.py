@@ -56,21 +56,21 @@ def test_a_text_of_another_form_is_refused(text):
 
 
 def test_positions_of_special_roles():
-    found = {role: positions(ROLES, role, 8).tolist() for role in ("first_anchor", "last_anchor", "anchor_2", "last")}
+    found = {role: positions(ROWS, role).tolist() for role in ("first_anchor", "last_anchor", "anchor_2", "last")}
     second = [[2], [5], [7]]
     assert found == {"first_anchor": [[1], [4], [6]], "last_anchor": second, "anchor_2": second, "last": [[7]] * 3}
-    assert positions(ROLES, "all", 8).tolist() == [list(range(8))] * 3
+    assert positions(ROWS, "all").tolist() == [list(range(8))] * 3
     own = Inputs(np.zeros((1, 8), int), roles=Roles({"last": np.array([[3]])}))
     assert site_positions(Site("z", 0, "last"), own).tolist() == [[3]]
     with pytest.raises(RolesError, match=r"needs the role 'anchr'; the test has no such role: did you mean 'anch"):
-        positions(ROLES, "anchr", 8)
+        positions(ROWS, "anchr")
 
 
 def test_roles_of_other_rows_are_refused():
     model = lens_model("grouped")
-    with pytest.raises(RolesError, match="'key' has 2 rows.*; there are 3 rows of 8 positions. Pass roles"):
+    with pytest.raises(RolesError, match="'key' has 2 rows.*; there are 3 rows with the positions 0 to 7. Pass roles"):
         read_at(model, TOKENS, "q.0@key", ROLES.take(np.arange(2)))
-    with pytest.raises(RolesError, match="role 'anchor' has 3 rows, at positions 1 to 7"):
+    with pytest.raises(RolesError, match=r"role 'anchor' has 3 rows, at positions \[1, 2, 4"):
         read_at(model, TOKENS[:, :6], "q.0@anchor", ROLES)
 
 
@@ -106,7 +106,7 @@ def test_writing_back_changes_nothing_and_writing_all_of_a_state_changes_everyth
             whole = last_logits(model, TOKENS, other)
             assert same or (whole - before).abs().max() > 1e-3
             with monkeypatch.context() as by_two:
-                by_two.setattr("rb_interp.interventions.sites.passes", lambda *_: 2)
+                by_two.setattr("rb_interp.probes.capturing.passes", lambda *_: 2)
                 close(last_logits(model, TOKENS, other), whole)
     for component in ("resid_pre", "resid_mid", "resid_post"):
         values = read_at(model, OTHERS, Site(component, 1), ROLES)

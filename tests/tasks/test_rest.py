@@ -29,7 +29,7 @@ def test_rest_is_what_a_role_of_these_positions_is():
         cosines_by_target(model, rows, role=role, **read) for rows, role in ((INPUTS, "rest"), (NAMED, "others"))
     )
     assert dict(found.values) == dict(named.values)
-    np.testing.assert_array_equal(positions(ROLES, "rest", 5), OTHERS)
+    np.testing.assert_array_equal(positions(INPUTS, "rest"), OTHERS)
     cut, whole = (
         ablation(model, rows, f"z.0@{role}", metric="loss").values
         for rows, role in ((INPUTS, "rest"), (NAMED, "others"))
@@ -49,7 +49,6 @@ def test_positions_without_a_role_have_a_note():
         ablation(model, INPUTS, "z.0@key", metric="loss"),
         patching_effect(model, INPUTS, other, "z.0@key"),
         path_patch(model, INPUTS, other, "z.0@key", "v.1@end"),
-        path_patch(model, INPUTS, other, "z.0@key", "v.1@end", metric=None),
         path_matrix(model, INPUTS, other, ["z.0@key"], ["v.1@end"]),
     ):
         assert found.notes["roles"] == NOTE
@@ -63,8 +62,8 @@ def test_a_rest_of_uneven_size_is_refused_where_rows_need_as_many():
     uneven = Roles({"key": np.array([[0], [1]]), "other": np.array([[0], [2]])})
     assert uneven.without_a_role(4).startswith("positions without a role: 2 to 3 of 4;")
     with pytest.raises(RolesError, match="the role 'rest' has 2 to 3 positions in a row; expected as many in every"):
-        positions(uneven, "rest", 4)
+        positions(Inputs(TOKENS[:2, :4], None, uneven), "rest")
     with pytest.raises(RolesError, match="the role 'rest' has 0 to 0 positions in a row"):
-        positions(Roles({"all of them": np.array([[0, 1]])}), "rest", 2)
-    own = Roles({"rest": np.array([[1]])})
-    assert positions(own, "rest", 4).tolist() == [[1]]  # the caller's own
+        positions(Inputs([[5, 6]], None, Roles({"all of them": np.array([[0, 1]])})), "rest")
+    own = Inputs(TOKENS[:1], None, Roles({"rest": np.array([[1]])}))
+    assert positions(own, "rest").tolist() == [[1]]  # the caller's own
