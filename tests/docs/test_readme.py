@@ -84,18 +84,6 @@ def test_commands_and_flags_exist(path):
     assert alone <= flags_of("reproduce") | flags_of("reproduce", "language") | {"--train.steps"}
 
 
-def test_the_two_commands_are_there_once():
-    """CI runs the block that follows the comment."""
-    text = (ROOT / "README.md").read_text()
-    for name, last in (("main", ".venv/bin/rb-interp reproduce"), ("test", ".venv/bin/python -m pytest")):
-        blocks = re.findall(rf"^<!-- {name} command -->\n```sh\n(.*?)\n```$", text, re.MULTILINE | re.DOTALL)
-        assert len(blocks) == 1
-        steps = blocks[0].split(" && ")
-        assert steps[0] == "python3 -m venv .venv"
-        assert steps[1].startswith(".venv/bin/pip install -c constraints.txt ")
-        assert steps[2] == last
-
-
 def anchors_of(path: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", path.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

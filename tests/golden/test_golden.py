@@ -3,7 +3,7 @@
 Models and training are in float64. Values agree within 1e-6, the mean of a null within its own standard error, and
 what is read of trained runs within 1e-4; ``calls.UNSTABLE`` says what differs between processors by more. CI makes
 all of them on the oldest kernels. On the processor's own it makes the readings of one model, and with the newest
-TransformerLens those of nine and the run of the labels.
+TransformerLens those of five.
 """
 
 import json
@@ -25,8 +25,8 @@ def _stored(name: str) -> pd.DataFrame:
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
-    lens = name not in calls.OF_A_SHAPE_THAT_IS_THERE
-    return [pytest.mark.lens] * lens + [pytest.mark.trains if name == "average-then-key" else pytest.mark.wide]
+    lens = [pytest.mark.lens] * (name in calls.LENS)
+    return [*lens, pytest.mark.trains if name == "average-then-key" else pytest.mark.wide]
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(name)) for name in calls.SUBJECTS])
@@ -49,9 +49,7 @@ def test_fingerprints():
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize(
-    "study", [pytest.param(name, marks=pytest.mark.lens if name == "labels" else ()) for name in calls.STUDIES]
-)
+@pytest.mark.parametrize("study", calls.STUDIES)
 def test_smoke(study, smoke_run):
     now, then = (calls.comparable(study, t) for t in (smoke_run(study).readings, _stored(f"smoke_{study}")))
     found = differing(now, then, PLACE, ["value", "untrained", "null_mean"], tolerance=1e-4)

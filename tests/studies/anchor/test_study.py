@@ -9,30 +9,12 @@ import pytest
 import torch
 from table_columns import check_run
 
-from rb_interp.errors import ConfigError
-from rb_interp.interventions.circuits import CAUSES
-from rb_interp.models.config import ModelConfig
 from rb_interp.probes import attention_by_role
 from rb_interp.runs.run import Run
-from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.anchor import ANCHOR
-from rb_interp.studies.anchor.circuits import CIRCUITS
-from rb_interp.studies.anchor.config import FIXED, AnchorConfig
-from rb_interp.training.config import TrainConfig
+from rb_interp.studies.anchor.config import FIXED
 
 pytestmark = pytest.mark.wide
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"model": ModelConfig(n_layers=1)}, "n_layers=1; a study asks what L1 does"),
-        ({"train": TrainConfig()}, r"train.stages=\(\) lacks 'half', which study 'anchor' measures; add it"),
-    ],
-)
-def test_settings_that_the_study_cannot_read_are_refused(change, message):
-    with pytest.raises(ConfigError, match=message):
-        AnchorConfig.from_preset("quick", **change)
 
 
 def test_a_run_is_judged_and_opens_again_as_it_was(run):
@@ -45,15 +27,6 @@ def test_a_run_is_judged_and_opens_again_as_it_was(run):
     assert len(again.verdicts["A1"].conditions[0].values) == 2
     assert [check.of for check in again.evidence.checks] == [check.of for check in ANCHOR.load("checks")]
     pd.testing.assert_frame_equal(again.evidence.readings, run.evidence.readings)
-
-
-def test_statistics_over_seeds_are_those_of_the_members(run):
-    counts = run.table("circuit_counts")
-    assert counts.groupby("named_by")["n"].sum().to_dict() == {"cause": 6, "attention": 6}
-    here = counts[counts["gamma"] == 0.3]
-    assert here["circuit"].tolist() == [*CAUSES, *CIRCUITS]
-    row = counts.iloc[0]
-    assert (row["share"], row["low"], row["high"]) == proportion_interval(int(row["n"]), 2)
 
 
 def test_one_probe_reads_every_member_at_any_kept_step(run):

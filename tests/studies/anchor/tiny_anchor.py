@@ -1,10 +1,8 @@
-"""Settings of tiny runs of the anchor study, and how few interventions its golden run has."""
+"""Settings of tiny runs of the anchor study."""
 
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 
-FEW = {"ROWS": 60, "PAIRS": 16, "DRAWS": 4, "MATCHED_DRAWS": 3}
-"""Fewer inputs and draws for interventions: these tests ask whether tables are right, not how sharp they are."""
 TINY = {
     "gammas": (0.3, 0.5, 0.8),
     "seeds": (0, 1),

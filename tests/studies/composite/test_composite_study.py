@@ -1,7 +1,6 @@
 """The study end to end: tables and claims on hand-written models, a tiny run, and settings that are refused."""
 
-import re
-from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -11,24 +10,20 @@ from reference_models import reference_model
 from report.pages import check_page
 
 from rb_interp.claims import judge
-from rb_interp.errors import ConfigError
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.config import from_mapping
 from rb_interp.runs.measured import readings_table
-from rb_interp.runs.run import Run
 from rb_interp.studies.composite import COMPOSITE
 from rb_interp.studies.composite.claims import CLAIMS
-from rb_interp.studies.composite.config import BOTH_UNSEEN, CompositeConfig
+from rb_interp.studies.composite.config import BOTH_UNSEEN
 from rb_interp.studies.composite.flow import flow_match, with_flows
 from rb_interp.studies.composite.measure import of_members, placed, read_model
 from rb_interp.studies.composite.phase import phase_table, read_phase
 from rb_interp.studies.composite.representation import read_grid, read_shares
 from rb_interp.studies.composite.task import CompositeTask
-from rb_interp.training.config import TrainConfig
 
 pytestmark = pytest.mark.wide
-TASK = CompositeTask(n_sequences=1600, evaluation_rows=300)
+TASK = CompositeTask(n_sequences=1600, evaluation_rows=100)
 DATA = TASK.dataset(seed=0)
 SIZES = ModelConfig(d_model=16, d_head=8, d_mlp=16, norm="post")
 OPEN = {"C3m": "NOT JUDGED", "C13": "NOT JUDGED", "F7": "OPEN", "F9": "OPEN"}
@@ -106,62 +101,27 @@ def test_flow_match_by_hand():
     assert all(np.isnan(next(iter(reading.values.values()))) for *_, reading in nobody)
 
 
-SMALL_TASK = replace(CompositeTask.preset("smoke"), n_sequences=480, evaluation_rows=60)
-TINY = replace(
-    COMPOSITE.preset("smoke"),
-    task=SMALL_TASK,
-    seeds=(1,),
-    gammas=(0.5, 0.8),
-    train=TrainConfig(steps=4, batch_size=16, eval_every=2, eval_rows=20, n_checkpoints=1, stages=("fit",)),
-    model=replace(SIZES, n_heads=2),
-)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    run = Run.start(tmp_path_factory.mktemp("composite") / "run", COMPOSITE, TINY)
-    run.train(progress=False)
-    run.probe(progress=False)
-    return run
-
-
-def test_a_run_reads_the_members_that_it_trained(run):
+def test_a_run_reads_the_members_that_it_trained(smoke_run):
+    run = smoke_run("composite")
     phases = run.table("phases").set_index(["gamma", "seed"])
     model = run.model(gamma=0.8, seed=1)
     values = read_phase(model, run.sweep().dataset(1)).values
     own = phases.loc[(0.8, 1)]
     assert (own["I"], own["S"], own["acc_seen_test"]) == (values["I"], values["S"], values["acc_seen_test"])
-    assert set(phases["phase"]) == {"unfit"}
     readings = run.table("readings")
-    heads = readings.loc[readings["probe"] == "attention_between_roles"]
-    assert {*zip(heads["layer"], heads["head"], strict=True)} == {(0, 0), (0, 1), (1, 0), (1, 1)}
     complexity = {"weight_spectra", "condensation", "lattice", "eigenvalue_growth", "complexity_contrast"}
     flow = {"phase", "attention_between_roles", "interchange_roles", "knock_out"}
     vectors = {"answer_cosines", "step_cosines", "variance_shares"}
     assert set(readings["probe"]) == flow | vectors | complexity | {"flow_match", "two_phases", "memorising"}
     assert np.isfinite(readings.loc[readings["probe"] == "phase", "untrained"]).all()
     control = readings.loc[readings["sweep"] == BOTH_UNSEEN]
-    assert set(zip(control["gamma"], control["seed"], strict=True)) == {(0.5, 1), (0.8, 1)}
+    assert set(zip(control["gamma"], control["seed"], strict=True)) == {*product((0.5, 0.8), (0, 1))}
     model, data = run.model(gamma=0.8, seed=1, sweep=BOTH_UNSEEN), run.sweep(BOTH_UNSEEN).dataset(1)
     other = read_phase(model, data, asked=run.sweep().dataset(1))
     found = control.loc[(control["gamma"] == 0.8) & (control["seed"] == 1)].set_index("quantity")["value"].to_dict()
     assert found == other.values
-    reason = run.verdicts["F1"].reason
-    assert "several readings of attention_between_roles/last_to_anchors per seed (heads?)" in reason
 
 
 def test_the_page_shows_every_figure_and_every_verdict(smoke_run):
     """No member of this run answers rightly, or is read often enough for its eigenvalues to grow."""
     check_page(COMPOSITE, smoke_run("composite").evidence, lacking=["interchange_roles", "eigenvalue_growth"])
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ({"task": {"length": 5}}, "length=5; flows are read where noise stands between the anchors and the last"),
-        ({"task": {"exceptions": []}}, "the held-out pair (4, 3) gets the same answer by inference and by its mirror"),
-    ],
-)
-def test_what_does_not_fit_is_named_in_one_sentence(data, message):
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        from_mapping(CompositeConfig, {"preset": "smoke", **data})

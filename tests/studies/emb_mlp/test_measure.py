@@ -80,28 +80,6 @@ def test_positions_give_each_occurrence_at_the_end_its_own_way(run):
     assert found["positions"] > 0.99 > 0.95 > found["each_step"]
 
 
-def test_every_member_is_read_at_its_own_step_of_leaving(run):
-    readings, drift, flow = (run.table(name) for name in ("readings", "drift", "value_flow"))
-    read = readings[readings.probe == "drift"]
-    assert set(read.stage) == {"leaving"}
-    for name, sweep in run.sweeps.items():
-        for member in sweep.members:
-            step = sweep.checkpoint("leaving", member.gamma, member.seed).step
-            for table in (read, drift[drift.leaving], *([flow[flow.leaving]] if name == "one_layer" else [])):
-                mine = table[(table.sweep == name) & (table.gamma == member.gamma) & (table.seed == member.seed)]
-                assert set(mine.step) == {step}
-            mine = read[(read.sweep == name) & (read.gamma == member.gamma) & (read.seed == member.seed)]
-            anchor = mine[mine["set"] == "anchor"].set_index("quantity").value
-            assert anchor.r2_excess == pytest.approx(anchor.r2 - anchor.r2_permuted)
-            assert ("r2_positions" in anchor) == (name == "one_layer")
-    assert not drift.duplicated(["sweep", "gamma", "seed", "step", "group", "prediction"]).any()
-    geometry = readings[readings.probe == "geometry"].groupby("stage").step.unique()
-    assert [geometry[stage].tolist() for stage in ("init", "early", "late", "final")] == [[0], [25], [275], [300]]
-    mine = drift[(drift.sweep == "descent") & (drift.group == "reasoning_anchor") & (drift.step > 0)]
-    r2 = mine.pivot_table(index=["gamma", "seed", "step"], columns="prediction", values="r2")
-    np.testing.assert_allclose(r2["population"], r2["each_step"])  # every key with every trained combination, once
-
-
 def made(values: dict[int, float], seed: int = 0) -> pd.DataFrame:
     """The drift of one member with R² by step, a cosine of .99, and f = 1 - step / 100."""
     named = {"sweep": "descent", "gamma": 0.8, "seed": seed, "group": "anchor", "prediction": "each_step"}

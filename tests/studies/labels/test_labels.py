@@ -1,7 +1,5 @@
 """The golden run of the label study: each number found again another way, and what figures draw; its settings."""
 
-import re
-
 import numpy as np
 import pytest
 import torch
@@ -9,12 +7,7 @@ from drawing import drawn, texts
 from report.pages import check_page
 from table_columns import check_run
 
-from rb_interp.claims import judge
-from rb_interp.errors import ConfigError
-from rb_interp.probes.labels import pooled_inside
-from rb_interp.runs.config import from_mapping
 from rb_interp.studies.labels import LABELS
-from rb_interp.studies.labels.config import CLAIMS, LabelsConfig
 from rb_interp.studies.labels.figures import draw_label_range, draw_label_speed
 
 pytestmark = pytest.mark.wide
@@ -99,47 +92,6 @@ def test_inside_is_the_mean_over_inputs_that_the_model_itself_gives(run, measure
         assert (lowest["stage"], lowest["set"], lowest["step"]) == ("before_memory", "mem", step)
         accuracy = reading(measured, "label_range", "accuracy", seed, "ranges")[column]
         assert accuracy == pytest.approx((probabilities.argmax(1) == data.labels[rows]).mean())
-
-
-def test_in_range_has_every_kept_step_and_the_one_before_memory(run, measured):
-    sweep, table = run.sweeps["ranges"], measured.tables["in_range"]
-    assert set(table["sweep"]) == {"ranges"}
-    for seed in SEEDS:
-        own = table[table["seed"] == seed]
-        kept = {0, 300, *sweep.checkpoint_steps}
-        before = sweep.checkpoint("before_memory", 0.8, seed).step
-        assert sorted(own["step"].unique()) == sorted(kept | {before})
-        assert not own.duplicated(["step", "group"]).any()
-        assert own.groupby("group")[["low", "high"]].first().to_numpy().tolist() == [list(r) for r in RANGES]
-        np.testing.assert_allclose(
-            own.groupby("group")["pooled"].unique().explode().astype(float), pooled_inside(RANGES)
-        )
-        at = own[own["step"] == before].set_index("group")
-        assert at.loc[1, "inside"] == reading(measured, "label_range", "inside_1", seed, "ranges")["value"]
-        start = own[own["step"] == 0].set_index("group")
-        assert start.loc[2, "inside"] == reading(measured, "label_range", "inside_2", seed, "ranges")["untrained"]
-
-
-def test_the_claims_find_their_readings(measured):
-    """Two seeds decide nothing; what counts is that every term is there, and none twice."""
-    for verdict in judge(measured.readings, CLAIMS):
-        assert verdict.conditions[0].seeds == (0, 1)
-        assert verdict.reason == "seeds: 2, needed: 8"
-        assert verdict.untrained is not None
-        assert all(shown.seeds == (0, 1) for shown in verdict.context), verdict.id
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ({"keys": {"train": {"lr": 0.1}}}, "of study 'labels' differ in train.lr: 0.1 there, 0.003 here; they"),
-        ({"keys": {"task": {"memory_labels": "near_sum"}}}, "keys.task.memory_labels='near_sum'; sweep 'keys' of"),
-        ({"ranges": {"train": {"stages": ["half"]}}}, "ranges.train.stages=('half',) lacks 'before_memory', which"),
-    ],
-)
-def test_what_does_not_fit_is_named_in_one_sentence(data, message):
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        from_mapping(LabelsConfig, {"preset": "smoke", **data})
 
 
 def test_figures_draw_speeds_ranges_and_the_judged_seeds(measured):

@@ -7,35 +7,25 @@ import numpy as np
 import pytest
 import torch
 from drawing import drawn, texts
+from golden.calls import smoke_config
 from report.pages import check_page, visible
 from table_columns import check_run
 from torch.nn.functional import cross_entropy
 
 from rb_interp.errors import RunError
 from rb_interp.figures.kit import CORPUS_COLOURS, draw
-from rb_interp.probes import chain_accuracy, chain_inputs, token_similarity, typical_tokens, uniformity
-from rb_interp.probes.vectors import participation
+from rb_interp.probes import chain_accuracy, chain_inputs, token_similarity, uniformity
 from rb_interp.report.page import render_page
 from rb_interp.runs.run import Run
 from rb_interp.studies.language import LANGUAGE
-from rb_interp.studies.language.config import LanguageConfig, train_note
+from rb_interp.studies.language.config import train_note
 from rb_interp.studies.language.figures import FIGURES, NAMED, as_shown
 from rb_interp.studies.language.measure import _read, text_of
 from rb_interp.tasks import Inputs
-from rb_interp.text.task import TEXT_SETS, TextTask
+from rb_interp.text.task import TEXT_SETS
 
 pytestmark = pytest.mark.wide
 
-SMOKE = LanguageConfig.from_preset("smoke")
-TINY = replace(
-    SMOKE,
-    seeds=(0, 1),
-    task=TextTask(sequences=20, held_out=4, answers=4, hops=(1, 2), d_vocab=400, n_ctx=160),
-    model=replace(SMOKE.model, d_model=16, d_head=8, d_mlp=32),
-    train=replace(SMOKE.train, steps=20, batch_size=4, lr=1e-2, eval_every=5, eval_rows=3),
-    probe_rows=2,
-    n_null=20,
-)
 STAND_IN = "The stories are sentences of a small story grammar, standing in for TinyStories."
 
 
@@ -73,15 +63,6 @@ def test_readings_agree_with_probes_called_by_hand(run):
         for name, value in by_hand.values.items():
             assert found.value[name] == pytest.approx(value, abs=1e-6, nan_ok=True)
             assert found.untrained[name] == pytest.approx(by_hand.untrained[name], abs=1e-6, nan_ok=True)
-    ranks = readings.query("probe == 'embedding_rank' and quantity == 'participation_ratio_prontoqa'")
-    vectors = (
-        run.model(gamma=0.8, seed=1, stage="final").W_E[typical_tokens(text.counts).prontoqa].detach().double().numpy()
-    )
-    start = (
-        run.model(gamma=0.8, seed=1, stage="init").W_E[typical_tokens(text.counts).prontoqa].detach().double().numpy()
-    )
-    found = ranks.query("gamma == 0.8 and seed == 1 and stage == 'final'").value.item()
-    assert found == pytest.approx(participation(vectors) / participation(start), rel=1e-4)
     examples = chain_inputs(text_of(run.sweep(), 0).examples, text.tokenizer)
     reading = chain_accuracy(run.model(gamma=0.8, seed=0, stage="final"), examples, n_null=0)
     skills = run.table("skills").query(
@@ -137,8 +118,9 @@ def stories_of(path, animal: str) -> None:
 
 def test_a_run_is_not_continued_on_another_text(tmp_path):
     stories_of(stories := tmp_path / "stories.jsonl", "cat")
-    train = replace(TINY.train, steps=1)
-    config = replace(TINY, task=replace(TINY.task, stories=str(stories)), train=train, gammas=(0.8,), seeds=(0,))
+    golden = smoke_config("language")
+    task, train = replace(golden.task, stories=str(stories)), replace(golden.train, steps=1)
+    config = replace(golden, task=task, train=train, gammas=(0.8,), seeds=(0,))
     run = Run.start(tmp_path / "run", LANGUAGE, config)
     assert run.sweep().provenance == {}
     run.train(progress=False)
