@@ -17,7 +17,7 @@ html_static_path = ["_static"]
 html_extra_path = ["larger.py"]  # the page that shows it links to it
 html_css_files = ["pages.css"]
 
-# Notebooks are Python files that jupytext opens; each build runs them.
+# Notebooks are Python files that jupytext opens; a build runs them.
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
