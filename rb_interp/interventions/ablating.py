@@ -90,7 +90,17 @@ def replacement(values: Tensor, method: str, seed: int = 0) -> Tensor:
 @typed
 @contextmanager
 def patch(model: HookedModel, rows: Inputs, source: Inputs, sites: Sites) -> Iterator[HookedModel]:
-    """A context in which every pass of the rows, all in their order, has sites from their source, role to role."""
+    """A context in which every pass of the rows, all in their order, has sites from their source, role to role.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
+    >>> rows = data.sample("rsn_test", 8)
+    >>> clean, other = data.inputs(rows), data.task.counterfactual(data, rows, "key")
+    >>> with patch(model, clean, other, "resid_pre.0@key"):
+    ...     patched = model(torch.from_numpy(clean.tokens).long())
+    >>> torch.allclose(patched, model(torch.from_numpy(other.tokens).long()), atol=1e-5)
+    True
+    """
     with with_edits(model, interchange_edits(model, rows, source, sites)):
         yield model
 
@@ -111,6 +121,14 @@ def patching_effect(
 
     Values are divided by the mean over all rows of the whole difference, taken as known, so that their mean is a cell
     of ``patching_matrix``, whose arguments all others are.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
+    >>> rows = data.sample("rsn_test", 8)
+    >>> pair = data.inputs(rows), data.task.counterfactual(data, rows, "both")
+    >>> both = patching_effect(model, *pair, ["resid_pre.0@key", "resid_pre.0@anchor"])
+    >>> float(both.values.mean().round(3))
+    1.0
     """
     parsed = parse_sites(sites)
     pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control)

@@ -110,6 +110,13 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
         inputs: rows with labels and the roles ``key`` and ``anchor``, for a model of two layers or more.
         changed: name of a change -> as many rows, with key and anchors at the same positions, and their right answers.
             A row whose answer is the same in both does not count.
+
+    >>> from rb_interp.models.reference import reference
+    >>> data, model = (known := reference("averager")).task.dataset(seed=0), known.model()
+    >>> rows = data.sample("rsn_train", 50)
+    >>> found = routes(model, data.inputs(rows), {"key": data.task.counterfactual(data, rows, "key")})
+    >>> round(found.values["key:from_key"], 2), round(found.values["key:from_anchors"], 2)
+    (1.0, 0.0)
     """
     Site("resid_pre", 0).check(model)
     if model.cfg.n_layers < 2:

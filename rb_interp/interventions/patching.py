@@ -110,6 +110,14 @@ def patching_matrix(pair: Comparison, cells: Cells) -> np.ndarray:
         head: one head, or all of them at once; it may share its k and v.
         control: rows that differ in noise alone from those that run (denoise: ``corrupted``, noise: ``clean``), such
             as ``corrupted.with_tokens_of(other, "noise")``.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
+    >>> rows = data.sample("rsn_test", 8)
+    >>> clean, corrupted = data.inputs(rows), data.task.counterfactual(data, rows, "key")
+    >>> matrix = patching_matrix(model, clean, corrupted, roles=("key", "noise"))
+    >>> matrix.to_frame().query("component == 'resid_pre' and layer == 0").recovered.round(3).tolist()
+    [1.0, 0.0]
     """
     (own, *values), n_rows = pair.held, len(pair.base)
     runs = CellRuns(pair, cells, own)

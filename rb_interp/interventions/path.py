@@ -68,6 +68,14 @@ def path_patch(
             ``last`` is what the logits are read from.
         metric: a name or a function, see ``interventions.metrics``; clean rows are the source, corrupted ones the base.
         mlps: ``frozen`` holds every sublayer between the two, ``recomputed`` the attention alone.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
+    >>> rows = data.sample("rsn_test", 8)
+    >>> pair = data.inputs(rows), data.task.counterfactual(data, rows, "key")
+    >>> values = path_patch(model, *pair, "resid_pre.0@key", "v.0@key").values
+    >>> bool(0 < values.mean() < 1)  # the rest goes around attention
+    True
     """
     sent_by, received_by = sites.parse_sites([sender, receiver])
     pair = Comparison(model, metric, answer_at, source, base, control=control)
