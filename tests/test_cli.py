@@ -1,6 +1,5 @@
 """Every command on a tiny run of the anchor study, and no damage from bad input."""
 
-import dataclasses
 import signal
 import sys
 
@@ -37,16 +36,6 @@ def test_a_study_of_several_sweeps_has_the_flags_of_each():
     command = parse(["reproduce", "emb-mlp", "--preset", "smoke", "--seeds", "3", "--descent.train.steps", "9"])
     assert command.study == "emb-mlp"
     assert (command.settings.seeds, command.settings.descent.train.steps) == ((3,), 9)
-
-
-def test_every_setting_has_a_flag_with_help(capsys):
-    with pytest.raises(SystemExit):
-        parse(["reproduce", "--help"])
-    page = capsys.readouterr().out
-    config = AnchorConfig.from_preset("quick")
-    inner = (config.task, config.model, config.train)
-    names = {f.name for part in (config, *inner) for f in dataclasses.fields(part)} - {"task", "model", "train"}
-    assert {name for name in names - {"gammas"} if f"--{name.replace('_', '-')}" not in page} == set()
 
 
 @pytest.mark.trains
@@ -93,20 +82,6 @@ def test_bad_input_gets_one_sentence(arguments, message, capsys, tmp_path, monke
     assert printed.err.startswith("rb-interp: ")
     assert (printed.err.count("\n"), printed.out) == (1, "")
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        ("train --train.stpes 3", "--steps INT"),
-        ("patch run --gama 3", "Perhaps you meant: --gamma FLOAT"),
-    ],
-)
-def test_flags_that_cannot_be_read_are_told_by_their_parser(words, part, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    with pytest.raises(SystemExit, match="2"):
-        main(words.split())
-    assert part in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_file_and_flags_that_disagree_are_refused(tmp_path, capsys):

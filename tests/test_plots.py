@@ -8,9 +8,8 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-import rb_interp as rb
 from rb_interp.interventions.effect import Effect, Matrix
-from rb_interp.plots import UNITS, learning_curves
+from rb_interp.plots import learning_curves
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.reading import Null, Reading
 
@@ -109,11 +108,3 @@ def test_learning_curves_have_a_mean_over_seeds(ax):
         pytest.approx(t_interval([4.0, 5, 6])[1]),
         pytest.approx(t_interval([5.0, 6, 7])[2]),
     )
-
-
-def test_every_probe_has_a_unit():
-    no_readings = {
-        *("Null", "Reading", "capture", "captured", "chain_inputs", "from_arrays", "scan", "token_table"),
-        "typical_tokens",
-    }
-    assert set(rb.probes.__all__) - no_readings - set(UNITS) == set()

@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rb_interp.errors import ConfigError, ModelError, RbInterpError, TaskError
+from rb_interp.errors import ConfigError, ModelError, TaskError
 from rb_interp.models.config import ModelConfig, check_gamma
-from rb_interp.settings import Settings, fingerprint, fitted, read_toml
+from rb_interp.settings import Settings, fingerprint, fitted
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.studies.emb_mlp.config import Scaling
-from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 
@@ -32,11 +31,11 @@ NO_WHOLE = "input should be a valid integer"
         (TrainConfig, {"eps": -1, "lr": -1}, "lr=-1: input should be greater than or equal to 0\neps=-1: input"),
         (ModelConfig, {"gammas": None}, "gammas=None: input should be an instance of MatrixGammas"),
         (ModelConfig, {"uniform_layers": (2,)}, "uniform_layers=(2,) of a model with 2 layers"),
+        (ModelConfig, {"architecture": "emb_mlp"}, "its definition has n_layers=1"),
         (AnchorTask, {"keys": (1, 2, 3)}, "keys=(1, 2, 3): tuple should have at most 2 items"),
         (CompositeTask, {"evaluation_rows": 3}, "evaluation_rows=3: input should be a multiple of 2"),
         (AnchorConfig, {"seeds": (1, 1)}, "seeds=(1, 1): name each once"),
         (Scaling, {"d_models": (100, 80)}, "d_models=(100, 80): give widths in ascending order"),
-        (LanguageConfig, {"model": {"d_model": 3}}, "model={'d_model': 3}: input should be an instance of ModelConfig"),
     ],
 )
 def test_what_does_not_fit_gets_a_line_each_in_the_error_of_its_class(kind, changes, line):
@@ -76,13 +75,6 @@ def test_a_preset_is_what_differs_from_the_defaults():
             kind.check_preset("smok")
 
 
-def test_relations_between_settings_are_told_from_every_side():
-    with pytest.raises(TaskError, match="overlap"):
-        AnchorTask(keys=(5, 60))
-    with pytest.raises(ModelError, match="its definition has n_layers=1"):
-        ModelConfig(architecture="emb_mlp")
-
-
 @pytest.mark.parametrize("gamma", [-0.1, 20.5, float("nan"), "0.8", True, None])
 def test_a_gamma_that_no_scheme_takes_is_refused(gamma):
     with pytest.raises(ModelError, match="expected 0 to 20"):
@@ -93,12 +85,3 @@ def test_a_single_value_is_fitted_to_an_annotation():
     assert fitted([1, np.int32(2)], tuple[float, ...], "ranges") == (1.0, 2.0)
     with pytest.raises(ConfigError, match=r"^ranges.1='x': input should be a valid number$"):
         fitted([1, "x"], tuple[float, ...], "ranges")
-
-
-@pytest.mark.parametrize("content", ["steps = = 3", "steps = " + "9" * 5000])
-def test_a_file_that_cannot_be_read_is_named(tmp_path, content):
-    (tmp_path / "study.toml").write_text(content)
-    with pytest.raises(RbInterpError, match="study.toml is not valid TOML"):
-        read_toml(tmp_path / "study.toml")
-    with pytest.raises(ConfigError, match="cannot be read"):
-        read_toml(tmp_path)

@@ -40,7 +40,6 @@ def test_a_run_tells_what_it_found(one):
     for name, value in read_weights(model).items():
         torch.testing.assert_close(value, one.sweep().weights(0.8, 3)[name])
     assert (one.evidence.arrays["0.8/3/final//size/turned"] == model.W_E.detach().numpy().T).all()
-    assert "<table" in one.verdicts._repr_html_() == one.verdicts["S1"]._repr_html_()
     with pytest.raises(RunError, match="study 'one' has no table 'doubles'; did you mean 'doubled'"):
         one.table("doubles")
 
@@ -253,18 +252,3 @@ def test_interventions_ask_a_task_for_its_counterfactuals(one, monkeypatch, tmp_
     assert set(lost["set"]) == set(AnchorTask.sets)
     assert lost["control_accuracy_drop"].isna().all()
     assert lost["accuracy_drop"].notna().all()
-
-
-def test_a_measure_that_returns_something_else_is_named(tmp_path):
-    start(tmp_path / "run").train(progress=False)
-    with pytest.raises(StudyError, match=r"no study 'one' is installed; .* Run.open\(folder, study=STUDY\)"):
-        Run.open(tmp_path / "run")
-    whole = measure(Run.open(tmp_path / "run", study=ONE), False)
-    lacking = replace(whole, readings=whole.readings.drop(columns=["layer", "n"]))
-    for measured, told in (
-        ([1], r"measure of study 'one' returned \[1\]; expected Measured\(readings, tables"),
-        (lacking, r"study 'one' measured the table 'readings' without the columns \['layer', 'n'\]"),
-    ):
-        run = Run.open(tmp_path / "run", study=replace(ONE, measure=lambda run, progress, found=measured: found))
-        with pytest.raises(StudyError, match=told):
-            run.probe(progress=False)

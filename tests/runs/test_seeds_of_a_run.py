@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from own_studies import ONE, One
+from own_studies import ONE, SMALL, measure, start
 
 from rb_interp.errors import ArgumentError, RunError
 from rb_interp.runs import Run
@@ -14,12 +14,6 @@ from rb_interp.runs.run import seeds_to_add
 from rb_interp.training.members import evaluate_model
 
 pytestmark = pytest.mark.trains
-
-SMALL = One(seeds=(0,))
-
-
-def start(folder, config):
-    return Run.start(folder, ONE, config)
 
 
 @pytest.mark.wide
@@ -68,12 +62,9 @@ def test_members_of_one_data_seed_are_probed_on_its_rows(tmp_path):
 @pytest.mark.wide
 def test_seeds_are_added_until_claims_are_decided(tmp_path, monkeypatch):
     """The claim is met by all seeds but 0: 7 of 8 do not decide, 11 of 12 do."""
-    import own_studies
-
-    plain = own_studies.measure
 
     def without_seed_0(run, progress):
-        found = plain(run, progress)
+        found = measure(run, progress)
         found.readings.loc[found.readings["seed"] == 0, "value"] = -1.0
         return found
 

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-import yaml
 from huggingface_hub.utils import filter_repo_objects
 from own_studies import MODEL, ONE, TASK
 
@@ -64,19 +63,6 @@ def test_a_study_names_the_circuits_of_its_members(one, tmp_path):
     member = run.export(**WHO, path=tmp_path / "one")
     assert member.circuit.shares["norm"] == pytest.approx(float(member.model.W_E.detach().norm()))
     assert run.export(**WHO, path=tmp_path / "start", stage="init").circuit is None
-
-
-def test_the_card_has_the_hubs_front_matter(tmp_path):
-    circuit = Circuit("a: 'b'\n- c", "cause", "at least .80", {"key|x": 0.9})
-    given = {"model": MODEL, "weights": drawn(1), "task": TASK, "gamma": 0.8, "seed": 0}
-    saved = save_member(tmp_path / "one", **given, description="Small.", circuit=circuit)
-    _, front, page = saved.card.split("---\n", 2)
-    front = yaml.safe_load(front)
-    assert (front["library_name"], front["license"], front["circuit"]) == ("rb-interp", "mit", circuit.name)
-    assert all(f"| {name} | {value:.4g} |" in page for name, value in saved.accuracy.items())
-    assert "Small." in page
-    assert "| key\\|x | 0.9 |" in page
-    assert saved.circuit == circuit
 
 
 def test_weights_of_either_type_come_back_and_untrained_ones_are_drawn_by_their_seed(tmp_path):
