@@ -220,7 +220,6 @@ def test_a_matrix_of_roles_that_stand_elsewhere_has_every_component_but_the_patt
     matrix = patching_matrix(model, turned, BOTH)
     assert matrix.axes["component"] == tuple(name for name in COMPONENTS if name != "pattern")
     assert set(matrix.notes) == {"pattern"}
-    assert "a pattern is over positions, and &#x27;key&#x27; is elsewhere" in matrix._repr_html_()
     logits = patched(model, BOTH, turned, "attn_out.0@key")
     cell = matrix.patched[matrix.cell("attn_out", 0, "key")]
     np.testing.assert_allclose(cell, row_metric(logits, turned), atol=1e-4)

@@ -7,7 +7,7 @@ from lens_models import lens_model
 from scipy.stats import kstest
 
 from rb_interp.probes import from_arrays, value_alignment
-from rb_interp.probes.values import attention_inputs, token_embeddings, value_matrix, value_svd
+from rb_interp.probes.values import token_embeddings, value_matrix, value_svd
 from rb_interp.tasks.inputs import Inputs
 
 TOKENS = np.zeros((2, 6), int)
@@ -96,16 +96,6 @@ def test_pre_norm_reads_the_normalised_embedding():
     assert not torch.allclose(weight, torch.ones(16).double())
     assert bias.abs().max() > 0.1
     np.testing.assert_allclose(token_embeddings(model, np.array([5, 7]), 6, 0, 1), expected.numpy(), atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["plain", "gpt2", "folded", "rotary", "grouped"])
-def test_what_enters_attention_reproduces_the_value_vectors(kind):
-    """The tensor found is the residual stream's without normalisation, and LayerNorm's or RMSNorm's with it."""
-    model = lens_model(kind)
-    for layer, head in ((0, 0), (3, 3)):
-        found, x = attention_inputs(model, torch.zeros(2, 6, dtype=torch.long), layer, head)
-        assert found == ("residual" if kind == "plain" else "normalised")
-        assert x.shape == (2, 6, 16)
 
 
 def test_one_group_has_nothing_to_contrast_and_every_quantity_has_a_null():

@@ -134,15 +134,6 @@ def test_the_order_of_rows_changes_nothing(probe):
 
 
 @pytest.mark.lens
-def test_scan_takes_some_layers_and_heads():
-    model = lens_model("plain", d_vocab=40)
-    table = scan(uniformity, model, DATA.inputs(ROWS), layers=[1, 3], heads=[2], n_null=0)
-    assert table[["layer", "head"]].drop_duplicates().values.tolist() == [[1, 2], [3, 2]]
-    direct = uniformity(model, DATA.inputs(ROWS), layer=3, head=2, n_null=0)
-    assert table.query("layer == 3 and quantity == 'tv'")["value"].item() == direct.values["tv"]
-
-
-@pytest.mark.lens
 @pytest.mark.parametrize(
     ("family", "settings"),
     [*((name, {"num_key_value_heads": 2, "sliding_window": 3}) for name in ("Gemma2", "Mistral")), ("Bert", {})],

@@ -334,4 +334,3 @@ def test_a_diverged_model_is_refused_where_its_attention_is_undefined_and_noted_
                 call(model, inputs)
     reading = weight_rank(model, inputs)
     assert reading.notes == {"stable_rank_W_QK": "the model's weights are not all finite: its training has diverged."}
-    assert "has diverged" in reading._repr_html_()

@@ -10,12 +10,8 @@ import pytest
 import torch
 from lens_models import lens_model
 
-from rb_interp.models.build import build_model
-from rb_interp.models.protocol import read_weights, write_weights
 from rb_interp.probes import from_arrays, geometry
 from rb_interp.probes.vectors import cosines, expected_abs_cos, participation, principal_components
-from rb_interp.tasks import AnchorTask
-from rb_interp.tasks.inputs import Inputs
 from rb_interp.theory.theorem_1 import theorem_1_embeddings
 
 TOKENS = {"key": np.arange(20, 32), "memory": np.arange(1, 5), "reasoning": np.arange(10, 18)}
@@ -155,24 +151,6 @@ def test_order_is_read_where_the_caller_gives_numbers() -> None:
     assert dict(whole) == pytest.approx(
         geometry(model, groups=TOKENS, ordered=("reasoning",), n_null=0).values, nan_ok=True
     )
-
-
-def test_a_pre_norm_model_is_read_behind_its_layer_norm():
-    task = AnchorTask.preset("smoke")
-    model = build_model(task, gamma=0.5, norm="pre", n_layers=1, d_model=8, d_head=4, d_mlp=8)
-    weights = read_weights(model)
-    rng = np.random.default_rng(0)
-    scale, shift = rng.normal(1, 0.5, 8), rng.normal(0, 0.5, 8)
-    write_weights(model, {**weights, "blocks.0.ln1.w": scale, "blocks.0.ln1.b": shift})
-    rows = task.dataset(0).tokens[:2]
-    inputs = Inputs(rows, roles=task.dataset(0).roles(np.arange(2)))
-    reading = geometry(model, inputs, n_null=0, groups={"reasoning": "reasoning_anchor"})
-    anchors = task.tokens("reasoning_anchor")
-    x = weights["embed.W_E"].double().numpy()[anchors, None] + weights["pos_embed.W_pos"].double().numpy()[None]
-    x = x - x.mean(-1, keepdims=True)
-    seen = (x / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * scale + shift).mean(1)
-    seen /= np.linalg.norm(seen, axis=1, keepdims=True)
-    np.testing.assert_allclose(reading.arrays["cos_reasoning_matrix"], seen @ seen.T, atol=1e-5)
 
 
 def test_every_null_of_random_vectors_holds_the_values_of_random_vectors() -> None:

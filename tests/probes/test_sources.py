@@ -84,13 +84,6 @@ def test_all_probes_are_among_the_cases_or_read_text():
     assert set(named) == {*CASES, "chain_accuracy"}
 
 
-def test_a_scan_reads_arrays(both):
-    (model, _), (source, _) = both
-    for probe in (probes.uniformity, probes.value_alignment):
-        found, expected = (probes.scan(probe, each, INPUTS, n_null=5) for each in (source, model))
-        pd.testing.assert_frame_equal(found, expected, rtol=1e-6, atol=1e-9)
-
-
 def test_a_scan_adjusts_p_over_its_heads_for_each_quantity(both, monkeypatch):
     """By hand: the i-th smallest of n becomes the least of n p_j / j over j >= i; NaN does not count."""
     given = iter([0.01, 0.04, np.nan, 0.03])

@@ -25,18 +25,6 @@ def test_token_ids_of_a_group_are_whole_numbers(ids):
         token_groups({"a": ids}, Roles(), "geometry")
 
 
-def test_a_missing_role_names_the_probe_and_what_there_is():
-    roles = Roles({"key": np.zeros((2, 1))}, {"key": np.arange(3)}, task="task 'modular_addition'")
-    with pytest.raises(RolesError) as caught:
-        roles.group("reasoning_anchor", "probe 'value_alignment'")
-    with pytest.raises(RolesError, match=r"provides \{key\}; did you mean 'key'\? If not, add it to the Roles"):
-        roles.position("kye")
-    assert str(caught.value) == (
-        "probe 'value_alignment' needs the token group 'reasoning_anchor'; task 'modular_addition' provides {key}. "
-        "Add it to the Roles that you pass."
-    )
-
-
 def test_rows_that_disagree_are_refused():
     with pytest.raises(RolesError, match="disagree on the number of rows"):
         Roles({"key": np.zeros((2, 1)), "anchor": np.zeros((3, 1))})

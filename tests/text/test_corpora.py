@@ -1,7 +1,6 @@
 """Documents come back whole from every format, each example is proved, and a hub in place of the real one is asked."""
 
 import json
-import os
 from pathlib import Path
 
 import datasets
@@ -44,10 +43,6 @@ FORMATS = {
 }
 BROKEN = {
     "no answer": ({**FLAT, "answer": None}, "example 2: its keys are question, query, chain_of_thought; expected que"),
-    "no chain": (
-        {**LOGIC_LLM, "explanation": None},
-        "; expected question, query, chain_of_thought and answer, or context, question, options, answer and expl",
-    ),
     "a sentence that is null": ({**FLAT, "chain_of_thought": [CHAIN[0], None, *CHAIN[1:]]}, "all of them texts."),
     "letter without options": ({**LOGIC_LLM, "options": None}, "the answer is 'A', and the query is True"),
     "wrong label": ({**FLAT, "answer": "False"}, "the answer is 'False', and the query is True"),
@@ -117,7 +112,6 @@ def test_blank_lines_part_stories_only_where_no_token_does(tmp_path):
     ("name", "content", "message"),
     [
         ("a.jsonl", ({"text": "x"}, {"words": "y"}), ", record 2: {'text': None, 'words': 'y'}; expected a string und"),
-        ("a.parquet", {"text": ["x", None]}, ", record 2: {'text': None}; expected a string under 'text' or 'story'."),
         ("a.jsonl", ({"text": "x", "story": "y"},), ", record 1: {'text': 'x', 'story': 'y'}; expected a string under"),
         ("a.txt", '"Tom ran.\n\nHe said ""Hi!"""\n"Sue slept."', " has stories in quotes, with quotes doubled as in a"),
         ("a.txt", " \n<|endoftext|>", " holds no story: expected at least one text that is not empty."),
@@ -125,8 +119,7 @@ def test_blank_lines_part_stories_only_where_no_token_does(tmp_path):
     ],
 )
 def test_what_is_no_story_is_told_with_its_place(tmp_path, name, content, message):
-    path = tmp_path / name
-    write(path, content) if not isinstance(content, dict) else write_table(pa.table(content), path)
+    path = write(tmp_path / name, content)
     with pytest.raises(TextError) as caught:
         read_stories(path)
     assert str(caught.value).startswith(f"{path}{message}")
@@ -152,12 +145,3 @@ def test_the_hub_is_asked_for_its_training_split(monkeypatch):
         ("me/mine", "train", False),
         ("smoorsmith/prontoqa", "train", False),
     ]
-
-
-def test_the_real_stories():
-    if "RB_INTERP_DATA" not in os.environ:
-        pytest.skip("RB_INTERP_DATA is unset: no real stories to read")
-    folder = Path(os.environ["RB_INTERP_DATA"]) / "tinystories"
-    stories = read_stories(folder)
-    assert len(stories) == len(set(stories)) == 10_945 + 500
-    assert stories[:10_945] == read_stories(folder / "tinystories_train.jsonl")

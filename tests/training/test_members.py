@@ -55,13 +55,6 @@ def test_stages_are_kept_with_their_siblings(tmp_path):
     torch.testing.assert_close(final["embed.W_E"], trained.final.member(0.8, 1)["embed.W_E"])
 
 
-def test_workers_do_not_change_the_result():
-    one = train_members(TASK, MODEL, short(workers=1, dtype="float64"), [0.3, 0.8], [0, 1, 2], progress=False)
-    two = train_members(TASK, MODEL, short(workers=2, dtype="float64"), [0.3, 0.8], [0, 1, 2], progress=False)
-    for key, value in one.final.tensors.items():
-        torch.testing.assert_close(value, two.final.tensors[key], rtol=0, atol=1e-12)
-
-
 @pytest.mark.wide
 def test_a_member_in_company_of_other_rates_and_decays_is_as_it_is_alone(tmp_path):
     base = short(dtype="float64", workers=1, n_checkpoints=2)

@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -131,12 +130,3 @@ def test_keep_at_keeps_every_member_at_shares_of_the_steps():
 def test_only_simplified_models_are_predicted():
     with pytest.raises(ConfigError, match="track_drift with architecture='transformer'; the propositions are about"):
         train_members(TASK, ModelConfig(d_model=8, d_head=4, d_mlp=8), DESCENT, [0.8], [0], progress=False)
-
-
-def test_company_changes_nothing():
-    together = train_members(TASK, EMB_MLP, replace(DESCENT, steps=40), [0.3, 0.8], [0, 1, 2], progress=False).final
-    alone = train_members(TASK, EMB_MLP, replace(DESCENT, steps=40, workers=1), [0.8], [1], progress=False).final
-    for name, value in alone.member(0.8, 1).items():
-        np.testing.assert_allclose(value, together.member(0.8, 1)[name], rtol=0, atol=1e-10)
-    for name, value in alone.drift(0.8, 1).items():
-        np.testing.assert_allclose(value, together.drift(0.8, 1)[name], rtol=0, atol=1e-10)

@@ -69,15 +69,6 @@ def test_clipping_is_per_member_and_torchs_own():
     torch.testing.assert_close(gradients[0][1], torch.tensor([0.3, 0.4]))
 
 
-def test_gammas_of_a_seed_share_data_and_draws():
-    members = group([Member(0.3, 4), Member(0.8, 4)])
-    tokens, _ = members.batches.at(7)
-    tokens = tokens[members.which_seed]
-    torch.testing.assert_close(tokens[0], tokens[1])
-    ratio = members.weights["blocks.0.mlp.W_out"][0] / members.weights["blocks.0.mlp.W_out"][1]
-    torch.testing.assert_close(ratio, torch.full_like(ratio, 20**0.5))
-
-
 def test_biases_stay_zero_unless_trained():
     frozen, free = group([Member(0.5, 0)]), group([Member(0.5, 0)], train_biases=True)
     frozen.advance(5)
