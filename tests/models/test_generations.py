@@ -103,6 +103,26 @@ def test_what_is_written_is_read_back(norm, dtype):
             assert torch.equal(getattr(model, name), torch.stack(layers)), name
 
 
+@pytest.mark.parametrize("norm", NORMS)
+def test_silencing_a_head_by_hook_equals_zeroing_its_output_matrix(norm):
+    config = ModelConfig(norm=norm, **SIZES)
+    weights, tokens = random_weights(config), some_tokens()
+    model = lens_model(config, D_VOCAB, N_CTX, weights, torch.float64)
+    before = model(tokens)
+
+    def silence(z, hook):
+        z[:, :, 2] = 0
+        return z
+
+    hooked = model.run_with_hooks(tokens, fwd_hooks=[("blocks.1.attn.hook_z", silence)])
+    with model.hooks(fwd_hooks=[("blocks.1.attn.hook_z", silence)]):
+        inside = model(tokens)
+    weights["blocks.1.attn.W_O"][2] = 0
+    torch.testing.assert_close(hooked, textbook(config, weights, tokens), rtol=1e-10, atol=1e-10)
+    assert torch.equal(inside, hooked)
+    assert torch.equal(model(tokens), before)
+
+
 @pytest.mark.parametrize("train_biases", [False, True])
 @pytest.mark.parametrize("norm", NORMS)
 def test_gradient_reaches_what_is_trained_and_nothing_else(norm, train_biases):
