@@ -161,7 +161,7 @@ class Patch(OnMembers):
     roles: tuple[str, ...] = ()
     """Such as key first_anchor last_anchor anchor noise last; those of the task and last by default."""
     metric: str = "logit_diff"
-    """logit_diff or probability."""
+    """logit_diff, logit, probability, loss, accuracy, rank or kl."""
 
     def __call__(self, line: str) -> None:
         from rb_interp.interventions.patching import patching_matrix

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy import special
@@ -28,9 +28,6 @@ from rb_interp.errors import ArgumentError
 from rb_interp.settings import LARGE, MIDDLE, SMALL
 from rb_interp.statistics.intervals import Interval, proportion_interval
 from rb_interp.typed import typed
-
-if TYPE_CHECKING:
-    from rb_interp.claims.judging import Verdict
 
 __all__ = [
     "Finding", "decide", "decide_interval", "decide_share", "evidence", "outcome_probabilities",
@@ -377,7 +374,7 @@ def joined(outcomes: Sequence[str]) -> Outcome:
 
 
 @typed
-def expected_by_chance(verdicts: Iterable[Verdict]) -> tuple[float, float]:
+def expected_by_chance(verdicts: Iterable[Any]) -> tuple[float, float]:
     """How many of the verdicts of `judge` would be HOLDS, and FAILS, if half of all seeds met each claim.
 
     Exact for the seeds that the claims have. A claim about a share or a number with an interval counts .025 for HOLDS

@@ -232,6 +232,8 @@ def interchange(
     The control is 1 where taking the sites from ``control`` changes the answer at all: the stricter count. Rows whose
     answer is the predicted one already are left out, and a note has their number.
     """
+    if len(predicted) != len(base):
+        raise ModelError(f"got {len(predicted)} predicted answers for {len(base)} inputs; give one for each input.")
     taken, kept = parse_sites(sites), parse_sites(hold) if hold else []
     pair = Comparison(model, "kl", answer_at, base, control=control)  # asks for no labels
     held = interchange_edits(model, base, base, kept) if kept else []

@@ -239,7 +239,11 @@ class Comparison:
             looks = [Edit(hook, lambda x, _, held=held[hook]: held.append(x.cpu()) or x) for hook in hooks]
             logits, labels = answer_logits(model, rows, looks, answer_at), rows.labels
             self.held.append({hook: torch.cat(parts) for hook, parts in held.items()})
-            if labels is not None and not (labels.ndim == 1 and np.isin(labels, range(logits.shape[1])).all()):
+            if labels is not None and (
+                labels.ndim != 1
+                or labels.dtype.kind not in "iu"
+                or not np.isin(labels, range(logits.shape[1])).all()
+            ):
                 raise ModelError(
                     f"got labels of shape {list(labels.shape)} and type {labels.dtype}; expected a token of the model."
                 )

@@ -381,6 +381,8 @@ class OneLayer(HookedBlocks):
         block.ln1, block.ln2 = nn.Identity(), nn.Identity()
         self.blocks = nn.ModuleList([block])
         self.setup()
+        for name, parameter in self.named_parameters():
+            parameter.requires_grad_(".b_" not in name)
 
     def logits(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
         return self.blocks[0](self.hook_embed(self.embed(tokens)))

@@ -221,6 +221,8 @@ def role_masks(
     names = (given,) if isinstance(given, str) else tuple(given) or tuple(roles.positions)
     if not names:
         raise RolesError("attention needs roles and got none; pass Inputs(tokens, roles=Roles({name: positions})).")
+    if len({*names}) < len(names):
+        raise RolesError(f"attention got the roles {list(names)}; name each of them once.")
     length, masks = shape[1], np.zeros((*shape, len(names)), dtype=bool)
     for number, name in enumerate(names):
         if name in (LAST, REST) and name not in roles.positions:

@@ -340,8 +340,11 @@ def scan(
         layers, heads: numbers, counted from 0; by default all that have attention.
         options: go to the probe, such as ``untrained``, ``n_null``, ``seed`` or ``k``.
 
-    Raises ModelError where a layer or head is not there.
+    Raises ModelError where the probe does not look at single heads, or a layer or head is not there.
     """
+    name = getattr(probe, "__name__", "this probe")
+    if not {"layer", "head"} <= {*inspect.signature(probe).parameters} or {"layer", "head"} & {*options}:
+        raise ModelError(f"scan reads {name} of many layers and heads; give layers=[...], or call {name} itself.")
     if not has_attention(model_of(model)):
         check_layer_head(model, 0, 0, "scan", caches=True)
     heads = list(range(model_of(model).cfg.n_heads) if heads is None else heads)

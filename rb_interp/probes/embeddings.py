@@ -132,7 +132,7 @@ def geometry(
     Raises RolesError where a token group is missing, and for values of other tokens.
     """
     roles, length = (Roles(), SHORT) if inputs is None else (inputs.roles, inputs.tokens.shape[1])
-    named = token_groups(groups, roles, "geometry")
+    named = token_groups(groups, roles, "geometry", (*(values or ()), *alike, *ordered))
     own = {name: np.asarray(numbers) for name, numbers in (values or {}).items()}
     for name, of in own.items():
         if of.shape != named[name].shape or of.dtype.kind not in "iuf" or not np.isfinite(of).all():

@@ -177,10 +177,10 @@ def label_range(model: Source, inputs: Inputs, *, groups: Labels, ranges: Ranges
     probabilities = float64(logits_of(model, inputs.tokens, keep=lambda logits: logits[:, -1]).double().softmax(-1))
     d_vocab, numbers = probabilities.shape[1], np.unique(groups)
     within = all(0 <= low <= high < d_vocab for low, high in ranges)
-    if not within or not np.array_equal(numbers, np.arange(len(ranges))):
+    if not within or len(groups) != len(inputs) or not np.array_equal(numbers, np.arange(len(ranges))):
         raise TaskError(
-            f"label_range got the groups {numbers.tolist()} and ranges {ranges}; expected a range for each group from "
-            f"0, with low <= high within 0..{d_vocab - 1}, both inclusive."
+            f"label_range got the groups {numbers.tolist()} and ranges {ranges}; expected a group for each row, and "
+            f"for each group from 0 a range, with low <= high within 0..{d_vocab - 1}, both inclusive."
         )
     outputs, pooled = np.stack([probabilities[groups == at].mean(0) for at in numbers]), pooled_inside(ranges)
     inside = np.array([output[low : high + 1].sum() for output, (low, high) in zip(outputs, ranges, strict=True)])
@@ -229,6 +229,8 @@ def variance_explained(
     ['resid_pre.1:last token', 'attn_out.1:last token']
     """
     given = row_groupings(inputs) if groupings is None else groupings
+    if not given:
+        raise RolesError("variance_explained got no grouping; give {name: a label for each row}.")
     labels = {}
     for name, one in given.items():
         if not isinstance(name, str) or np.shape(one) != (len(inputs),):

@@ -40,7 +40,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.errors import ModelError, RolesError, shown
+from rb_interp.errors import ModelError, RolesError, nearest, shown
 from rb_interp.probes._probe import Found, check_layer_head, probe, source
 from rb_interp.probes.capturing import Arrays, Source, capture, float64, has_attention, layer_heads, model_of
 from rb_interp.statistics import nulls as null_draws
@@ -83,7 +83,7 @@ def value_alignment(
             f"value_alignment got k={k}; W_V of this model is {W_V.shape[0]} x {W_V.shape[1]}. "
             f"Use k=1 to k={min(W_V.shape)}."
         )
-    named = token_groups(groups, inputs.roles, "value_alignment")
+    named = token_groups(groups, inputs.roles, "value_alignment", contrast or ())
     for name, ids in named.items():
         if not len(ids):
             raise RolesError(f"value_alignment got no tokens in the group '{name}'; name at least one.")
@@ -176,10 +176,12 @@ def value_svd(
     return (U, S), (U @ inner, ov_S)
 
 
-def token_groups(groups: Mapping | None, roles: Roles, probe: str) -> dict[str, Int[np.ndarray, " n"]]:
+def token_groups(
+    groups: Mapping | None, roles: Roles, probe: str, asked: Iterable[str] = ()
+) -> dict[str, Int[np.ndarray, " n"]]:
     """The groups that a probe compares, by the name that its quantities have; by default every group of the roles.
 
-    Raises RolesError where there is no group, or the roles lack one, and for ids that are no whole numbers.
+    Raises RolesError where there is no group, or not one that is asked for, and for ids that are no whole numbers.
 
     >>> roles = Roles(tokens={"hour": np.arange(3), "place": np.arange(3, 5)})
     >>> list(token_groups(None, roles, "geometry")), list(token_groups({"where": "place"}, roles, "geometry"))
@@ -190,6 +192,9 @@ def token_groups(groups: Mapping | None, roles: Roles, probe: str) -> dict[str, 
         raise RolesError(
             f"{probe} needs groups of tokens and got none; pass groups={{name: token ids}} or name them in Roles."
         )
+    for name in asked:
+        if name not in named:
+            raise RolesError(f"{probe} has no group '{name}'; {nearest(name, named)}")
     result = {}
     for name, ids in named.items():
         try:

@@ -9,6 +9,7 @@ from rb_interp.errors import RbInterpError
 from rb_interp.interventions import ablation, interchange, patching_matrix, subspace_effect
 from rb_interp.interventions.ablating import ablate
 from rb_interp.interventions.metrics import logit
+from rb_interp.probes import attention, geometry, scan, uniformity
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.inputs import Roles
 
@@ -43,6 +44,11 @@ WRONG = {
     "bare tokens in a context": (lambda: entered(ablate(MODEL, TOKENS.tolist(), "z.0")), "expected Inputs."),
     "no labels": (lambda: ablation(MODEL, Inputs(TOKENS), "z.0"), "needs the right answer of each clean row"),
     "labels of words": (lambda: ablation(MODEL, Inputs(TOKENS, ["a"] * 5), "z.0"), "expected a token of the model"),
+    "labels of masks": (lambda: ablation(MODEL, Inputs(TOKENS, LABELS > 2), "z.0"), "expected a token of the model"),
+    "one prediction": (lambda: interchange(MODEL, ROWS, PAIR, "z.0", [1], control=PAIR), "got 1 predicted answers for"),
+    "a role named twice": (lambda: attention(MODEL, ROWS, layer=0, to=["key"] * 2), "name each of them once"),
+    "no such group": (lambda: geometry(MODEL, ROWS, groups={"low": [1]}, alike=["lo"]), "has no group 'lo'"),
+    "many heads": (lambda: scan(uniformity, MODEL, ROWS, layer=1), "give layers=[...], or call uniformity itself"),
     "a direction": (lambda: patching_matrix(MODEL, ROWS, PAIR, direction="noising"), "direction='noising'; expected L"),
     "a metric": (lambda: patching_matrix(MODEL, ROWS, ROWS, metric=3), METRIC),
     "tokens of others": (measured(logit([1, 2, 3])), "got tokens of shape [3] for 5 rows; give one token, or one a"),
