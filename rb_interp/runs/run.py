@@ -164,7 +164,9 @@ class Run:
     def sweep(self, name: str = "") -> Sweep:
         """A sweep by its name; RunError for an unknown one. A study with a single sweep needs no name."""
         if name not in self.sweeps:
-            raise RunError(f"this run has no sweep '{name}'; give sweep='...' (--sweep): {nearest(name, self.sweeps)}")
+            raise RunError(
+                f"this run has no sweep '{name}'; give sweep='...' (--sweep): {nearest(name, self.sweeps)}"
+            )
         return self.sweeps[name]
 
     @typed
