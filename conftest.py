@@ -1,4 +1,5 @@
-"""Test settings: shapes are checked while testing, and tutorials run on both TransformerLens generations."""
+"""Test settings: shapes are checked while testing, and tutorials run on both TransformerLens
+generations."""
 
 import gc
 import os
@@ -9,12 +10,15 @@ from pathlib import Path
 import pytest
 from shapes import Finder
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for each other cost more than a second one gains
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # threads that wait for each other cost more than a second one gains
 ROOT = Path(__file__).parent
 WITH_SHAPES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for path in sorted((ROOT / "rb_interp").rglob("*.py"))
-    if "from jaxtyping import" in path.read_text("utf-8") and path.name not in ("typed.py", "inputs.py")
+    if "from jaxtyping import" in path.read_text("utf-8")
+    and path.name not in ("arguments.py", "inputs.py")
 ]  # Inputs and Roles are made from lists; pyright checks other types, and words are drawn by the hundred thousand
 if not os.environ.get("JAXTYPING_DISABLE"):
     sys.meta_path.insert(0, Finder(WITH_SHAPES))
@@ -30,12 +34,19 @@ TRAINS = ("models.md", "training.md", "tutorial_any_model.md", "tutorial_own_stu
 def pytest_collection(session: pytest.Session) -> None:
     """Processes that collect tests import the large packages first.
 
-    A package that a hooked module is the first to import would be compiled again in every process, as its bytecode
-    is looked for under the hook's name. That took 20 s a process.
+    A package that a hooked module is the first to import would be compiled again in every process,
+    as its bytecode is looked for under the hook's name. That took 20 s a process.
     """
     if not session.config.getoption("numprocesses", None):
-        gc.disable()  # until tests are collected: millions of objects are made, and hardly one is garbage
-        for name in ("transformer_lens", "pandas", "scipy.stats", "matplotlib.pyplot", "pyarrow.parquet"):
+        # until tests are collected: millions of objects are made, and hardly one is garbage
+        gc.disable()
+        for name in (
+            "transformer_lens",
+            "pandas",
+            "scipy.stats",
+            "matplotlib.pyplot",
+            "pyarrow.parquet",
+        ):
             import_module(name)
 
 
@@ -53,18 +64,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         tutorial = item.path.name in WIDE and item.path.parent.name == "docs"
         if tutorial or "anchor_run" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.wide)
-        if (item.path.name in TRAINS and item.path.parent.name == "docs") or "crossed_seeds" in item.path.parts:
+        if (
+            item.path.name in TRAINS and item.path.parent.name == "docs"
+        ) or "crossed_seeds" in item.path.parts:
             item.add_marker(pytest.mark.trains)
         if item.path.name in LENS and item.path.parent.name == "docs":
             item.add_marker(pytest.mark.lens)
             # Readers of the 3.x generation see this notice too; it is no fault of the tutorial.
-            item.add_marker(pytest.mark.filterwarnings("ignore:HookedTransformer is deprecated:DeprecationWarning"))
+            item.add_marker(
+                pytest.mark.filterwarnings(
+                    "ignore:HookedTransformer is deprecated:DeprecationWarning"
+                )
+            )
 
 
 def _is_short(item: pytest.Item) -> bool:
     return not {"anchor_run", "studies", "notebooks", "golden"} & {
-        *getattr(item, "fixturenames", ()), *item.path.parts, item.path.stem.removeprefix("test_")
-    }  # fmt: skip
+        *getattr(item, "fixturenames", ()),
+        *item.path.parts,
+        item.path.stem.removeprefix("test_"),
+    }
 
 
 def _group(item: pytest.Item) -> str:
@@ -73,6 +92,8 @@ def _group(item: pytest.Item) -> str:
         return str(ROOT / "tests/studies/anchor")
     folder = item.path.parent
     if folder.name == "golden":  # the golden run of a study is that study's tests' too
-        folder = ROOT / "tests" / "studies" / item.name.partition("[")[2].rstrip("]").replace("-", "_")
+        folder = (
+            ROOT / "tests" / "studies" / item.name.partition("[")[2].rstrip("]").replace("-", "_")
+        )
         return str(folder) if folder.is_dir() else item.nodeid
     return str(folder if folder.parent.name == "studies" else item.path)

@@ -1,67 +1,76 @@
-"""Lines and files of each package beside the limits of docs/design.md; exits 1 where a package has more lines.
+"""The size of the package in tokens of Python, beside the limit of docs/design.md; exits 1 above it.
 
-What git tracks is counted: an installation leaves files beside the sources. Pages count without what is made in them.
-The page's table has rows `| name | limit | target |`; a commit that lowers a number lowers the limit there.
+Tokens are those of `tokenize`, without comments, docstrings and line breaks. So a docstring or a
+line that is broken costs nothing, and a dense line saves nothing. What git tracks is counted.
 """
 
+import ast
+import io
 import re
 import subprocess
 import sys
+import tokenize
+from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-COUNTED = {".py", ".pyi", ".jinja", ".toml", ".css", ".txt"}
-PAGES = {".md", ".py", ".css"}
+LAYOUT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
 
 
-def files(folder: str, suffixes: set[str] = COUNTED, deep: bool = True) -> list[Path]:
-    listed = subprocess.check_output(["git", "ls-files", "--", folder], cwd=ROOT, text=True).splitlines()
-    found = [ROOT / path for path in listed if deep or Path(path).parent == Path(folder)]
-    return [path for path in found if path.suffix in suffixes and path.is_file()]
+def tracked(folder: str) -> list[Path]:
+    command = ["git", "ls-files", "--", f"{folder}/*.py"]
+    listed = subprocess.check_output(command, cwd=ROOT, text=True).splitlines()
+    return [Path(path) for path in listed if (ROOT / path).is_file()]
 
 
-def packages() -> dict[str, list[Path]]:
-    """Row of the table -> its files."""
-    found = {"top level": files("rb_interp", deep=False)}
-    inner = [p for p in (ROOT / "rb_interp").iterdir() if p.is_dir() and p.name != "__pycache__"]
-    for folder in sorted(p.name for p in inner if p.name != "studies"):
-        found[f"`{folder}/`"] = files(f"rb_interp/{folder}")
-    found["`studies/__init__`"] = files("rb_interp/studies", deep=False)
-    for folder in sorted(path.parent.name for path in (ROOT / "rb_interp/studies").glob("*/__init__.py")):
-        found[f"`studies/{folder}/`"] = files(f"rb_interp/studies/{folder}")
-    found["**rb_interp**"] = files("rb_interp")
-    found["`experiments/` and `examples/`"] = files("experiments") + files("examples")
-    found["`tests/`"] = files("tests")
-    found["`docs/`"] = files("docs", PAGES)
-    return found
+def counts(source: str) -> tuple[int, int]:
+    """Tokens of code and statements of a file; a docstring is a statement without tokens."""
+    statements = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt)]
+    expressions = [node.value for node in statements if isinstance(node, ast.Expr)]
+    docstrings = {
+        (value.lineno, value.col_offset)
+        for value in expressions
+        if isinstance(value, ast.Constant) and isinstance(value.value, str)
+    }
+    tokens = 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        tokens += token.type not in LAYOUT and token.start not in docstrings
+    return tokens, len(statements)
 
 
-def counted(path: Path) -> int:
-    """Lines of a file, without what docs/made_pages.py makes in a page."""
-    text = path.read_text("utf-8")
-    if path.name == "api.md":
-        text = text.partition("\n## rb_interp\n")[0]
-    return len(re.sub(r"(<!-- made: .*? -->\n).*?(<!-- end -->)", r"\1\2", text, flags=re.DOTALL).splitlines())
+def package(path: Path) -> str:
+    """Row of the table for a file of rb_interp."""
+    parts = path.parts[1:-1]
+    return "/".join(parts[:2] if parts[:1] == ("studies",) else parts[:1]) or "top level"
 
 
-def limits() -> dict[str, tuple[int, str]]:
-    """Row of the table -> its limit today, and its target."""
-    rows = (line.split("|")[1:-1] for line in (ROOT / "docs/design.md").read_text("utf-8").splitlines() if "|" in line)
-    cells = ([cell.strip() for cell in row] for row in rows if len(row) == 3)
-    return {row[0]: (int(row[1].replace(",", "")), row[2]) for row in cells if row[1].replace(",", "").isdigit()}
+def limit() -> int:
+    page = (ROOT / "docs/design.md").read_text("utf-8")
+    stated = re.search(r"at most ([\d,]+) tokens", page)
+    assert stated, "docs/design.md states no limit"
+    return int(stated[1].replace(",", ""))
 
 
 def main() -> int:
-    stated, over = limits(), []
-    print(f"{'package':32} {'lines':>7} {'limit':>7} {'target':>7} {'files':>5}")
-    for name, paths in packages().items():
-        lines = sum(map(counted, paths))
-        limit, target = stated.get(name, (0, ""))
-        over += [f"{name}: {lines:,} lines, {limit:,} allowed"] if lines > limit else []
-        print(f"{name:32} {lines:7,} {limit:7,} {target:>7} {len(paths):5}")
-    if over:
-        print("more lines than docs/design.md allows:", *over, sep="\n  ")
-    return bool(over)
+    rows = defaultdict(lambda: [0, 0, 0])
+    for path in tracked("rb_interp"):
+        numbers = counts((ROOT / path).read_text("utf-8"))
+        for name in (package(path), "rb_interp"):
+            for column, number in enumerate((*numbers, 1)):
+                rows[name][column] += number
+    print(f"{'package':28} {'tokens':>8} {'a statement':>12} {'files':>6}")
+    for name, (tokens, statements, files) in sorted(rows.items()):
+        print(f"{name:28} {tokens:8,} {tokens / statements:12.1f} {files:6}")
+    tokens = rows["rb_interp"][0]
+    print(f"limit {limit():,}: {'met' if tokens <= limit() else 'missed'}")
+    return int(tokens > limit())
 
 
 if __name__ == "__main__":

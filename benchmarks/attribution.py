@@ -1,10 +1,12 @@
-"""Attribution patching against the exact patching matrix: seconds, and Spearman's correlation over cells.
+"""Attribution patching against the exact patching matrix: seconds, and Spearman's correlation over
+cells.
 
     python benchmarks/attribution.py [--pairs 64] [--steps 6000] [--case NAME] [--threads 1]
 
-Cases are members of the anchor study's task, trained here at its quick sizes, the same at step 0, the model that has
-learned induction, and a model of GPT-2 small's shape with random weights on random tokens. Correlations are over all
-cells (component, layer, role), and over those of sublayers and heads alone, without the residual stream.
+Cases are members of the anchor study's task, trained here at its quick sizes, the same at step 0,
+the model that has learned induction, and a model of GPT-2 small's shape with random weights on
+random tokens. Correlations are over all cells (component, layer, role), and over those of sublayers
+and heads alone, without the residual stream.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,12 +43,19 @@ def members(options: argparse.Namespace) -> Iterator[Case]:
         task, config = AnchorTask(), ModelConfig(norm=norm)
         train = TrainConfig(steps=options.steps, device="cpu", workers=1, eval_every=options.steps)
         trained = train_members(task, config, train, [gamma], [0], progress=False)
-        data, made = task.dataset(0), lens_model(config, task.d_vocab, task.length, trained.final.member(gamma, 0))
+        data, made = (
+            task.dataset(0),
+            lens_model(config, task.d_vocab, task.length, trained.final.member(gamma, 0)),
+        )
         accuracy = trained.curves.to_frame().query("set == 'rsn_train'").accuracy.iloc[-1]
         rows = data.sample("rsn_train", options.pairs)
         for change in ("key", "anchors"):
             pair = data.inputs(rows), task.counterfactual(data, rows, change)
-            yield f"norm {norm}, gamma {gamma}, trained (accuracy {accuracy:.2f}), {change}", made, *pair
+            yield (
+                f"norm {norm}, gamma {gamma}, trained (accuracy {accuracy:.2f}), {change}",
+                made,
+                *pair,
+            )
         start = build_model(task, gamma=gamma, config=config)
         yield (
             f"norm {norm}, gamma {gamma}, untrained, key",
@@ -71,18 +81,31 @@ def induction(options: argparse.Namespace) -> Iterator[Case]:
 
 
 def gpt2_shape(options: argparse.Namespace) -> Iterator[Case]:
-    """GPT-2 small's shape with random weights: 12 layers of 12 heads, width 768; 8 pairs of 16 tokens."""
+    """GPT-2 small's shape with random weights: 12 layers of 12 heads, width 768; 8 pairs of 16
+    tokens."""
     if options.case not in "gpt2 shape":
         return
     config = ModelConfig(
-        n_layers=12, n_heads=12, d_model=768, d_head=64, d_mlp=3072, act="gelu_new", norm="pre", train_biases=True
+        n_layers=12,
+        n_heads=12,
+        d_model=768,
+        d_head=64,
+        d_mlp=3072,
+        act="gelu_new",
+        norm="pre",
+        train_biases=True,
     )
     model, rng = build_model(AnchorTask(), gamma=0.5, config=config), np.random.default_rng(0)
     tokens, at = rng.integers(0, 200, (8, 9)), np.full((8, 1), 2)
     other = tokens.copy()
     other[:, 2] = rng.integers(0, 200, 8)
     roles = Roles({"changed": at})
-    yield "GPT-2's shape, untrained", model, Inputs(tokens, tokens[:, 0], roles), Inputs(other, other[:, 1], roles)
+    yield (
+        "GPT-2's shape, untrained",
+        model,
+        Inputs(tokens, tokens[:, 0], roles),
+        Inputs(other, other[:, 1], roles),
+    )
 
 
 def timed(call: Callable[[], Matrix]) -> tuple[float, Matrix]:
@@ -117,10 +140,17 @@ def main() -> None:
     for source in (induction, members, gpt2_shape):
         for name, model, clean, corrupted in source(options):
             for metric in ("logit_diff", "probability"):
-                exact_s, exact = timed(lambda: patching_matrix(model, clean, corrupted, metric=metric))  # noqa: B023
+                exact_s, exact = timed(
+                    partial(patching_matrix, model, clean, corrupted, metric=metric)
+                )
                 line = f"{name}; {metric}: exact {exact_s:.2f} s"
-                seconds, found = timed(lambda: attribution_matrix(model, clean, corrupted, metric=metric))  # noqa: B023
-                pair = rank_correlation(found, exact), rank_correlation(*map(without_stream, (found, exact)))
+                seconds, found = timed(
+                    partial(attribution_matrix, model, clean, corrupted, metric=metric)
+                )
+                pair = (
+                    rank_correlation(found, exact),
+                    rank_correlation(*map(without_stream, (found, exact))),
+                )
                 line += f"; attribution {seconds:.2f} s, {pair[0]:.2f} ({pair[1]:.2f} without the stream)"
                 print(line, flush=True)
 

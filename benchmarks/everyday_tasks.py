@@ -1,12 +1,14 @@
-"""Ten everyday tasks, with TransformerLens alone and with rb_interp: lines, seconds, and whether the numbers agree.
+"""Ten everyday tasks, with TransformerLens alone and with rb_interp: lines, seconds, and whether
+the numbers agree.
 
     python benchmarks/everyday_tasks.py [--rounds 7] [--threads 1]
 
-Each task is two functions that give the same numbers. Lines are those of the function's body. Each round times one
-after the other, so that a noisy machine disturbs both alike; seconds are medians of the rounds. The model is the small
-GPT-2 that has learned induction (the zoo's `induction`). What the calls of rb_interp give besides (nulls,
-intervals, the untrained model) is in their time and lines, and is not there on the other side. The Markdown table that
-is printed stands in docs/beside_transformerlens.md. Needs transformer-lens 3.9: hooks have other names in 4.x.
+Each task is two functions that give the same numbers. Lines are those of the function's body. Each
+round times one after the other, so that a noisy machine disturbs both alike; seconds are medians of
+the rounds. The model is the small GPT-2 that has learned induction (the zoo's `induction`). What
+the calls of rb_interp give besides (nulls, intervals, the untrained model) is in their time and
+lines, and is not there on the other side. The Markdown table that is printed stands in
+docs/beside_transformerlens.md. Needs transformer-lens 3.9: hooks have other names in 4.x.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from rb_interp.probes import attention, uniformity, variance_explained
 from rb_interp.tasks import Inputs, Roles
 
 N_LAYERS, N_HEADS = 2, 2
-patching.tqdm = partial(patching.tqdm, disable=True)  # its bar would stand in the table, and in the time
+patching.tqdm = partial(
+    patching.tqdm, disable=True
+)  # its bar would stand in the table, and in the time
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,14 @@ class World:
 
 
 def world(n: int = 256) -> World:
-    """Rows of induction, and the same with another token in place of the answer wherever it stands."""
+    """Rows of induction, and the same with another token in place of the answer wherever it
+    stands."""
     member, rng = rb.from_pretrained("zoo", member="induction"), np.random.default_rng(0)
     clean = member.task.inputs(n)
-    positions = {**clean.roles.positions, "noise": clean.roles.position("other")}  # what a control may change
+    positions = {
+        **clean.roles.positions,
+        "noise": clean.roles.position("other"),
+    }  # what a control may change
     clean = replace(clean, roles=Roles(positions))
     absent = [np.setdiff1d(np.arange(member.task.d_vocab), row) for row in clean.tokens]
     new = np.array([rng.choice(some) for some in absent])
@@ -70,7 +78,9 @@ def world(n: int = 256) -> World:
 def evenness_alone(w: World) -> np.ndarray:
     """How far from even does each head attend?"""
     with torch.no_grad():
-        _, cache = w.model.run_with_cache(w.tokens, names_filter=lambda name: name.endswith("hook_pattern"))
+        _, cache = w.model.run_with_cache(
+            w.tokens, names_filter=lambda name: name.endswith("hook_pattern")
+        )
     length = w.tokens.shape[1]
     even = torch.tril(torch.ones(length, length)) / torch.arange(1, length + 1)[:, None]
     found = []
@@ -88,7 +98,9 @@ def evenness_here(w: World) -> np.ndarray:
 def looks_alone(w: World) -> np.ndarray:
     """Which head looks from the query to the place of the answer?"""
     with torch.no_grad():
-        _, cache = w.model.run_with_cache(w.tokens, names_filter=lambda name: name.endswith("hook_pattern"))
+        _, cache = w.model.run_with_cache(
+            w.tokens, names_filter=lambda name: name.endswith("hook_pattern")
+        )
     row, query, key = torch.arange(len(w.tokens)), w.at("query")[:, 0], w.at("second")[:, 0]
     found = []
     for layer in range(N_LAYERS):
@@ -111,7 +123,9 @@ def written_alone(w: World) -> np.ndarray:
     found = []
     for name in names:
         x = cache[name][:, -1].double().numpy()
-        within = sum(((x[groups == g] - x[groups == g].mean(0)) ** 2).sum() for g in range(len(labels)))
+        within = sum(
+            ((x[groups == g] - x[groups == g].mean(0)) ** 2).sum() for g in range(len(labels))
+        )
         total = ((x - x.mean(0)) ** 2).sum()
         mean_square = within / (len(x) - len(labels))
         found.append((total - within - (len(labels) - 1) * mean_square) / (total + mean_square))
@@ -137,16 +151,22 @@ def patched_alone(w: World) -> np.ndarray:
         corrupted[row, roles[index[1]]] = clean[row, roles[index[1]]]
         return corrupted
 
-    cells = pd.DataFrame([(layer, role) for layer in range(N_LAYERS) for role in range(2)], columns=["layer", "role"])
+    cells = pd.DataFrame(
+        [(layer, role) for layer in range(N_LAYERS) for role in range(2)], columns=["layer", "role"]
+    )
     with torch.no_grad():
         _, cache = w.model.run_with_cache(w.tokens)
         low, high = metric(w.model(w.others)), metric(w.model(w.tokens))
-        found = patching.generic_activation_patch(w.model, w.others, cache, metric, setter, "resid_pre", index_df=cells)
+        found = patching.generic_activation_patch(
+            w.model, w.others, cache, metric, setter, "resid_pre", index_df=cells
+        )
     return ((found.flatten() - low) / (high - low)).numpy()
 
 
 def patched_here(w: World) -> np.ndarray:
-    matrix = iv.patching_matrix(w.model, w.clean, w.corrupted, components=["resid_pre"], roles=["second", "query"])
+    matrix = iv.patching_matrix(
+        w.model, w.clean, w.corrupted, components=["resid_pre"], roles=["second", "query"]
+    )
     return matrix.values.flatten()
 
 
@@ -175,7 +195,10 @@ def _ablated(w: World, heads: list[tuple[int, int]]) -> np.ndarray:
         z[:, :, head] = z[:, :, head].mean(0)
         return z
 
-    hooks = [(f"blocks.{layer}.attn.hook_z", lambda z, hook, head=head: mean(z, hook, head)) for layer, head in heads]
+    hooks = [
+        (f"blocks.{layer}.attn.hook_z", lambda z, hook, head=head: mean(z, hook, head))
+        for layer, head in heads
+    ]
     labels = torch.from_numpy(w.clean.labels)
     with torch.no_grad():
         before = w.model(w.tokens)[:, -1].argmax(-1) == labels
@@ -210,7 +233,9 @@ def path_alone(w: World) -> np.ndarray:
         with w.model.hooks(fwd_hooks=first):
             _, cache = w.model.run_with_cache(w.others)
         reached = cache["blocks.1.attn.hook_v"]
-        patched = w.model.run_with_hooks(w.others, fwd_hooks=[("blocks.1.attn.hook_v", take_values)])
+        patched = w.model.run_with_hooks(
+            w.others, fwd_hooks=[("blocks.1.attn.hook_v", take_values)]
+        )
         low, high = metric(w.model(w.others)), metric(w.model(w.tokens))
     return np.array([(metric(patched) - low) / (high - low)])
 
@@ -223,7 +248,10 @@ def path_here(w: World) -> np.ndarray:
 def attributed_alone(w: World) -> np.ndarray:
     """The same patching to first order, from one gradient?"""
     answers = torch.from_numpy(np.stack([w.clean.labels, w.corrupted.labels], 1))
-    row, names = torch.arange(len(w.tokens))[:, None], [f"blocks.{layer}.hook_attn_out" for layer in range(N_LAYERS)]
+    row, names = (
+        torch.arange(len(w.tokens))[:, None],
+        [f"blocks.{layer}.hook_attn_out" for layer in range(N_LAYERS)],
+    )
     held = {}
 
     def keep(activation, hook):
@@ -248,7 +276,9 @@ def attributed_alone(w: World) -> np.ndarray:
 
 
 def attributed_here(w: World) -> np.ndarray:
-    matrix = iv.attribution_matrix(w.model, w.clean, w.corrupted, components=["attn_out"], roles=["second", "query"])
+    matrix = iv.attribution_matrix(
+        w.model, w.clean, w.corrupted, components=["attn_out"], roles=["second", "query"]
+    )
     return matrix.values.flatten()
 
 
@@ -269,7 +299,9 @@ def blocked_alone(w: World) -> np.ndarray:
 
 
 def blocked_here(w: World) -> np.ndarray:
-    effect = iv.blocked_attention(w.model, w.clean, layer=1, query="query", key="second", metric="accuracy")
+    effect = iv.blocked_attention(
+        w.model, w.clean, layer=1, query="query", key="second", metric="accuracy"
+    )
     return np.array([effect.values.mean()])
 
 
@@ -341,7 +373,12 @@ def main() -> None:
             medians = [statistics.median(spent) for spent in times]
             apart = float(np.abs(found[0] - found[1]).max())
             question = (inspect.getdoc(pair[0]) or "").strip()
-            cells = [question, *map(lines, pair), *(f"{spent:.3f}" for spent in medians), f"{apart:.0e}"]
+            cells = [
+                question,
+                *map(lines, pair),
+                *(f"{spent:.3f}" for spent in medians),
+                f"{apart:.0e}",
+            ]
             print(f"| {' | '.join(map(str, cells))} |")
 
 

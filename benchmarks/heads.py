@@ -1,12 +1,14 @@
-"""Seconds to read every head of a model of GPT-2 small's shape: rb_interp against plain hooks and numpy of one's own.
+"""Seconds to read every head of a model of GPT-2 small's shape: rb_interp against plain hooks and
+numpy of one's own.
 
     python benchmarks/heads.py [--layers 12] [--vocabulary 50257] [--rounds 3]
 
-The model has random weights; 24 rows of 16 tokens are read, and two groups of 8 tokens. The patterns are captured once,
-then each probe of heads scans all heads from the cache, with 200 draws of each null. The peer is what one would write:
-``run_with_cache``, then for each head in numpy its distance from uniform, its attention to the key with 200
-permutations of roles, and the SVD of its W_V: a fifth of what the probes read. CPU seconds of one thread, and the
-largest difference of the numbers that both give. Needs transformer-lens 3.9.
+The model has random weights; 24 rows of 16 tokens are read, and two groups of 8 tokens. The
+patterns are captured once, then each probe of heads scans all heads from the cache, with 200 draws
+of each null. The peer is what one would write: ``run_with_cache``, then for each head in numpy its
+distance from uniform, its attention to the key with 200 permutations of roles, and the SVD of its
+W_V: a fifth of what the probes read. CPU seconds of one thread, and the largest difference of the
+numbers that both give. Needs transformer-lens 3.9.
 """
 
 from __future__ import annotations
@@ -26,8 +28,12 @@ from rb_interp import probes
 
 ROWS, LENGTH, N_NULL = 24, 16, 200
 SCANNED = (
-    probes.uniformity, probes.attention_by_role, probes.attention_to_key, probes.attention, probes.value_alignment,
-)  # fmt: skip
+    probes.uniformity,
+    probes.attention_by_role,
+    probes.attention_to_key,
+    probes.attention,
+    probes.value_alignment,
+)
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -42,14 +48,24 @@ def gpt2_small(n_layers: int, d_vocab: int) -> Any:
     warnings.simplefilter("ignore", DeprecationWarning)
     return HookedTransformer(
         HookedTransformerConfig(
-            n_layers=n_layers, n_heads=12, d_model=768, d_head=64, d_mlp=3072, n_ctx=1024, d_vocab=d_vocab,
-            act_fn="gelu_new", normalization_type="LN", device="cpu", seed=0,
+            n_layers=n_layers,
+            n_heads=12,
+            d_model=768,
+            d_head=64,
+            d_mlp=3072,
+            n_ctx=1024,
+            d_vocab=d_vocab,
+            act_fn="gelu_new",
+            normalization_type="LN",
+            device="cpu",
+            seed=0,
         )
-    )  # fmt: skip
+    )
 
 
 def own_hooks(model: Any, inputs: rb.Inputs) -> np.ndarray:
-    """Attention to the key of every head ``[layer, head]``, and the rest that the peer makes, by hand."""
+    """Attention to the key of every head ``[layer, head]``, and the rest that the peer makes, by
+    hand."""
     with torch.no_grad():
         _, cache = model.run_with_cache(torch.from_numpy(inputs.tokens))
     W_V = model.W_V.detach().double().numpy()
@@ -88,7 +104,9 @@ def main() -> None:
             cpu, table = timed(lambda: rb.scan(probe, cache, inputs))  # noqa: B023 (called at once)
             seconds.setdefault(probe.__name__, []).append(cpu)
             if probe is probes.attention_by_role:
-                ours = table[table.quantity == "key"]["value"].to_numpy().reshape(options.layers, -1)
+                ours = (
+                    table[table.quantity == "key"]["value"].to_numpy().reshape(options.layers, -1)
+                )
         cpu, peer = timed(lambda: own_hooks(model, inputs))
         seconds.setdefault("plain hooks", []).append(cpu)
     medians = {name: statistics.median(each) for name, each in seconds.items()}

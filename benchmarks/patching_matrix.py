@@ -1,11 +1,13 @@
-"""CPU seconds for a patching matrix: rb_interp against TransformerLens's generic_activation_patch, in one run.
+"""CPU seconds for a patching matrix: rb_interp against TransformerLens's generic_activation_patch,
+in one run.
 
     python benchmarks/patching_matrix.py [--rounds 15] [--pairs 64] [--threads 1]
 
-Both patch the same cells, every component of every layer at every role, on the same pairs of rows with the same metric.
-The peer takes one call a component, with the layers and roles as its index. Each round times one after the other, so
-that a noisy machine disturbs both alike; medians, the median of the rounds' ratios and the largest difference between
-the numbers are printed. Needs transformer-lens 3.9.
+Both patch the same cells, every component of every layer at every role, on the same pairs of rows
+with the same metric. The peer takes one call a component, with the layers and roles as its index.
+Each round times one after the other, so that a noisy machine disturbs both alike; medians, the
+median of the rounds' ratios and the largest difference between the numbers are printed. Needs
+transformer-lens 3.9.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ PAPER = AnchorTask.preset("paper"), ModelConfig.preset("paper")
 CASES = {
     "quick, norm none": (AnchorTask(), ModelConfig()),
     "quick, norm pre": (AnchorTask(), ModelConfig(norm="pre")),
-    "quick, norm pre, 4 heads, 4 layers": (AnchorTask(), ModelConfig(norm="pre", n_heads=4, n_layers=4)),
+    "quick, norm pre, 4 heads, 4 layers": (
+        AnchorTask(),
+        ModelConfig(norm="pre", n_heads=4, n_layers=4),
+    ),
     "paper sizes, norm post": PAPER,
 }
 
@@ -47,18 +52,29 @@ def peer(model: Any, clean: Inputs, corrupted: Inputs) -> np.ndarray:
         found = logits[:, -1].gather(1, answers)
         return (found[:, 0] - found[:, 1]).mean()
 
-    def setter(activation: torch.Tensor, index: list, source: torch.Tensor, axis: int) -> torch.Tensor:
+    def setter(
+        activation: torch.Tensor, index: list, source: torch.Tensor, axis: int
+    ) -> torch.Tensor:
         here = at[int(index[1])]
         activation.movedim(axis, 1)[row, here] = source.movedim(axis, 1)[row, here]
         return activation
 
-    n_layers, generic = model.cfg.n_layers, cast(Any, patching.generic_activation_patch)  # its annotations are stale
+    n_layers, generic = (
+        model.cfg.n_layers,
+        cast(Any, patching.generic_activation_patch),
+    )  # its annotations are stale
     cells = pd.DataFrame([(layer, role) for layer in range(n_layers) for role in range(len(ROLES))])
     with torch.no_grad():
         _, cache = model.run_with_cache(tokens)
         found = [
             generic(
-                model, others, cache, metric, partial(setter, axis=2 if name == "pattern" else 1), name, index_df=cells
+                model,
+                others,
+                cache,
+                metric,
+                partial(setter, axis=2 if name == "pattern" else 1),
+                name,
+                index_df=cells,
             )
             for name in COMPONENTS
         ]
@@ -80,7 +96,10 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     patching.tqdm = lambda items: items  # its bar is no part of the work
-    print(f"torch {torch.__version__}, {options.threads} threads, {options.pairs} pairs, {options.rounds} rounds")
+    print(
+        f"torch {torch.__version__}, {options.threads} threads, {options.pairs} pairs, "
+        f"{options.rounds} rounds"
+    )
     for (name, (task, config)), change in (
         (case, change) for case in CASES.items() for change in ("key", "anchors", "both")
     ):
@@ -89,14 +108,18 @@ def main() -> None:
         data, model = task.dataset(seed=0), build_model(task, gamma=0.5, config=config)
         rows = data.sample("rsn_train", options.pairs)
         pairs = data.inputs(rows), data.task.counterfactual(data, rows, change)
-        difference = np.abs(patching_matrix(model, *pairs).patched.mean(-1) - peer(model, *pairs)).max()
+        difference = np.abs(
+            patching_matrix(model, *pairs).patched.mean(-1) - peer(model, *pairs)
+        ).max()
         times = [
-            (timed(peer, model, *pairs)[0], timed(patching_matrix, model, *pairs)[0]) for _ in range(options.rounds)
+            (timed(peer, model, *pairs)[0], timed(patching_matrix, model, *pairs)[0])
+            for _ in range(options.rounds)
         ]
         slow, fast = (statistics.median(column) for column in zip(*times, strict=True))
         ratios = sorted(a / b for a, b in times)
         print(
-            f"{name}, {change} changed: generic {slow:.3f} s, ours {fast:.3f} s; ratio {statistics.median(ratios):.2f} "
+            f"{name}, {change} changed: generic {slow:.3f} s, ours {fast:.3f} s; ratio "
+            f"{statistics.median(ratios):.2f} "
             f"({ratios[0]:.2f} to {ratios[-1]:.2f}); largest difference {difference:.1e}",
             flush=True,
         )

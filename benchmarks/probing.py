@@ -1,9 +1,10 @@
-"""CPU and wall seconds of probing a run by its parts, in one thread and in one a core; and of its report.
+"""CPU and wall seconds of probing a run by its parts, in one thread and in one a core; and of its
+report.
 
     python benchmarks/probing.py RUN [--parts readings interventions dynamics battery report]
 
-RUN is a folder of the anchor study that was trained and probed; nothing in it is changed. CPU time says what the work
-costs, on a busy machine too; wall time says what threads bring on a quiet one.
+RUN is a folder of the anchor study that was trained and probed; nothing in it is changed. CPU time
+says what the work costs, on a busy machine too; wall time says what threads bring on a quiet one.
 """
 
 from __future__ import annotations
@@ -19,20 +20,23 @@ from typing import Any
 import torch
 
 import rb_interp as rb
+from rb_interp._threads import single_threaded
 from rb_interp.report.page import write_report
 from rb_interp.runs import measured
 from rb_interp.studies.anchor.causes import measure_causes
 from rb_interp.studies.anchor.dynamics import dynamics
 from rb_interp.studies.anchor.measure import measure_equivalence
 from rb_interp.studies.anchor.readings import read_members
-from rb_interp.typed import few_threads
 
 
 def timed(name: str, work: Callable[[], Any]) -> None:
     """Carry out a part, and print its CPU and wall seconds."""
     cpu, wall = time.process_time(), time.perf_counter()
     work()
-    print(f"  {name}: {time.process_time() - cpu:.1f} s of CPU, {time.perf_counter() - wall:.1f} s", flush=True)
+    print(
+        f"  {name}: {time.process_time() - cpu:.1f} s of CPU, {time.perf_counter() - wall:.1f} s",
+        flush=True,
+    )
 
 
 def main() -> None:
@@ -55,7 +59,7 @@ def main() -> None:
         measured.MOST = threads
         for name, work in parts.items():
             if name in (options.parts or parts):
-                timed(name, few_threads(work))
+                timed(name, single_threaded(work))
 
 
 if __name__ == "__main__":

@@ -32,9 +32,14 @@ def main() -> None:
     bare = statistics.median(wall(["-c", ""]) for _ in range(7))
     imported = statistics.median(wall(["-c", "import rb_interp"]) for _ in range(7))
     helped = statistics.median(wall(["-m", "rb_interp", "reproduce", "--help"]) for _ in range(7))
-    print(f"import rb_interp: {imported - bare:.3f} s; reproduce --help: {helped:.2f} s (medians of 7)")
+    print(
+        f"import rb_interp: {imported - bare:.3f} s; reproduce --help: {helped:.2f} s (medians of "
+        f"7)"
+    )
     folder = options.out or Path(tempfile.mkdtemp()) / options.preset
-    seconds = wall(["-m", "rb_interp", "reproduce", "--preset", options.preset, "--out", str(folder)])
+    seconds = wall(
+        ["-m", "rb_interp", "reproduce", "--preset", options.preset, "--out", str(folder)]
+    )
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
     print(f"reproduce --preset {options.preset}: {seconds:.0f} s, peak {peak:.2f} GiB")
 

@@ -1,10 +1,11 @@
-"""Model-steps per second: the stacked trainer against a plain HookedTransformer loop, side by side in one run.
+"""Model-steps per second: the stacked trainer against a plain HookedTransformer loop, side by side
+in one run.
 
     python benchmarks/stacked_vs_plain.py [--rounds 5] [--members 15] [--threads 2]
 
-Both take the same batches with the same fused AdamW and clipping. Each round times one after the other, so that a
-noisy machine disturbs both alike; medians and the median of the rounds' ratios are printed. Needs transformer-lens 3.9
-for the peer.
+Both take the same batches with the same fused AdamW and clipping. Each round times one after the
+other, so that a noisy machine disturbs both alike; medians and the median of the rounds' ratios are
+printed. Needs transformer-lens 3.9 for the peer.
 """
 
 from __future__ import annotations
@@ -29,14 +30,24 @@ from rb_interp.training.members import share_out
 
 CASES = {
     "quick, norm none": (AnchorTask(), ModelConfig(), TrainConfig(), 40),
-    "paper sizes, norm none": (AnchorTask.preset("paper"), replace(ModelConfig.preset("paper"), norm="none"),
-                               TrainConfig.preset("paper"), 10),
-    "paper sizes, norm pre": (AnchorTask.preset("paper"), replace(ModelConfig.preset("paper"), norm="pre"),
-                              TrainConfig.preset("paper"), 10),
-}  # fmt: skip
+    "paper sizes, norm none": (
+        AnchorTask.preset("paper"),
+        replace(ModelConfig.preset("paper"), norm="none"),
+        TrainConfig.preset("paper"),
+        10,
+    ),
+    "paper sizes, norm pre": (
+        AnchorTask.preset("paper"),
+        replace(ModelConfig.preset("paper"), norm="pre"),
+        TrainConfig.preset("paper"),
+        10,
+    ),
+}
 
 
-def plain_loop(task: AnchorTask, model: ModelConfig, train: TrainConfig, threads: int) -> Callable[[int], float]:
+def plain_loop(
+    task: AnchorTask, model: ModelConfig, train: TrainConfig, threads: int
+) -> Callable[[int], float]:
     """A HookedTransformer as one would train it by hand; returns a function that times n steps."""
     from transformer_lens import HookedTransformer, HookedTransformerConfig
 
@@ -44,12 +55,22 @@ def plain_loop(task: AnchorTask, model: ModelConfig, train: TrainConfig, threads
         warnings.simplefilter("ignore")
         peer = HookedTransformer(
             HookedTransformerConfig(
-                n_layers=model.n_layers, d_model=model.d_model, n_ctx=task.length, d_head=model.d_head,
-                n_heads=model.n_heads, d_mlp=model.d_mlp, d_vocab=task.d_vocab, act_fn=model.act, device="cpu",
-                normalization_type="LN" if model.norm == "pre" else None, seed=0,
+                n_layers=model.n_layers,
+                d_model=model.d_model,
+                n_ctx=task.length,
+                d_head=model.d_head,
+                n_heads=model.n_heads,
+                d_mlp=model.d_mlp,
+                d_vocab=task.d_vocab,
+                act_fn=model.act,
+                device="cpu",
+                normalization_type="LN" if model.norm == "pre" else None,
+                seed=0,
             )
-        )  # fmt: skip
-    optimiser = torch.optim.AdamW(peer.parameters(), lr=train.lr, weight_decay=train.weight_decay, fused=True)
+        )
+    optimiser = torch.optim.AdamW(
+        peer.parameters(), lr=train.lr, weight_decay=train.weight_decay, fused=True
+    )
     data = task.dataset(0)
     rows = torch.from_numpy(data.rows("train"))
     tokens, labels = torch.from_numpy(data.tokens)[rows], torch.from_numpy(data.labels)[rows]
@@ -72,8 +93,11 @@ def plain_loop(task: AnchorTask, model: ModelConfig, train: TrainConfig, threads
 def stacked(
     task: AnchorTask, model: ModelConfig, train: TrainConfig, members: int, threads: int
 ) -> Callable[[int], float]:
-    """The stacked trainer; returns a function that times n steps of all members, per member and step."""
-    chosen = [Member(gamma, seed) for seed in range(-(-members // 3)) for gamma in (0.3, 0.5, 0.8)][:members]
+    """The stacked trainer; returns a function that times n steps of all members, per member and
+    step."""
+    chosen = [Member(gamma, seed) for seed in range(-(-members // 3)) for gamma in (0.3, 0.5, 0.8)][
+        :members
+    ]
     shares = share_out(chosen, model, task, train, torch.device("cpu"), threads)
     pool = ThreadPoolExecutor(len(shares))
 
@@ -105,7 +129,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--case", default="", help="only cases whose name holds this")
     options = parser.parse_args()
-    print(f"torch {torch.__version__}, {options.threads} cores, {options.members} members, {options.rounds} rounds")
+    print(
+        f"torch {torch.__version__}, {options.threads} cores, {options.members} members, "
+        f"{options.rounds} rounds"
+    )
     for name, (task, model, train, steps) in CASES.items():
         if options.case not in name:
             continue

@@ -1,4 +1,5 @@
-"""A study in one file: does the last position look at the first of two numbers, where the larger is the answer?"""
+"""A study in one file: does the last position look at the first of two numbers, where the larger is
+the answer?"""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -16,15 +17,26 @@ from rb_interp.training import TrainConfig
 class Larger:
     """Rows are ``a b =``, every pair of 0 to 9 once; the answer is the larger number."""
 
-    d_vocab, length, sets, train_sets, predicts, stages = 11, 3, ("seen", "unseen"), ("seen",), "last", {}
+    d_vocab, length, sets, train_sets, predicts, stages = (
+        11,
+        3,
+        ("seen", "unseen"),
+        ("seen",),
+        "last",
+        {},
+    )
     fingerprint = fingerprint
 
     def dataset(self, seed):
         a, b = np.divmod(np.arange(100), 10)
-        unseen = np.random.default_rng(seed).permutation(100) < 20  # of a row: the number of its set
+        unseen = (
+            np.random.default_rng(seed).permutation(100) < 20
+        )  # of a row: the number of its set
         roles = {"first": np.zeros(100, int), "second": np.ones(100, int)}
         tokens = np.stack([a, b, np.full(100, 10)], 1)
-        return Dataset(seed, tokens, np.maximum(a, b), unseen.astype(int), self.sets, self.train_sets, roles)
+        return Dataset(
+            seed, tokens, np.maximum(a, b), unseen.astype(int), self.sets, self.train_sets, roles
+        )
 
 
 class Config(SweepConfig, StudyConfig):
@@ -34,10 +46,29 @@ class Config(SweepConfig, StudyConfig):
 
 
 def measure(run, progress):
-    return Measured(run.probe_members(attention, set="unseen", query="last", to=["first", "second"]))
+    return Measured(
+        run.probe_members(attention, set="unseen", query="last", to=["first", "second"])
+    )
 
 
-LOOKS = Condition(Term("attention", "last_to_first", 0.8, "final", "unseen"), ">=", 0.4)  # evenly it is 1/3
-CLAIMS = (Claim("C1", "With small weights the last position looks at the first number.", "this page", (LOOKS,)),)
-STUDY = Study("larger", "The larger of two numbers", "Does it look at the first?", {"quick": "a minute"}, Config,
-              measure, claims=CLAIMS, quantities={"attention": "last_to_first last_to_second"})  # fmt: skip
+LOOKS = Condition(
+    Term("attention", "last_to_first", 0.8, "final", "unseen"), ">=", 0.4
+)  # evenly it is 1/3
+CLAIMS = (
+    Claim(
+        "C1",
+        "With small weights the last position looks at the first number.",
+        "this page",
+        (LOOKS,),
+    ),
+)
+STUDY = Study(
+    "larger",
+    "The larger of two numbers",
+    "Does it look at the first?",
+    {"quick": "a minute"},
+    Config,
+    measure,
+    claims=CLAIMS,
+    quantities={"attention": "last_to_first last_to_second"},
+)

@@ -1,8 +1,9 @@
-"""What the pages have from the package and from kept runs: `python docs/made_pages.py` writes it anew.
+"""What the pages have from the package and from kept runs: `python docs/made_pages.py` writes it
+anew.
 
-api.md is made whole, from the public names. In other pages what stands between `<!-- made: NAME ... -->` and
-`<!-- end -->` is what the function NAME of this file gives for the words behind it. A test compares what stands in the
-pages with what would be made.
+api.md is made whole, from the public names. In other pages what stands between `<!-- made: NAME ...
+-->` and `<!-- end -->` is what the function NAME of this file gives for the words behind it. A test
+compares what stands in the pages with what would be made.
 """
 
 import ast
@@ -26,22 +27,41 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 BLOCK = re.compile(r"(<!-- made: (\w+)((?: [\w/.,:=-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 BAR = "\\|"
-STUDIES = ("anchor", "emb-mlp", "labels", "language", "composite", "composite-map", "addition-and-scan")
+STUDIES = (
+    "anchor",
+    "emb-mlp",
+    "labels",
+    "language",
+    "composite",
+    "composite-map",
+    "addition-and-scan",
+)
 
 
 def made(name: str, page: str) -> str:
     """The text of a page with all that is made in it."""
     if name == "api.md":
         return page[: page.index("## rb_interp\n")] + "\n".join(sections())
-    return BLOCK.sub(lambda found: found[1] + globals()[found[2]](*found[3].split()) + found[4], page)
+    return BLOCK.sub(
+        lambda found: found[1] + globals()[found[2]](*found[3].split()) + found[4], page
+    )
 
 
 def sections() -> list[str]:
-    """A section for each package and module with an `__all__`: functions and classes that no section above has."""
-    names = sorted(module.name for module in walk_packages(rb.__path__, "rb_interp.") if "._" not in module.name)
+    """A section for each package and module with an `__all__`: functions and classes that no
+    section above has."""
+    names = sorted(
+        module.name
+        for module in walk_packages(rb.__path__, "rb_interp.")
+        if "._" not in module.name
+    )
     modules = {name: import_module(name) for name in names if ".studies" not in name}
     public = {
-        name: {one: id(value) for one in sorted(module.__all__) if callable(value := getattr(module, one))}
+        name: {
+            one: id(value)
+            for one in sorted(module.__all__)
+            if callable(value := getattr(module, one))
+        }
         for name, module in modules.items()
         if "__all__" in vars(module)
     }
@@ -55,8 +75,22 @@ def sections() -> list[str]:
 
 
 def section(name: str, listed: list[str]) -> list[str]:
-    directive = [f".. currentmodule:: {name}", ".. autosummary::", "   :toctree: _api", "   :nosignatures:", ""]
-    return [f"## {name}", "", "```{eval-rst}", *directive, *(f"   {one}" for one in listed), "```", ""]
+    directive = [
+        f".. currentmodule:: {name}",
+        ".. autosummary::",
+        "   :toctree: _api",
+        "   :nosignatures:",
+        "",
+    ]
+    return [
+        f"## {name}",
+        "",
+        "```{eval-rst}",
+        *directive,
+        *(f"   {one}" for one in listed),
+        "```",
+        "",
+    ]
 
 
 def docstring(*modules: str) -> str:
@@ -66,14 +100,22 @@ def docstring(*modules: str) -> str:
 
 
 def layout() -> str:
-    """A row for each package, study and module but the command line: the first line of its docstring."""
-    found = [*iter_modules(rb.__path__, "rb_interp."), *iter_modules(studies.__path__, "rb_interp.studies.")]
+    """A row for each package, study and module but the command line: the first line of its
+    docstring."""
+    found = [
+        *iter_modules(rb.__path__, "rb_interp."),
+        *iter_modules(studies.__path__, "rb_interp.studies."),
+    ]
     names = [module.name for module in found if not module.name.endswith(("__", ".cli"))]
-    return table("name, what it is", [(f"`{name[10:]}`", docstring(name[10:]).splitlines()[0]) for name in names])
+    return table(
+        "name, what it is",
+        [(f"`{name[10:]}`", docstring(name[10:]).splitlines()[0]) for name in names],
+    )
 
 
 def everyday() -> str:
-    """The questions of benchmarks/everyday_tasks.py, each with the code of rb_interp that answers it."""
+    """The questions of benchmarks/everyday_tasks.py, each with the code of rb_interp that answers
+    it."""
     source = (ROOT / "benchmarks/everyday_tasks.py").read_text("utf-8")
     known = {one.name: one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef)}
     code = ""
@@ -88,7 +130,10 @@ def claims(*names: str) -> str:
     """A row for each of the claims named."""
     known = every_claim()
     found = [known[one] for one in names]
-    return table("id, claim, source, criterion", [(one.id, one.statement, one.source, one.criterion) for one in found])
+    return table(
+        "id, claim, source, criterion",
+        [(one.id, one.statement, one.source, one.criterion) for one in found],
+    )
 
 
 def every_claim() -> dict:
@@ -98,17 +143,25 @@ def every_claim() -> dict:
 
 def checks() -> str:
     """A row for each causal check of the anchor study."""
-    rows = [(c.of, c.done, c.control_done, c.check.criterion) for c in rb.study("anchor").load("checks")]
+    rows = [
+        (c.of, c.done, c.control_done, c.check.criterion) for c in rb.study("anchor").load("checks")
+    ]
     return table("of, what is done, control, criterion", rows)
 
 
 def columns() -> str:
-    """A row for each table of every study, then of each: the columns that tell its rows apart, and the others."""
+    """A row for each table of every study, then of each: the columns that tell its rows apart, and
+    the others."""
     known = runpy.run_path(str(ROOT / "tests/table_columns.py"))
     every, rows = known["EVERY_STUDY"], []
     for study, texts in [("every", every), *known["COLUMNS"].items()]:
-        texts = {name: text for name, text in texts.items() if study == "every" or name not in every}
-        rows += [(study, f"`{name}`", *(ticked(part) for part in text.split("|"))) for name, text in texts.items()]
+        texts = {
+            name: text for name, text in texts.items() if study == "every" or name not in every
+        }
+        rows += [
+            (study, f"`{name}`", *(ticked(part) for part in text.split("|")))
+            for name, text in texts.items()
+        ]
     return table("study, table, a row for each, numbers of a row", rows)
 
 
@@ -117,9 +170,14 @@ def ticked(words: str) -> str:
 
 
 def verdicts(path: str, *beside: str) -> str:
-    """A row for each claim of a kept run's folder, or of a table of verdicts; beside it the preset `quick`."""
+    """A row for each claim of a kept run's folder, or of a table of verdicts; beside it the preset
+    `quick`."""
     found, known = read_verdicts(path), every_claim()
-    quick = {row["id"]: row for row in read_verdicts("results/quick_verdicts.csv") if row["seeds"] == "0-19"}
+    quick = {
+        row["id"]: row
+        for row in read_verdicts("results/quick_verdicts.csv")
+        if row["seeds"] == "0-19"
+    }
     rows = []
     for row in found:
         cells = [
@@ -131,7 +189,9 @@ def verdicts(path: str, *beside: str) -> str:
         ]
         if beside:
             other = quick.get(row["id"])
-            cells += [f"{other['outcome']}, {count(other)}, {number(other['effect'])}" if other else ""]
+            cells += [
+                f"{other['outcome']}, {count(other)}, {number(other['effect'])}" if other else ""
+            ]
         rows.append(tuple("" if "nan" in cell else cell for cell in cells))
     heads = "claim, verdict, seeds that meet it, median and range, untrained"
     return table(heads + (", `quick` (seeds 0 to 19)" if beside else ""), rows)
@@ -181,19 +241,34 @@ def quick() -> str:
             first[row["id"]] = row
             continue
         within = groups[groups.id == row["id"]].set_index("circuit")
-        shares = [f"{within.n_meeting[c]} of {within.n_seeds[c]}" if c in within.index else "" for c in sizes.index]
+        shares = [
+            f"{within.n_meeting[c]} of {within.n_seeds[c]}" if c in within.index else ""
+            for c in sizes.index
+        ]
         earlier = first[row["id"]]
         decided = "" if row["decided_after"] is None else f"{row['decided_after']:.0f}"
         outcome = ", ".join([row["outcome"], count(row), *marks(row)])
         before = f"{earlier['outcome']}, {count(earlier)}"
         name = f"{row['id']}: {known[row['id']].statement.removesuffix('.')}"
-        rows.append((name, before, outcome, interval((row["effect"], row["low"], row["high"])), decided, *shares))
+        rows.append(
+            (
+                name,
+                before,
+                outcome,
+                interval((row["effect"], row["low"], row["high"])),
+                decided,
+                *shares,
+            )
+        )
     heads = ", ".join(f"{name} ({n})" for name, n in sizes.items())
-    return table(f"claim, seeds 0 to 7, seeds 0 to 19, median and range, decided after, {heads}", rows)
+    return table(
+        f"claim, seeds 0 to 7, seeds 0 to 19, median and range, decided after, {heads}", rows
+    )
 
 
 def counts(path: str, by: str, across: str, *options: str) -> str:
-    """How many rows of a table have each value of a column; `share:VALUE` adds that share with its interval."""
+    """How many rows of a table have each value of a column; `share:VALUE` adds that share with its
+    interval."""
     frame, values = filtered(path, options), by.split(",")
     found = frame.groupby([*values, across], sort=False).size().unstack(fill_value=0).sort_index()
     heads, rows = [*values, *map(str, found)], []
@@ -226,24 +301,36 @@ def summed(group: pd.Series) -> str:
 def rows(path: str, names: str, *options: str) -> str:
     """Some columns of a table as they are."""
     frame = filtered(path, options)[names.split(",")]
-    return table(names.replace(",", ", "), [tuple(map(shown, row)) for row in frame.itertuples(index=False)])
+    return table(
+        names.replace(",", ", "), [tuple(map(shown, row)) for row in frame.itertuples(index=False)]
+    )
 
 
 def parts() -> str:
-    """What each part of GPT-2's block changes: within a seed, over the combinations of the other parts."""
+    """What each part of GPT-2's block changes: within a seed, over the combinations of the other
+    parts."""
     members, found = pd.read_csv(ROOT / "results/composite_map_changes.csv"), []
     for part in ("norm", "heads", "act", "biases"):
         changed = members["changed"].str.contains(part)
         means = members.groupby(["seed", changed])[["I", "S"]].mean().unstack()
-        moved = (interval(t_interval((means[one][True] - means[one][False]).to_numpy())) for one in "IS")
+        moved = (
+            interval(t_interval((means[one][True] - means[one][False]).to_numpy())) for one in "IS"
+        )
         phases = members.groupby(["phase", changed]).size().unstack(fill_value=0)
-        told = (f"{phases[True][name]} and {phases[False][name]}" for name in ("inferential", "symmetric"))
+        told = (
+            f"{phases[True][name]} and {phases[False][name]}"
+            for name in ("inferential", "symmetric")
+        )
         found.append((part, *moved, *told))
-    return table("part, change of I, change of S, inferential with and without, symmetric with and without", found)
+    return table(
+        "part, change of I, change of S, inferential with and without, symmetric with and without",
+        found,
+    )
 
 
 def sizes() -> str:
-    """The members between the reduced sizes and the paper's, by the experiment that trained them."""
+    """The members between the reduced sizes and the paper's, by the experiment that trained
+    them."""
     module = runpy.run_path(str(ROOT / "experiments/composite_sizes.py"))
     return module["page_table"](pd.read_csv(module["TABLE"]))
 
@@ -271,7 +358,10 @@ def interval(of) -> str:
 
 def table(heads: str, rows: list[tuple[str, ...]]) -> str:
     """A Markdown table; the heads are parted by commas."""
-    lines = [f"| {' | '.join(cell.replace('|', BAR) for cell in row)} |" for row in (tuple(heads.split(", ")), *rows)]
+    lines = [
+        f"| {' | '.join(cell.replace('|', BAR) for cell in row)} |"
+        for row in (tuple(heads.split(", ")), *rows)
+    ]
     return "\n".join([lines[0], "|---" * (heads.count(", ") + 1) + "|", *lines[1:], ""])
 
 

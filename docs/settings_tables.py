@@ -19,7 +19,8 @@ LENGTHS = {"minItems": "at least", "maxItems": "at most"}
 
 
 def tables() -> str:
-    """One table for each class of settings of every installed study: its own fields, and those that it changes."""
+    """One table for each class of settings of every installed study: its own fields, and those that
+    it changes."""
     found: dict[type, None] = {}
     for name in names():
         for preset in ("quick", "paper"):
@@ -52,7 +53,13 @@ def rows(kind: type) -> Iterator[str]:
     for name in own(kind):
         meaning = next(text for each in kind.__mro__[:-2] if (text := meanings(each).get(name)))
         given = specs[name].get("default", {})
-        default = "a table" if isinstance(given, dict) else "" if given is None else f"`{json.dumps(given)}`"
+        default = (
+            "a table"
+            if isinstance(given, dict)
+            else ""
+            if given is None
+            else f"`{json.dumps(given)}`"
+        )
         cells = (f"`{name}`", default, bound(specs[name]), " ".join(meaning.split()))
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
@@ -67,13 +74,17 @@ def bound(spec: dict[str, Any]) -> str:
         case {"$ref": place}:
             return place.rpartition("/")[2]
         case {"minimum": low, "maximum": high, "type": kind}:
-            return f"{'whole number' if kind == 'integer' else 'number'}, {low:,} to {high:,}".removesuffix(".0")
+            return f"{'whole number' if kind == 'integer' else 'number'}, {low:,} to {high:,}".removesuffix(
+                ".0"
+            )
         case {"prefixItems": items}:
             return f"[{'; '.join(map(bound, items))}]"
         case {"items": item}:
             limits = (f", {word} {spec[key]:,}" for key, word in LENGTHS.items() if key in spec)
             return f"list of: {bound(item)}" + "".join(limits)
-    return {"string": "text", "boolean": "true or false", "null": "none"}.get(spec.get("type", ""), "a task")
+    return {"string": "text", "boolean": "true or false", "null": "none"}.get(
+        spec.get("type", ""), "a task"
+    )
 
 
 def meanings(kind: type) -> dict[str, str]:

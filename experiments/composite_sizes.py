@@ -4,13 +4,15 @@
     python experiments/composite_sizes.py batch_256 ...    these alone
     python experiments/composite_sizes.py --table          none; writes the page's table from what is kept
 
-Each setting is the preset `paper` of the composite study with the changes that CHANGES names, and nothing else: the
-task, its 900,000 rows, the learning rates and decay stay the paper's. Phases are read at every kept step, so that one
-sees whether they were settled. Rows are written to ``results/composite_sizes.csv``, in place of earlier ones of the
-same setting, and so is the table of the page. Runs are below ``runs/composite_sizes`` (or ``--folder``), and continue
-where they were stopped.
+Each setting is the preset `paper` of the composite study with the changes that CHANGES names, and
+nothing else: the task, its 900,000 rows, the learning rates and decay stay the paper's. Phases are
+read at every kept step, so that one sees whether they were settled. Rows are written to
+``results/composite_sizes.csv``, in place of earlier ones of the same setting, and so is the table
+of the page. Runs are below ``runs/composite_sizes`` (or ``--folder``), and continue where they were
+stopped.
 
-The paper's own batch costs 160 GFLOP a step and member, so it stops at 4,500 of 12,000 steps, 800 after the warm-up.
+The paper's own batch costs 160 GFLOP a step and member, so it stops at 4,500 of 12,000 steps, 800
+after the warm-up.
 """
 
 from __future__ import annotations
@@ -39,38 +41,48 @@ CHANGES: dict[str, dict[str, Any]] = {
     "batch_256": {"train": SMALL_BATCH},
     "paper": {"train": {"steps": 4500, "keep_at": (0.5, 0.6, 0.7, 0.8, 0.9)}, "gammas": (0.8,)},
 }
-"""Setting -> what differs from the preset `paper`; gamma .5 and .8, and seed 0, where it says no others."""
+"""Setting -> what differs from the preset `paper`; gamma .5 and .8, and seed 0, where it says no
+others."""
 ROOT = Path(__file__).parents[1]
 TABLE, PAGE = ROOT / "results/composite_sizes.csv", ROOT / "docs/results_composite.md"
 HEAD = ("setting", "gamma", "seed", "phase", "seen_test", "I", "S", "commonest answer")
 READ = {"acc_seen_test": "seen_test", "I": "inferential", "S": "symmetric", "O": "other"}
-EARLY = {f"{short}_early": f"{word}_early" for short, word in (("I", "inferential"), ("S", "symmetric"))}
+EARLY = {
+    f"{short}_early": f"{word}_early" for short, word in (("I", "inferential"), ("S", "symmetric"))
+}
 
 
 def configured(changes: dict[str, Any]):
     """The preset `paper` with changes of its parts, gammas and seeds."""
     config = rb.study("composite").preset("paper", gammas=(0.5, 0.8), seeds=(0,))
-    parts = {name: replace(getattr(config, name), **changes.get(name, {})) for name in ("model", "train")}
+    parts = {
+        name: replace(getattr(config, name), **changes.get(name, {})) for name in ("model", "train")
+    }
     return replace(config, **changes | parts)
 
 
 def phases(run: rb.Run, setting: str) -> pd.DataFrame:
     """Accuracy, shares of answers and phase of every member at every kept step.
 
-    ``commonest`` is the most frequent answer, counted from the inferential one: 0 is x - 10, 4 the mirror's x - 6.
+    ``commonest`` is the most frequent answer, counted from the inferential one: 0 is x - 10, 4 the
+    mirror's x - 6.
     """
     sweep, rows = run.sweep(), []
     models = MemberModels(sweep)
     for member in sweep.sound_members:
         for step in sweep.checkpoint_steps:
             models.load(member, step)
-            reading = read_phase(models.model, sweep.dataset(member.seed), untrained=models.untrained)
+            reading = read_phase(
+                models.model, sweep.dataset(member.seed), untrained=models.untrained
+            )
             values, answers = reading.values, reading.tables["answers"]
             first = answers.loc[answers["count"].idxmax()]
             row = {"setting": setting, "gamma": member.gamma, "seed": member.seed, "step": step}
             row |= {name: values[key] for key, name in (READ | EARLY).items()}
             row |= {"phase": phase_of(values["acc_seen_test"], values["I"], values["S"])}
-            rows.append(row | {"commonest": int(first["difference"]), "commonest_share": first["share"]})
+            rows.append(
+                row | {"commonest": int(first["difference"]), "commonest_share": first["share"]}
+            )
     return pd.DataFrame(rows)
 
 
@@ -105,11 +117,16 @@ def last_steps(kept: pd.DataFrame) -> pd.DataFrame:
 def page_table(kept: pd.DataFrame) -> str:
     """The table of the page: one row a member, at its last step."""
     rows = [
-        (f"`{row['setting']}`", f"{row['gamma']:g}".removeprefix("0"), row["seed"], row["phase"],
-         *(two_digits(row[name]) for name in ("seen_test", "inferential", "symmetric")),
-         commonest(row["commonest"], row["commonest_share"]))
+        (
+            f"`{row['setting']}`",
+            f"{row['gamma']:g}".removeprefix("0"),
+            row["seed"],
+            row["phase"],
+            *(two_digits(row[name]) for name in ("seen_test", "inferential", "symmetric")),
+            commonest(row["commonest"], row["commonest_share"]),
+        )
         for row in last_steps(kept).to_dict("records")
-    ]  # fmt: skip
+    ]
     return "".join(line(cells) for cells in (HEAD, ["---"] * len(HEAD), *rows))
 
 
@@ -125,9 +142,15 @@ def write_page() -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("settings", nargs="*", default=list(CHANGES), metavar="setting", help=", ".join(CHANGES))
-    parser.add_argument("--table", action="store_true", help="write the page's table, train nothing")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "settings", nargs="*", default=list(CHANGES), metavar="setting", help=", ".join(CHANGES)
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="write the page's table, train nothing"
+    )
     parser.add_argument("--folder", type=Path, default=Path("runs/composite_sizes"))
     given = parser.parse_args()
     for name in () if given.table else given.settings:

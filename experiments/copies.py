@@ -1,6 +1,7 @@
 r"""Exact copies: other weights with the same logits; and perturbed copies of hand-written models.
 
-With x the residual stream, A a pattern, R invertible, Q orthogonal, C a constant and w any vector, the gauges are:
+With x the residual stream, A a pattern, R invertible, Q orthogonal, C a constant and w any vector,
+the gauges are:
 
     value_basis       W_V R, b_V R, R^-1 W_O of each head       value_rotation   the same with R orthogonal
     query_key_basis   W_Q R, b_Q R, W_K R^-T, b_K R^-T          key_bias         b_K + w: adds q . w to a row of scores
@@ -11,17 +12,20 @@ With x the residual stream, A a pattern, R invertible, Q orthogonal, C a constan
     mean_shift        to what MLPs and heads write, multiples of (1, ..., 1) are added
     norm_gain         LayerNorm's w and b go into what reads its output: w W and b W, with weight 1 and bias 0
 
-Most hold for every transformer. mlp_scale needs ReLU. rotation and residual_scale need ``norm="none"``: LayerNorm's
-weights belong to coordinates, and its eps to a length. mean_shift needs ``pre`` or ``post``: LayerNorm removes the
-mean. norm_gain needs ``pre``: behind a LayerNorm of ``post`` stands the residual stream itself. A number added to every
-logit changes no probability, but it changes logits, so it is no gauge here.
+Most hold for every transformer. mlp_scale needs ReLU. rotation and residual_scale need
+``norm="none"``: LayerNorm's weights belong to coordinates, and its eps to a length. mean_shift
+needs ``pre`` or ``post``: LayerNorm removes the mean. norm_gain needs ``pre``: behind a LayerNorm
+of ``post`` stands the residual stream itself. A number added to every logit changes no probability,
+but it changes logits, so it is no gauge here.
 
-A perturbed copy has noise in every matrix, a random rotation of the residual stream, and its units in random order,
-sign and scale: a circuit that is still known, in weights that look trained. The noise alone changes what it computes.
+A perturbed copy has noise in every matrix, a random rotation of the residual stream, and its units
+in random order, sign and scale: a circuit that is still known, in weights that look trained. The
+noise alone changes what it computes.
 
-Where it misleads. A copy is exact in exact arithmetic: use float64, where logits agree to 1e-10. Weights that training
-ties (W_U = W_E^T) are no longer tied in a copy. All functions take weights of a whole transformer by TransformerLens
-name and return new ones; what they do not change, they share.
+Where it misleads. A copy is exact in exact arithmetic: use float64, where logits agree to 1e-10.
+Weights that training ties (W_U = W_E^T) are no longer tied in a copy. All functions take weights of
+a whole transformer by TransformerLens name and return new ones; what they do not change, they
+share.
 """
 
 from __future__ import annotations
@@ -48,7 +52,8 @@ WRITE = ("W_E", "W_pos", "W_O", "b_O", "W_out", "b_out")
 READERS = {"ln1": ("attn.?_Q", "attn.?_K", "attn.?_V"), "ln2": ("mlp.?_in",)}
 """LayerNorm of a block -> what reads it, with W and b in the place of ?."""
 NOISE = 0.01
-"""Default noise, as a share of each matrix's root mean square: docs/calibration.md says where copies break."""
+"""Default noise, as a share of each matrix's root mean square: docs/calibration.md says where
+copies break."""
 LAYER = re.compile(r"blocks\.(\d+)\.")
 MOST = 2.0
 """Scales are log-uniform between 1 / MOST and MOST; so are the singular values of R."""
@@ -60,7 +65,8 @@ def kind(name: str) -> str:
 
 
 def perturbed(reference: Reference, seed: int, noise: float = NOISE) -> Reference:
-    """A copy of a reference with noise, and in other coordinates: the same circuit in weights that hide it.
+    """A copy of a reference with noise, and in other coordinates: the same circuit in weights that
+    hide it.
 
     The same seed gives the same copy.
     """
@@ -72,10 +78,11 @@ def perturbed(reference: Reference, seed: int, noise: float = NOISE) -> Referenc
 
 
 def add_noise(weights: Weights, level: float, rng: np.random.Generator) -> dict[str, Tensor]:
-    """Add to every entry of every matrix W an independent N(0, (level RMS(W))^2), RMS over all entries, zeros included.
+    """Add to every entry of every matrix W an independent N(0, (level RMS(W))^2), RMS over all
+    entries, zeros included.
 
-    So the noise's Frobenius norm is about ``level`` times the matrix's own, and a matrix of zeros stays one. Biases and
-    LayerNorm's parameters are left alone.
+    So the noise's Frobenius norm is about ``level`` times the matrix's own, and a matrix of zeros
+    stays one. Biases and LayerNorm's parameters are left alone.
     """
     changed = dict(weights)
     for name, weight in weights.items():
@@ -86,7 +93,8 @@ def add_noise(weights: Weights, level: float, rng: np.random.Generator) -> dict[
 
 
 def rotate_residual(weights: Weights, Q: Tensor) -> dict[str, Tensor]:
-    """The same function with residual stream x Q in place of x, Q orthogonal, of a model without LayerNorm."""
+    """The same function with residual stream x Q in place of x, Q orthogonal, of a model without
+    LayerNorm."""
     changed = {}
     for name, weight in weights.items():
         turn = Q.to(weight.dtype)
@@ -99,13 +107,15 @@ def rotate_residual(weights: Weights, Q: Tensor) -> dict[str, Tensor]:
 
 
 def random_rotation(d_model: int, rng: np.random.Generator) -> Tensor:
-    """An orthogonal matrix, uniform on all of them (QR of a Gaussian matrix, signs by the diagonal of R)."""
+    """An orthogonal matrix, uniform on all of them (QR of a Gaussian matrix, signs by the diagonal
+    of R)."""
     Q, R = np.linalg.qr(rng.standard_normal((d_model, d_model)))
     return torch.from_numpy(Q * np.sign(np.diag(R)))
 
 
 def permute_heads_and_units(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
-    """The same function with heads, head units and MLP units in another order, and head units of random sign."""
+    """The same function with heads, head units and MLP units in another order, and head units of
+    random sign."""
     changed = dict(weights)
     for block in _blocks(weights):
         _permute_heads(changed, block + "attn.", rng)
@@ -127,17 +137,20 @@ def _permute_heads(weights: dict[str, Tensor], attn: str, rng: np.random.Generat
         sign = torch.from_numpy(rng.choice([-1.0, 1.0], (n_heads, d_head)))
         for name in names:
             weight = weights[attn + name][heads]
-            reads = name.startswith("W") and name != "W_O"  # [head, d_model, unit]; others have units second
+            reads = (
+                name.startswith("W") and name != "W_O"
+            )  # [head, d_model, unit]; others have units second
             moved = (weight.mT if reads else weight)[every, order]
             moved = moved * sign.to(weight).reshape(n_heads, d_head, *[1] * (weight.ndim - 2))
             weights[attn + name] = moved.mT if reads else moved
 
 
 def rescale_units(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
-    """The same function with W_V and W_O, W_Q and W_K of each head, and both sides of each ReLU unit, rescaled.
+    """The same function with W_V and W_O, W_Q and W_K of each head, and both sides of each ReLU
+    unit, rescaled.
 
-    A head has one factor for each pair of matrices, so that ratios of singular values stay. For ReLU alone: no other
-    activation is homogeneous.
+    A head has one factor for each pair of matrices, so that ratios of singular values stay. For
+    ReLU alone: no other activation is homogeneous.
     """
     changed = dict(weights)
 
@@ -164,9 +177,12 @@ def _rescale_mlp(weights: dict[str, Tensor], mlp: str, rng: np.random.Generator)
 
 
 def rescale_residual(weights: Weights, factor: float) -> dict[str, Tensor]:
-    """The same function with a residual stream ``factor`` times as long, of a model without LayerNorm."""
+    """The same function with a residual stream ``factor`` times as long, of a model without
+    LayerNorm."""
     factors = dict.fromkeys(WRITE, factor) | dict.fromkeys(READ, 1 / factor)
-    return {name: w * factors[kind(name)] if kind(name) in factors else w for name, w in weights.items()}
+    return {
+        name: w * factors[kind(name)] if kind(name) in factors else w for name, w in weights.items()
+    }
 
 
 def _blocks(weights: Weights, part: str = "") -> list[str]:
@@ -180,7 +196,8 @@ def _scales(shape: tuple[int, ...], rng: np.random.Generator) -> Tensor:
 
 
 class Gauge(NamedTuple):
-    """A change of weights that changes no logit: weights, generator -> new weights, and the norms where it is exact."""
+    """A change of weights that changes no logit: weights, generator -> new weights, and the norms
+    where it is exact."""
 
     change: Callable[[Weights, np.random.Generator], dict[str, Tensor]]
     norms: tuple[str, ...] = NORMS
@@ -196,12 +213,16 @@ def gauges_of(config: ModelConfig) -> tuple[str, ...]:
     return tuple(name for name in exact if name != "mlp_scale" or config.act == "relu")
 
 
-def gauge_copy(weights: Weights, name: str, config: ModelConfig, seed: int = 0) -> dict[str, Tensor]:
-    """New weights, by TransformerLens name, with the logits of the given ones; what is not changed is shared.
+def gauge_copy(
+    weights: Weights, name: str, config: ModelConfig, seed: int = 0
+) -> dict[str, Tensor]:
+    """New weights, by TransformerLens name, with the logits of the given ones; what is not changed
+    is shared.
 
     Args:
         weights: of a transformer, as checkpoints give them; best in float64.
-        name: one of GAUGES. config: says whether the gauge is exact for this model. seed: of the random change.
+        name: one of GAUGES. config: says whether the gauge is exact for this model. seed: of the
+            random change.
 
     Raises ModelError for a gauge that is not exact for this model.
 
@@ -213,14 +234,16 @@ def gauge_copy(weights: Weights, name: str, config: ModelConfig, seed: int = 0) 
     """
     if name not in gauges_of(config):
         raise ModelError(
-            f"gauge '{name}' is not exact for a model with norm='{config.norm}', act='{config.act}'; "
+            f"gauge '{name}' is not exact for a model with norm='{config.norm}', "
+            f"act='{config.act}'; "
             f"exact are {', '.join(gauges_of(config))}."
         )
     return GAUGES[name].change(weights, np.random.default_rng([seed, 14]))
 
 
 def _bases(weight: Tensor, rng: np.random.Generator, rotation: bool = False) -> Tensor:
-    """A random invertible matrix for each head of a weight [head, d_model, d_head], or an orthogonal one."""
+    """A random invertible matrix for each head of a weight [head, d_model, d_head], or an
+    orthogonal one."""
     n_heads, _, d_head = weight.shape
     found = [random_rotation(d_head, rng) for _ in range(n_heads)]
     if not rotation:
@@ -228,8 +251,11 @@ def _bases(weight: Tensor, rng: np.random.Generator, rotation: bool = False) -> 
     return torch.stack(found).to(weight)
 
 
-def _based(first: str, second: str, rotation: bool = False) -> Callable[[Weights, np.random.Generator], dict]:
-    """W_first R and, where x W_first meets W_second^T (queries and keys), W_second R^-T, or R^-1 W_second (W_O)."""
+def _based(
+    first: str, second: str, rotation: bool = False
+) -> Callable[[Weights, np.random.Generator], dict]:
+    """W_first R and, where x W_first meets W_second^T (queries and keys), W_second R^-T, or R^-1
+    W_second (W_O)."""
 
     def change(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
         changed = dict(weights)
@@ -242,7 +268,9 @@ def _based(first: str, second: str, rotation: bool = False) -> Callable[[Weights
                 changed[f"{at}W_O"] = inverse @ other
             else:
                 changed[f"{at}W_{second}"] = other @ inverse.mT
-                changed[f"{at}b_{second}"] = (weights[f"{at}b_{second}"][:, None] @ inverse.mT)[:, 0]
+                changed[f"{at}b_{second}"] = (weights[f"{at}b_{second}"][:, None] @ inverse.mT)[
+                    :, 0
+                ]
         return changed
 
     return change
@@ -258,7 +286,9 @@ def _value_bias(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]
     for at in _blocks(weights, "attn."):
         shift = _normal(weights[at + "b_V"], rng)
         changed[at + "b_V"] = weights[at + "b_V"] + shift
-        changed[at + "b_O"] = weights[at + "b_O"] - torch.einsum("he,hed->d", shift, weights[at + "W_O"])
+        changed[at + "b_O"] = weights[at + "b_O"] - torch.einsum(
+            "he,hed->d", shift, weights[at + "W_O"]
+        )
     return changed
 
 
@@ -303,15 +333,23 @@ def _residual_scale(weights: Weights, rng: np.random.Generator) -> dict[str, Ten
 
 
 def _mean_shift(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
-    """Add to every vector that heads and MLPs write a multiple of (1, ..., 1), which LayerNorm takes away."""
+    """Add to every vector that heads and MLPs write a multiple of (1, ..., 1), which LayerNorm
+    takes away."""
     written = [name for name in weights if kind(name) in ("W_O", "b_O", "W_out", "b_out")]
-    return {**weights, **{name: weights[name] + _normal(weights[name][..., :1], rng) for name in written}}
+    return {
+        **weights,
+        **{name: weights[name] + _normal(weights[name][..., :1], rng) for name in written},
+    }
 
 
 def _norm_gain(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
     """LayerNorm's weight and bias in what reads it, as TransformerLens's fold_ln has them."""
     changed = dict(weights)
-    readers = {f"{at}{ln}": [f"{at}{name}" for name in of] for at in _blocks(weights) for ln, of in READERS.items()}
+    readers = {
+        f"{at}{ln}": [f"{at}{name}" for name in of]
+        for at in _blocks(weights)
+        for ln, of in READERS.items()
+    }
     for norm, read in {**readers, "ln_final": ["unembed.?_U"]}.items():
         w, b = (weights[f"{norm}.{name}"] for name in "wb")
         for name in read:

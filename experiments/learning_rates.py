@@ -3,13 +3,15 @@
     python experiments/learning_rates.py find       the rate with the lowest training loss, for each gamma
     python experiments/learning_rates.py verdicts   every claim of the anchor study along the whole grid of rates
 
-``find`` trains seeds 100 to 103 at each rate and writes ``results/learning_rates.csv``. The rate of a gamma is the one
-with the lowest final training loss: the mean of mem and rsn_train, and of the seeds. Nothing else is looked at.
-``verdicts`` runs the whole study on seeds 0 to 7 at each rate, all gammas alike, and writes
-``results/verdicts_by_learning_rate.csv`` and the figure ``docs/figures/verdicts_by_learning_rate.png``.
+``find`` trains seeds 100 to 103 at each rate and writes ``results/learning_rates.csv``. The rate of
+a gamma is the one with the lowest final training loss: the mean of mem and rsn_train, and of the
+seeds. Nothing else is looked at. ``verdicts`` runs the whole study on seeds 0 to 7 at each rate,
+all gammas alike, and writes ``results/verdicts_by_learning_rate.csv`` and the figure
+``docs/figures/verdicts_by_learning_rate.png``.
 
-Both train in run folders below ``runs/learning_rates`` (or the folder given last), and continue where they were
-stopped. On two CPU cores ``find`` takes about 25 minutes and ``verdicts`` about an hour.
+Both train in run folders below ``runs/learning_rates`` (or the folder given last), and continue
+where they were stopped. On two CPU cores ``find`` takes about 25 minutes and ``verdicts`` about an
+hour.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ import rb_interp as rb
 RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3)
 SEEDS = (100, 101, 102, 103)
 ROOT = Path(__file__).parents[1]
-CHOSEN, VERDICTS = ROOT / "results/learning_rates.csv", ROOT / "results/verdicts_by_learning_rate.csv"
+CHOSEN, VERDICTS = (
+    ROOT / "results/learning_rates.csv",
+    ROOT / "results/verdicts_by_learning_rate.csv",
+)
 FIGURE = ROOT / "docs/figures/verdicts_by_learning_rate.png"
 OWN = "own"
 """The run in which each gamma has the rate that was chosen for it: the preset as it stands."""
@@ -51,16 +56,22 @@ def find(folder: Path) -> None:
 
 
 def choose(curves: pd.DataFrame) -> pd.DataFrame:
-    """Final training losses by gamma and rate, means over seeds, and the rate with the lowest of each gamma.
+    """Final training losses by gamma and rate, means over seeds, and the rate with the lowest of
+    each gamma.
 
     Args:
         curves: gamma, seed, step, set, loss (nats), and lr.
 
     Returns:
-        gamma, lr, mem, rsn_train, training_loss (their mean, nats), chosen. A loss that is not finite is never chosen.
+        gamma, lr, mem, rsn_train, training_loss (their mean, nats), chosen. A loss that is not
+        finite is never chosen.
     """
-    final = curves.loc[(curves["step"] == curves["step"].max()) & curves["set"].isin(["mem", "rsn_train"])]
-    table = final.pivot_table("loss", ["gamma", "lr"], "set", aggfunc=lambda losses: losses.mean(skipna=False))
+    final = curves.loc[
+        (curves["step"] == curves["step"].max()) & curves["set"].isin(["mem", "rsn_train"])
+    ]
+    table = final.pivot_table(
+        "loss", ["gamma", "lr"], "set", aggfunc=lambda losses: losses.mean(skipna=False)
+    )
     table["training_loss"] = table.mean(axis=1, skipna=False)
     best = table["training_loss"].groupby("gamma").transform("min")
     return table.assign(chosen=table["training_loss"] == best).reset_index()
@@ -73,12 +84,15 @@ def verdicts(folder: Path) -> None:
         run = study.run(config=at_rate(lr, seeds=range(8)), out=folder / f"verdicts_{lr:g}")
         found[f"{lr:g}"] = run.verdicts.to_frame()
     found[OWN] = study.run(preset="quick", seeds=range(8), out=folder / "quick").verdicts.to_frame()
-    pd.concat([table.assign(lr=name) for name, table in found.items()]).to_csv(VERDICTS, index=False)
+    pd.concat([table.assign(lr=name) for name, table in found.items()]).to_csv(
+        VERDICTS, index=False
+    )
     draw(found)
 
 
 def draw(found: Mapping[str, pd.DataFrame]) -> None:
-    """A row for each claim, a column for each rate: outcome as colour, seeds that meet the claim as text."""
+    """A row for each claim, a column for each rate: outcome as colour, seeds that meet the claim as
+    text."""
     from matplotlib.patches import Patch, Rectangle
 
     from rb_interp.figures.kit import legend, new_figure, styled
@@ -100,14 +114,19 @@ def draw(found: Mapping[str, pd.DataFrame]) -> None:
                 box = {"fc": "white", "ec": "none", "pad": 0.8} if hatch else None
                 axes.text(x, y, text, ha="center", va="center", fontsize=6.5, bbox=box)
             if name == OWN:
-                axes.add_patch(Rectangle((x - 0.5, -0.5), 1, len(ids), fill=False, ec="#1c1c1c", lw=1.4))
+                axes.add_patch(
+                    Rectangle((x - 0.5, -0.5), 1, len(ids), fill=False, ec="#1c1c1c", lw=1.4)
+                )
         axes.set(xlim=(-0.55, len(found) - 0.45), ylim=(len(ids) - 0.45, -0.55), ylabel="claim")
         axes.set_xlabel("learning rate (own: the one chosen for each gamma)")
         axes.set_xticks(range(len(found)), list(found))
         axes.set_yticks(range(len(ids)), ids)
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-        entries = [Patch(fc=colour, hatch=hatch, ec="#666666", label=name) for name, (colour, hatch) in looks.items()]
+        entries = [
+            Patch(fc=colour, hatch=hatch, ec="#666666", label=name)
+            for name, (colour, hatch) in looks.items()
+        ]
         legend(figure, len(looks), entries)
         return figure
 
@@ -116,7 +135,9 @@ def draw(found: Mapping[str, pd.DataFrame]) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=("find", "verdicts"))
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/learning_rates"))
     given = parser.parse_args()

@@ -2,8 +2,8 @@
 
     python experiments/paper_sizes.py
 
-Reads results/anchor_paper_200k and results/quick_circuits.csv, and writes docs/figures/paper_circuits.png. Circuits
-have their names by cause.
+Reads results/anchor_paper_200k and results/quick_circuits.csv, and writes
+docs/figures/paper_circuits.png. Circuits have their names by cause.
 """
 
 from pathlib import Path
@@ -44,7 +44,12 @@ def main() -> None:
                 left += count / n
         meeting = int((causes == "average-then-key").sum())
         low, high = binomtest(meeting, n).proportion_ci()
-        axes.text(1.02, row, f"the paper's circuit:\n{meeting} of {n} [{low:.2f}, {high:.2f}]", va="center")
+        axes.text(
+            1.02,
+            row,
+            f"the paper's circuit:\n{meeting} of {n} [{low:.2f}, {high:.2f}]",
+            va="center",
+        )
     axes.set_yticks(range(len(rows)), rows)
     axes.set(xlim=(0, 1.32), xlabel="share of seeds (number in each bar)")
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
@@ -55,7 +60,12 @@ def main() -> None:
     known = dict(zip(labels, handles, strict=True))
     ordered = [label for _, label in COLOURS.values() if label in known]
     figure.legend(
-        [known[label] for label in ordered], ordered, loc="outside lower center", ncols=5, frameon=False, fontsize=8
+        [known[label] for label in ordered],
+        ordered,
+        loc="outside lower center",
+        ncols=5,
+        frameon=False,
+        fontsize=8,
     )
     figure.savefig(ROOT / "docs/figures/paper_circuits.png", dpi=120)
 

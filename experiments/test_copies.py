@@ -24,7 +24,10 @@ CASES = [(norm, name) for norm, config in CONFIGS.items() for name in gauges_of(
 def random_model(norm: str):
     """Random weights of a model in float64, biases and all, and its logits by weights."""
     config, rng = CONFIGS[norm], np.random.default_rng(0)
-    weights = {p.name: torch.from_numpy(0.4 * rng.standard_normal(p.shape)) for p in parameters(config, 23, 7)}
+    weights = {
+        p.name: torch.from_numpy(0.4 * rng.standard_normal(p.shape))
+        for p in parameters(config, 23, 7)
+    }
     model = lens_model(config, 23, 7, weights, torch.float64)
     tokens = torch.randint(0, 23, (6, 7), generator=torch.Generator().manual_seed(1))
 
@@ -43,17 +46,27 @@ def test_a_copy_has_other_weights_and_the_same_logits(norm, name):
     copy = gauge_copy(weights, name, CONFIGS[norm], seed=3)
     assert (logits(copy) - logits(weights)).abs().max() < 1e-10
     assert all(torch.equal(weights[at], before[at]) for at in weights)
-    changed = {at: float((copy[at] - weights[at]).abs().max()) for at in weights if copy[at] is not weights[at]}
+    changed = {
+        at: float((copy[at] - weights[at]).abs().max())
+        for at in weights
+        if copy[at] is not weights[at]
+    }
     assert min(changed.values()) > 1e-3
     again, other = (gauge_copy(weights, name, CONFIGS[norm], seed=seed) for seed in (3, 4))
     assert all(torch.equal(again[at], copy[at]) for at in weights)
-    assert name in ("residual_scale", "norm_gain") or any(not torch.equal(other[at], copy[at]) for at in weights)
+    assert name in ("residual_scale", "norm_gain") or any(
+        not torch.equal(other[at], copy[at]) for at in weights
+    )
 
 
 def test_which_gauges_are_exact():
     assert set(GAUGES) - set(gauges_of(CONFIGS["none"])) == {"mean_shift", "norm_gain"}
     assert set(GAUGES) - set(gauges_of(CONFIGS["pre"])) == {"rotation", "residual_scale"}
-    assert set(GAUGES) - set(gauges_of(CONFIGS["post"])) == {"rotation", "residual_scale", "norm_gain"}
+    assert set(GAUGES) - set(gauges_of(CONFIGS["post"])) == {
+        "rotation",
+        "residual_scale",
+        "norm_gain",
+    }
     message = "gauge 'rotation' is not exact for a model with norm='pre', act='relu'; exact"
     with pytest.raises(ModelError, match=message):
         gauge_copy({}, "rotation", CONFIGS["pre"])
@@ -75,12 +88,16 @@ def test_orders_and_scales_change_no_logit_and_no_ratio_of_singular_values(chang
 def test_a_perturbed_copy_answers_as_before_in_other_weights(name):
     found = reference(name)
     copy, data = perturbed(found, seed=1), found.task.dataset(0)
-    tokens = data.tokens[np.concatenate([data.sample(kind, 150) for kind in ("mem", "rsn_train", "rsn_test")])]
+    tokens = data.tokens[
+        np.concatenate([data.sample(kind, 150) for kind in ("mem", "rsn_train", "rsn_test")])
+    ]
     given, answers = (last_logits(each.model(), tokens).argmax(-1) for each in (found, copy))
     assert (given == answers).double().mean() >= 0.98
     E = copy.weights["embed.W_E"]
     assert (E.abs() < 1e-3 * E.abs().max()).double().mean() < 0.1  # the hand's zeros are gone
-    assert all(bool(copy.weights[at].any()) == bool(weight.any()) for at, weight in found.weights.items())
+    assert all(
+        bool(copy.weights[at].any()) == bool(weight.any()) for at, weight in found.weights.items()
+    )
     assert torch.equal(perturbed(found, seed=1).weights["embed.W_E"], E)
     assert not torch.allclose(perturbed(found, seed=2).weights["embed.W_E"], E)
 

@@ -1,4 +1,5 @@
-"""Every experiment file says what it is for, and differs from its preset in what its name says alone."""
+"""Every experiment file says what it is for, and differs from its preset in what its name says
+alone."""
 
 from pathlib import Path
 
@@ -28,7 +29,9 @@ DIFFERS = {
 def flat(data: dict, prefix: str = "") -> dict:
     found = {}
     for key, value in data.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+        found |= (
+            flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+        )
     return found
 
 
@@ -36,8 +39,12 @@ def flat(data: dict, prefix: str = "") -> dict:
 def test_a_file_differs_from_its_preset_in_what_its_name_says_and_asks_a_question(path):
     name, config = starting_point(["--config", str(path)])
     before, after = flat(comparable(study(name).preset(config.preset))), flat(comparable(config))
-    assert {key: value for key, value in after.items() if value != before.get(key)} == DIFFERS.get(path.stem, {})
-    assert (config.preset == "paper") == (path.stem.endswith("_paper") or path.stem == "learning_rate_post_2e-4")
+    assert {key: value for key, value in after.items() if value != before.get(key)} == DIFFERS.get(
+        path.stem, {}
+    )
+    assert (config.preset == "paper") == (
+        path.stem.endswith("_paper") or path.stem == "learning_rate_post_2e-4"
+    )
     assert "# Question: " in path.read_text()
     assert f"[{path.name}]({path.name})" in (FOLDER / "README.md").read_text()
 
@@ -45,11 +52,19 @@ def test_a_file_differs_from_its_preset_in_what_its_name_says_and_asks_a_questio
 def test_every_kept_result_is_listed_in_the_readme():
     folder = FOLDER.parent / "results"
     readme, kept = (folder / "README.md").read_text(), {path.name for path in folder.iterdir()}
-    assert {name for name in kept - {"README.md"} if not name.startswith(".") and f"`{name}`" not in readme} == set()
+    assert {
+        name
+        for name in kept - {"README.md"}
+        if not name.startswith(".") and f"`{name}`" not in readme
+    } == set()
 
 
 def test_the_preset_has_the_rates_with_the_lowest_training_loss_of_the_recorded_search():
     table = pd.read_csv(learning_rates.CHOSEN)
-    best = table.loc[table.groupby("gamma")["training_loss"].idxmin(), ["gamma", "lr"]].to_numpy().tolist()
+    best = (
+        table.loc[table.groupby("gamma")["training_loss"].idxmin(), ["gamma", "lr"]]
+        .to_numpy()
+        .tolist()
+    )
     chosen = table.loc[table["chosen"], ["gamma", "lr"]].to_numpy().tolist()
     assert best == [list(pair) for pair in RATES["quick"]] == chosen

@@ -3,10 +3,10 @@
     python experiments/zoo.py                     train what is not trained yet, read all, write all
     python experiments/zoo.py --folder runs/zoo   where checkpoints are; training continues there
 
-Members of studies have the presets' settings at size `quick`. Which circuit a seed learns may differ between
-processors, so names are given by what each member reads. Two models are written by hand, without most of the directions
-that nothing reads. All are written to ``rb_interp/runs/zoo``, where
-``rb.from_pretrained("zoo", member=...)`` finds them. About eight minutes on one core.
+Members of studies have the presets' settings at size `quick`. Which circuit a seed learns may
+differ between processors, so names are given by what each member reads. Two models are written by
+hand, without most of the directions that nothing reads. All are written to ``rb_interp/runs/zoo``,
+where ``rb.from_pretrained("zoo", member=...)`` finds them. About eight minutes on one core.
 """
 
 from __future__ import annotations
@@ -51,21 +51,42 @@ SEEDS: dict[tuple[str, str], dict[float, tuple[int, ...]]] = {
 """Study and norm -> gamma -> seeds: what is trained, those of a study and norm in one stack."""
 BY_HAND = ("averager", "carrier")
 MODEL = ModelConfig(
-    n_layers=2, n_heads=2, d_model=32, d_head=16, d_mlp=4, act="gelu_new", norm="pre", train_biases=True
+    n_layers=2,
+    n_heads=2,
+    d_model=32,
+    d_head=16,
+    d_mlp=4,
+    act="gelu_new",
+    norm="pre",
+    train_biases=True,
 )
-"""What learns induction: learned positions, LayerNorm before each sublayer and at the end, biases, as in GPT-2."""
+"""What learns induction: learned positions, LayerNorm before each sublayer and at the end, biases,
+as in GPT-2."""
 TRAIN = TrainConfig(
-    steps=450, batch_size=32, lr=1e-2, lr_final=1e-4, warmup=20, betas=(0.9, 0.98), eval_every=100, eval_rows=200,
-    n_checkpoints=1, device="cpu", workers=1,
-)  # fmt: skip
+    steps=450,
+    batch_size=32,
+    lr=1e-2,
+    lr_final=1e-4,
+    warmup=20,
+    betas=(0.9, 0.98),
+    eval_every=100,
+    eval_rows=200,
+    n_checkpoints=1,
+    device="cpu",
+    workers=1,
+)
 GAMMA, SEED = 0.6, 9
-"""Of the members that were tried, the one whose heads share the least: one head of L0 does all of its work."""
+"""Of the members that were tried, the one whose heads share the least: one head of L0 does all of
+its work."""
 LOST = 0.70
 """A head is needed for induction: at least this share of the accuracy is lost without it."""
 WIDTH = 64
-"""Residual stream of the models by hand: their named directions, and as many of the others as fit."""
+"""Residual stream of the models by hand: their named directions, and as many of the others as
+fit."""
 SUMS = Circuit(
-    "sum-of-embeddings", "construction", "the model reads the sum of the embeddings alone, whatever their order"
+    "sum-of-embeddings",
+    "construction",
+    "the model reads the sum of the embeddings alone, whatever their order",
 )
 ABOUT = {
     "anchor": "The label is the key plus both anchors (a rule), or an entry of a table.",
@@ -101,7 +122,9 @@ def trained(study: str, norm: str, folder: Path, progress: bool) -> Iterator[dic
     for gamma, seeds in SEEDS[study, norm].items():
         none = {"stages": (), "keep_at": (), "n_checkpoints": 0, "workers": 1, "track_drift": False}
         train = replace(base.train, lr=rates.get(gamma, base.train.lr), **none)
-        store = Store(folder / f"{study}_{norm}_{gamma}", fingerprint(base.task, model, train, gamma, seeds))
+        store = Store(
+            folder / f"{study}_{norm}_{gamma}", fingerprint(base.task, model, train, gamma, seeds)
+        )
         parts.append(Part(train, (gamma,), seeds, {}, store))
     if not all(part.store.exists(step_name(part.train.steps)) for part in parts):
         train_together(base.task, model, parts, progress=progress)
@@ -109,14 +132,22 @@ def trained(study: str, norm: str, folder: Path, progress: bool) -> Iterator[dic
         last = part.store.read(step_name(part.train.steps))
         for gamma, seed in last.members:
             yield {
-                "study": study, "model": model, "task": base.task, "gamma": gamma, "seed": seed, "data_seed": seed,
-                "weights": last.member(gamma, seed), "step": last.step,
-                "training": part.train.steps_alone(), "description": ABOUT[study],
-            }  # fmt: skip
+                "study": study,
+                "model": model,
+                "task": base.task,
+                "gamma": gamma,
+                "seed": seed,
+                "data_seed": seed,
+                "weights": last.member(gamma, seed),
+                "step": last.step,
+                "training": part.train.steps_alone(),
+                "description": ABOUT[study],
+            }
 
 
 def by_hand(name: str) -> dict[str, Any]:
-    """What `save_member` takes of a reference, narrowed: only directions that nothing reads are cut off."""
+    """What `save_member` takes of a reference, narrowed: only directions that nothing reads are cut
+    off."""
     known = reference(name)
     axes = dict.fromkeys(("W_E", "W_pos", "W_Q", "W_K", "W_V", "W_out"), 1) | {"W_O": 2}
     axes |= dict.fromkeys(("b_O", "W_in", "b_out", "W_U"), 0)
@@ -126,7 +157,13 @@ def by_hand(name: str) -> dict[str, Any]:
         weights[full] = (weight if axis is None else weight.narrow(axis, 0, WIDTH)).float()
     about = f"Written by hand, never trained; `reference('{name}')` has it in full width. {known.description}"
     config = replace(known.config, d_model=WIDTH)
-    return {"study": "anchor", "model": config, "task": known.task, "weights": weights, "description": about}
+    return {
+        "study": "anchor",
+        "model": config,
+        "task": known.task,
+        "weights": weights,
+        "description": about,
+    }
 
 
 def induced(folder: Path) -> dict[str, Any]:
@@ -135,56 +172,87 @@ def induced(folder: Path) -> dict[str, Any]:
     store = Store(folder / "induction", fingerprint(task, MODEL, TRAIN, GAMMA, SEED))
     found = train_members(task, MODEL, TRAIN, [GAMMA], [SEED], store=store, progress=False)
     return {
-        "study": "", "model": MODEL, "task": task, "gamma": GAMMA, "seed": SEED, "data_seed": SEED,
-        "weights": found.final.member(GAMMA, SEED), "step": found.final.step, "training": TRAIN.steps_alone(),
+        "study": "",
+        "model": MODEL,
+        "task": task,
+        "gamma": GAMMA,
+        "seed": SEED,
+        "data_seed": SEED,
+        "weights": found.final.member(GAMMA, SEED),
+        "step": found.final.step,
+        "training": TRAIN.steps_alone(),
         "description": "Pairs that repeat: which token followed this one before? The parts are GPT-2's.",
-    }  # fmt: skip
+    }
 
 
 def induction(model: HookedModel, inputs: Inputs) -> Circuit:
-    """The circuit by ablation: heads whose writing is replaced by its mean over rows, and the accuracy that is lost."""
+    """The circuit by ablation: heads whose writing is replaced by its mean over rows, and the
+    accuracy that is lost."""
 
     def right(layer: int = 0, heads: Sequence[int] = ()) -> float:
         def averaged(z: torch.Tensor, hook: Any) -> torch.Tensor:
             z[:, :, heads] = z[:, :, heads].mean(0, keepdim=True)
             return z
 
-        with torch.no_grad(), model.hooks(fwd_hooks=[(f"blocks.{layer}.attn.hook_z", averaged)] if heads else []):
+        with (
+            torch.no_grad(),
+            model.hooks(fwd_hooks=[(f"blocks.{layer}.attn.hook_z", averaged)] if heads else []),
+        ):
             answers = model(torch.from_numpy(inputs.tokens))[:, -1].argmax(-1).numpy()
         return float((answers == inputs.labels).mean())
 
     whole = right()
     first = max(range(model.cfg.n_heads), key=lambda head: whole - right(0, [head]))
     every = list(range(model.cfg.n_heads))
-    shares = {f"lost without L0H{first}": 1 - right(0, [first]) / whole, "lost without L1": 1 - right(1, every) / whole}
+    shares = {
+        f"lost without L0H{first}": 1 - right(0, [first]) / whole,
+        "lost without L1": 1 - right(1, every) / whole,
+    }
     name = "induction" if min(shares.values()) >= LOST else "mixed"
-    return Circuit(name, "ablation", f"at least {LOST:.2f} of the accuracy is lost without each", shares)
+    return Circuit(
+        name, "ablation", f"at least {LOST:.2f} of the accuracy is lost without each", shares
+    )
 
 
 def read(found: Mapping[str, Any]) -> tuple[Circuit, list[dict[str, Any]]]:
     """A member's circuit and its readings, as rows."""
     task, model = found["task"], found["model"]
     if found["study"] == "":
-        return induction(lens_model(model, task.d_vocab, task.length, found["weights"]), task.inputs(500)), []
+        return induction(
+            lens_model(model, task.d_vocab, task.length, found["weights"]), task.inputs(500)
+        ), []
     data = task.dataset(found.get("data_seed", 0))
     sizes = model, task.d_vocab, task.length
     lens = lens_model(*sizes, found["weights"])
-    before = lens_model(*sizes, draw(*sizes, found["gamma"], found["seed"])) if "seed" in found else None
+    before = (
+        lens_model(*sizes, draw(*sizes, found["gamma"], found["seed"])) if "seed" in found else None
+    )
     if found["study"] == "emb-mlp":
         return SUMS, []
     if found["study"] == "composite":
-        phase, flow = (read(lens, data, untrained=before) for read in (read_phase, read_interchange))
+        phase, flow = (
+            read(lens, data, untrained=before) for read in (read_phase, read_interchange)
+        )
         return flow_circuit(flow.values), _rows([("", phase), ("seen_test", flow)], found["step"])
     inputs = data.inputs(data.sample("rsn_train", 1000))
     routes = anchor_routes(lens, data)
     probes = ((uniformity, 0), (attention_to_key, 0), (attention_by_role, 1), (value_alignment, 0))
-    readings = [("rsn_train", probe(lens, inputs, layer=layer, untrained=before, n_null=50)) for probe, layer in probes]
+    readings = [
+        ("rsn_train", probe(lens, inputs, layer=layer, untrained=before, n_null=50))
+        for probe, layer in probes
+    ]
     right = float((last_logits(lens, inputs.tokens).argmax(-1).numpy() == inputs.labels).mean())
-    return circuit_of(routes.values, right), _rows([*readings, ("rsn_train", routes)], found.get("step", 0))
+    return circuit_of(routes.values, right), _rows(
+        [*readings, ("rsn_train", routes)], found.get("step", 0)
+    )
 
 
 def _rows(readings: list[tuple[str, Reading]], step: int) -> list[dict[str, Any]]:
-    return [{"stage": "final", "step": step, "set": set, **row} for set, one in readings for row in one.rows()]
+    return [
+        {"stage": "final", "step": step, "set": set, **row}
+        for set, one in readings
+        for row in one.rows()
+    ]
 
 
 def named(found: Mapping[str, Any], circuit: Circuit) -> str:
@@ -198,11 +266,14 @@ def named(found: Mapping[str, Any], circuit: Circuit) -> str:
         return f"hand-written-{name}"
     elif found["model"].norm != "none":
         name += f"-{found['model'].norm}-norm"
-    return name + f"-gamma-{found['gamma']:g}" * (found["gamma"] != 0.8 and found["study"] != "composite")
+    return name + f"-gamma-{found['gamma']:g}" * (
+        found["gamma"] != 0.8 and found["study"] != "composite"
+    )
 
 
 def write(found: dict[str, Any], place: Path, taken: set[str]) -> None:
-    """Name a member by its own readings and write it, unless another one of the same name is there already."""
+    """Name a member by its own readings and write it, unless another one of the same name is there
+    already."""
     circuit, readings = read(found)
     name = named(found, circuit)
     if name not in taken:
@@ -212,7 +283,18 @@ def write(found: dict[str, Any], place: Path, taken: set[str]) -> None:
 
 def page(place: Path) -> str:
     """The zoo's page."""
-    columns = ("member", "task", "norm", "gamma", "seed", "circuit", "named_by", "share", "accuracy", "kB")
+    columns = (
+        "member",
+        "task",
+        "norm",
+        "gamma",
+        "seed",
+        "circuit",
+        "named_by",
+        "share",
+        "accuracy",
+        "kB",
+    )
     lines = [columns, ["---"] * len(columns)]
     table = zoo(place).astype(object)
     for row in table.where(table.notna(), None).to_dict("records"):
@@ -226,7 +308,9 @@ def page(place: Path) -> str:
 
 def main() -> None:
     """Train, read and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--folder", type=Path, default=Path("runs/zoo"), help="of checkpoints")
     parser.add_argument("--to", type=Path, default=ZOO_FOLDER, help="of the members")
     chosen = parser.parse_args()

@@ -1,4 +1,5 @@
-"""Command line: ``rb-interp reproduce | train | probe | report | patch | ablate | studies | info``."""
+"""Command line: ``rb-interp reproduce | train | probe | report | patch | ablate | studies |
+info``."""
 
 import argparse
 import os
@@ -49,7 +50,8 @@ class Train:
     config: Path | None = None
     """TOML file with a preset and what differs from it."""
     out: Path | None = None
-    """Run folder; by default runs/ and the names of study and preset. A run of the same settings continues."""
+    """Run folder; by default runs/ and the names of study and preset. A run of the same settings
+    continues."""
     settings: Suppress[Any] = None
     """The study's configuration: `parse` makes flags of its fields."""
 
@@ -76,9 +78,15 @@ class Reproduce(Train):
 
     def __call__(self, line: str) -> None:
         config = self.settings
-        steps = sum(len(sweep.gammas) * len(config.seeds) * sweep.train.steps for sweep in config.sweeps.values())
+        steps = sum(
+            len(sweep.gammas) * len(config.seeds) * sweep.train.steps
+            for sweep in config.sweeps.values()
+        )
         known = runs.study(self.study).cost.get(config.preset, "its time was not measured")
-        print(f"cost of the preset {config.preset}: {known}; {steps:,} steps of members here", file=sys.stderr)
+        print(
+            f"cost of the preset {config.preset}: {known}; {steps:,} steps of members here",
+            file=sys.stderr,
+        )
         run = self.start(line)
         run.reproduce(until_decided=self.until_decided)
         _show_verdicts(run)
@@ -94,7 +102,9 @@ class OnRun:
 
     def open(self) -> Any:
         """The run."""
-        read_run(self.run)  # a folder that is no run is refused before torch and the studies are imported
+        read_run(
+            self.run
+        )  # a folder that is no run is refused before torch and the studies are imported
         return runs.Run.open(self.run)
 
 
@@ -138,13 +148,17 @@ class OnMembers(OnRun):
         sweep = run.sweep(self.sweep)
         if not sweep.finished:
             steps = sweep.checkpoint_steps
-            print(f"training is not finished; checkpoints are there of the steps {steps}.", file=sys.stderr)
+            print(
+                f"training is not finished; checkpoints are there of the steps {steps}.",
+                file=sys.stderr,
+            )
         return run, sweep
 
 
 @dataclass(frozen=True)
 class Patch(OnMembers):
-    """Patch one member: what does each component carry at each role, where two inputs differ in one thing?"""
+    """Patch one member: what does each component carry at each role, where two inputs differ in one
+    thing?"""
 
     gamma: float = 0.8
     """Initialisation rate of the member."""
@@ -153,13 +167,15 @@ class Patch(OnMembers):
     corrupt: str = "key"
     """What clean and corrupted inputs differ in, such as key, anchors or both."""
     set: str | None = None
-    """Set of the clean inputs, such as mem, rsn_train or rsn_test; by default the last that the task trains on."""
+    """Set of the clean inputs, such as mem, rsn_train or rsn_test; by default the last that the
+    task trains on."""
     pairs: int = 64
     """Pairs of inputs."""
     components: tuple[str, ...] = ()
     """Such as resid_pre attn_out mlp_out q k v z pattern; those that the model has by default."""
     roles: tuple[str, ...] = ()
-    """Such as key first_anchor last_anchor anchor noise last; those of the task and last by default."""
+    """Such as key first_anchor last_anchor anchor noise last; those of the task and last by
+    default."""
     metric: str = "logit_diff"
     """logit_diff, logit, probability, loss, accuracy, rank or kl."""
 
@@ -170,25 +186,48 @@ class Patch(OnMembers):
         run, sweep = self.open_sweep()
         seed, task = run.config.seeds[0] if self.seed is None else self.seed, sweep.config.task
         if not hasattr(task, "counterfactual"):
-            raise TaskError(f"{type(task).__name__} has no counterfactual(data, rows, change, seed); add it.")
-        model, data = sweep.model(gamma=self.gamma, seed=seed, stage=_stage(self.stage)), sweep.dataset(seed)
+            raise TaskError(
+                f"{type(task).__name__} has no counterfactual(data, rows, change, seed); add it."
+            )
+        model, data = (
+            sweep.model(gamma=self.gamma, seed=seed, stage=_stage(self.stage)),
+            sweep.dataset(seed),
+        )
         rows = data.sample(self.set or task.train_sets[-1], self.pairs)
-        corrupted, other = (task.counterfactual(data, rows, change) for change in (self.corrupt, "noise"))
+        corrupted, other = (
+            task.counterfactual(data, rows, change) for change in (self.corrupt, "noise")
+        )
         matrix = patching_matrix(
-            model, data.inputs(rows), corrupted, components=self.components or None, roles=self.roles or None,
-            metric=self.metric, control=corrupted.with_tokens_of(other, "noise"),
-        )  # fmt: skip
-        place = {"gamma": self.gamma, "seed": seed, "stage": self.stage, "counterfactual": self.corrupt}
+            model,
+            data.inputs(rows),
+            corrupted,
+            components=self.components or None,
+            roles=self.roles or None,
+            metric=self.metric,
+            control=corrupted.with_tokens_of(other, "noise"),
+        )
+        place = {
+            "gamma": self.gamma,
+            "seed": seed,
+            "stage": self.stage,
+            "counterfactual": self.corrupt,
+        }
         reached = sweep.reached(_stage(self.stage))
         table = matrix.to_frame().assign(**place, reached=reached[Member(self.gamma, seed)])
         print(
-            f"share of the {self.metric} recovered: 1 where a cell carries all of the difference, 0 where none of it; "
+            f"share of the {self.metric} recovered: 1 where a cell carries all of the difference, "
+            f"0 where none of it; "
             f"roles overlap: the last position counts under its other role too"
         )
-        print(", ".join(f"{name} {value}" for name, value in place.items()) + f", n {table['n'].iloc[0]}")
+        print(
+            ", ".join(f"{name} {value}" for name, value in place.items())
+            + f", n {table['n'].iloc[0]}"
+        )
         if not table["reached"].iloc[0]:
             print("the member never came to this stage; these are its weights at the last step")
-        shares = table.pivot_table("recovered", ["component", "layer"], "role", sort=False, dropna=False)
+        shares = table.pivot_table(
+            "recovered", ["component", "layer"], "role", sort=False, dropna=False
+        )
         print(shares.to_string(float_format="{:.2f}".format, na_rep="-"))
         print(f"largest cell of the control: {table['control'].abs().max():.2f}")
         _save(table, self.out)
@@ -219,7 +258,9 @@ class Ablate(OnMembers):
         if not {*self.gammas} <= {*known}:
             raise RunError(f"gammas={list(self.gammas)}; this run has the gammas {list(known)}.")
         layers = range(sweep.config.model.n_layers)
-        sites = self.sites or [f"{one}.{layer}" for layer in layers for one in ("attn_out", "mlp_out")]
+        sites = self.sites or [
+            f"{one}.{layer}" for layer in layers for one in ("attn_out", "mlp_out")
+        ]
 
         def read(models: Any, member: Any) -> Any:
             models.load(member, _stage(self.stage))
@@ -227,8 +268,14 @@ class Ablate(OnMembers):
             for name in task.sets:
                 rows = data.sample(name, self.n)
                 if len(rows) > 1:
-                    noise = task.counterfactual(data, rows, "noise") if hasattr(task, "counterfactual") else None
-                    lost = ablations(models.model, data.inputs(rows), sites, control=noise, methods=self.methods)
+                    noise = (
+                        task.counterfactual(data, rows, "noise")
+                        if hasattr(task, "counterfactual")
+                        else None
+                    )
+                    lost = ablations(
+                        models.model, data.inputs(rows), sites, control=noise, methods=self.methods
+                    )
                     place = {"gamma": member.gamma, "seed": member.seed, "stage": self.stage}
                     tables.append(lost.assign(set=name, **place, reached=reached[member]))
             return pd.concat(tables)
@@ -267,15 +314,21 @@ class Info(OnRun):
         print_run(run)
 
 
-COMMANDS = {kind.__name__.lower(): kind for kind in (Reproduce, Train, Probe, Report, Patch, Ablate, Studies, Info)}
+COMMANDS = {
+    kind.__name__.lower(): kind
+    for kind in (Reproduce, Train, Probe, Report, Patch, Ablate, Studies, Info)
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 done, 2 bad input, 130 stopped by Ctrl-C or SIGTERM."""
+    """Run one command; returns the exit status: 0 done, 2 bad input, 130 stopped by Ctrl-C or
+    SIGTERM."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     os.environ["MPLBACKEND"] = "agg"  # figures go to files
     if argv is None:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises KeyboardInterrupt, as Ctrl-C does
+        signal.signal(
+            signal.SIGTERM, signal.default_int_handler
+        )  # raises KeyboardInterrupt, as Ctrl-C does
     try:
         if arguments == ["--version"]:
             print(f"rb-interp {__version__}")
@@ -291,31 +344,40 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str]) -> Any:
-    """The command that the arguments stand for. A study is loaded only where its settings are the command's flags."""
+    """The command that the arguments stand for. A study is loaded only where its settings are the
+    command's flags."""
     word, words = arguments[0] if arguments else "", list(arguments[1:])
     if not word.startswith("-") and word not in COMMANDS:
         raise ConfigError(f"there is no command '{word}'; {nearest(word, COMMANDS)}")
     if word not in COMMANDS:
         text = "What initialisation does to the circuit a transformer learns: train, probe, judge, show."
-        union: Any = reduce(or_, (Annotated[kind, subcommand(name)] for name, kind in COMMANDS.items()))
+        union: Any = reduce(
+            or_, (Annotated[kind, subcommand(name)] for name, kind in COMMANDS.items())
+        )
         return tyro.cli(union, args=[word], prog="rb-interp", description=text)
     kind, options = COMMANDS[word], {"prog": f"rb-interp {word}", "registry": REGISTRY}
     if word in ("reproduce", "train"):
         name, start = starting_point(words)
-        settings: Any = AvoidSubcommands[Annotated[type(start), arg(name="")]]  # a sweep may be None in a preset
+        settings: Any = AvoidSubcommands[
+            Annotated[type(start), arg(name="")]
+        ]  # a sweep may be None in a preset
         if "" in start.sweeps:  # train.steps, as in a file, is the flag --steps
             settings = OmitArgPrefixes[settings]
             words = [re.sub(r"^--(task|model|train)\.(gammas\.)?", "--", word) for word in words]
-        made: Any = make_dataclass(kind.__name__, [("settings", settings, start)], bases=(kind,), frozen=True)
+        made: Any = make_dataclass(
+            kind.__name__, [("settings", settings, start)], bases=(kind,), frozen=True
+        )
         made.__doc__, kind, options["default"] = kind.__doc__, made, made(study=name)
     return tyro.cli(kind, args=words, **options)
 
 
 def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
-    """The study that comes first, and the configuration that its flags change: of --config, of --preset, or quick."""
+    """The study that comes first, and the configuration that its flags change: of --config, of
+    --preset, or quick."""
     from rb_interp.settings import read_toml
 
-    # Flags and their defaults come from the study and its starting point, and tyro wants them before it reads a word.
+    # Flags and their defaults come from the study and its starting point, and tyro wants them
+    # before it reads a word.
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--preset", nargs="?")
     early.add_argument("--config", type=Path, nargs="?")
@@ -329,7 +391,8 @@ def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
     config = runs.config.from_mapping(runs.study(asked).load("config"), held, str(given.config))
     if name not in (None, asked) or given.preset not in (None, config.preset):
         raise ConfigError(
-            f"{given.config} says study '{asked}' and preset '{config.preset}', the command says another; give one."
+            f"{given.config} says study '{asked}' and preset '{config.preset}', the command says "
+            f"another; give one."
         )
     return asked, config
 

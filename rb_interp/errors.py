@@ -1,4 +1,5 @@
-"""The one exception family: each message says what was given, what was expected, and what to do next."""
+"""The one exception family: each message says what was given, what was expected, and what to do
+next."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -7,7 +8,8 @@ from typing import Any
 
 
 class RbInterpError(Exception):
-    """Base of every error that this package raises on purpose; its message is `printable`, whatever it quotes."""
+    """Base of every error that this package raises on purpose; its message is `printable`, whatever
+    it quotes."""
 
     def __str__(self) -> str:
         r"""The message.
@@ -65,7 +67,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     "known: '' (no name), seed"
     """
     options = sorted(known)
-    close = sorted(get_close_matches(str(name), options), key=lambda option: not option.startswith(str(name)))
+    close = sorted(
+        get_close_matches(str(name), options), key=lambda option: not option.startswith(str(name))
+    )
     if close:
         return f"did you mean '{close[0]}'?"
     more = f" and {len(options) - SHOWN} more" if len(options) > SHOWN else ""
@@ -79,12 +83,16 @@ def first_line(error: BaseException) -> str:
 
 
 def printable(text: str) -> str:
-    r"""A text for a terminal: control characters, which it would obey, are shown as Python writes them.
+    r"""A text for a terminal: control characters, which it would obey, are shown as Python writes
+    them.
 
     >>> printable("two\nlines, \x1b[2J")
     'two\nlines, \\x1b[2J'
     """
-    return "".join(c if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf") else repr(c)[1:-1] for c in text)
+    return "".join(
+        c if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf") else repr(c)[1:-1]
+        for c in text
+    )
 
 
 def shown(value: Any) -> str:

@@ -1,10 +1,12 @@
-"""Readings, effects, matrices, heads and learning curves on axes of matplotlib, as a notebook draws them.
+"""Readings, effects, matrices, heads and learning curves on axes of matplotlib, as a notebook draws
+them.
 
-Each function takes axes, or makes a figure of its own with pyplot, and returns the axes to be changed further. Colours
-and fonts are the caller's, as matplotlib's settings have them. The figures of a report are in ``rb_interp.figures``.
+Each function takes axes, or makes a figure of its own with pyplot, and returns the axes to be
+changed further. Colours and fonts are the caller's, as matplotlib's settings have them. The figures
+of a report are in ``rb_interp.figures``.
 
-What cannot be drawn to scale is marked: NaN is hatched or a word, infinity an arrow at the edge, and a cell beyond the
-colours' range has a frame and its number.
+What cannot be drawn to scale is marked: NaN is hatched or a word, infinity an arrow at the edge,
+and a cell beyond the colours' range has a frame and its number.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from rb_interp.arguments import checked
 from rb_interp.errors import ArgumentError, nearest
 from rb_interp.statistics.intervals import intervals_or_nan
-from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,7 +64,8 @@ NOTHING = np.empty(0)
 
 
 class Point(NamedTuple):
-    """One line of `points`: a number with its interval, what stands beside it, and its null; NaN for what is not."""
+    """One line of `points`: a number with its interval, what stands beside it, and its null; NaN
+    for what is not."""
 
     label: str
     value: float
@@ -106,22 +109,38 @@ def points(
     null: str = "null",
     mixed: bool = True,
 ) -> Axes:
-    """Numbers below each other, each with its interval, its null as a grey bar, and what stands beside it.
+    """Numbers below each other, each with its interval, its null as a grey bar, and what stands
+    beside it.
 
-    ``mixed``: of several units, so logarithmic beyond 1 where a ratio or a rank would leave no room for the shares.
+    ``mixed``: of several units, so logarithmic beyond 1 where a ratio or a rank would leave no room
+    for the shares.
     """
     ax = axes_or_new(ax, 7.5, 1.2 + 0.26 * len(rows))
     at = np.arange(len(rows), dtype=float)
-    _, found, low, high, other, other_low, other_high, nulls = zip(*rows, strict=True) if rows else ((),) * 8
-    ends = [np.quantile(draws, (0.025, 0.975)) if len(draws) else (np.nan, np.nan) for draws in nulls]
+    _, found, low, high, other, other_low, other_high, nulls = (
+        zip(*rows, strict=True) if rows else ((),) * 8
+    )
+    ends = [
+        np.quantile(draws, (0.025, 0.975)) if len(draws) else (np.nan, np.nan) for draws in nulls
+    ]
     bars = np.reshape(np.asarray(ends, dtype=float), (-1, 2))
     ax.plot(found, at, "o", color="C0", label=value, zorder=4)
     if np.isfinite(other).any():
         ax.plot(other, at, "o", mfc="none", mec=BESIDE, label=beside, zorder=2)
         whiskers(ax, at, other_low, other_high, BESIDE)
     if np.isfinite(bars).any():
-        ax.hlines(at, bars[:, 0], bars[:, 1], color=NULL, lw=7, label=f"{null}, 95 % of its draws", zorder=1)
-        ax.plot(bars, at, "|", color=NULL, ms=12, mew=3, zorder=1)  # so that draws that are all the same show too
+        ax.hlines(
+            at,
+            bars[:, 0],
+            bars[:, 1],
+            color=NULL,
+            lw=7,
+            label=f"{null}, 95 % of its draws",
+            zorder=1,
+        )
+        ax.plot(
+            bars, at, "|", color=NULL, ms=12, mew=3, zorder=1
+        )  # so that draws that are all the same show too
     wide = np.abs([*found, *other])
     if mixed and (wide[np.isfinite(wide)] > 4).any():
         ax.set_xscale("symlog", linthresh=1)
@@ -145,7 +164,15 @@ def legend_beside(ax: Axes, title: str = "") -> None:
     """The legend, on the right of the axes; dots and lines before bars, as they were drawn."""
     handles, labels = ax.get_legend_handles_labels()
     look = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0, "frameon": False}
-    ax.legend(handles, labels, title=title, alignment="left", fontsize="small", title_fontsize="small", **look)
+    ax.legend(
+        handles,
+        labels,
+        title=title,
+        alignment="left",
+        fontsize="small",
+        title_fontsize="small",
+        **look,
+    )
 
 
 def whiskers(ax: Axes, at: Sequence[float] | np.ndarray, low: Any, high: Any, colour: str) -> None:
@@ -155,17 +182,24 @@ def whiskers(ax: Axes, at: Sequence[float] | np.ndarray, low: Any, high: Any, co
         return
     edges = ax.get_xlim()
     ax.hlines(
-        at, np.where(np.isinf(low), edges[0], low), np.where(np.isinf(high), edges[1], high), color=colour, lw=1.4
+        at,
+        np.where(np.isinf(low), edges[0], low),
+        np.where(np.isinf(high), edges[1], high),
+        color=colour,
+        lw=1.4,
     )
     for ends, edge, arrow in ((low, edges[0], "<"), (high, edges[1], ">")):
         open_ended = np.isinf(ends)
-        ax.plot(np.full(open_ended.sum(), edge), np.asarray(at)[open_ended], arrow, color=colour, ms=4)
+        ax.plot(
+            np.full(open_ended.sum(), edge), np.asarray(at)[open_ended], arrow, color=colour, ms=4
+        )
     if np.isinf(low).any() or np.isinf(high).any():
         ax.set_xlim(edges)
 
 
 def beyond(ax: Axes, at: np.ndarray, found: np.ndarray) -> None:
-    """Mark numbers that have no place on the axis: NaN by a word, infinity by an arrow at its edge."""
+    """Mark numbers that have no place on the axis: NaN by a word, infinity by an arrow at its
+    edge."""
     look: dict[str, Any] = {"color": "C3", "transform": ax.get_yaxis_transform(), "zorder": 5}
     for place in at[np.isnan(found)]:
         ax.text(0.5, place, "undefined", ha="center", va="center", fontsize="small", **look)
@@ -189,7 +223,8 @@ def cells(
     high: float = 1.0,
     cmap: str = "Blues",
 ) -> Axes:
-    """A matrix as coloured cells with a colour bar; ``inner`` is a small square in the corner of each cell."""
+    """A matrix as coloured cells with a colour bar; ``inner`` is a small square in the corner of
+    each cell."""
     ax = axes_or_new(ax, 2.8 + 0.55 * len(columns), max(3.4, 1.4 + 0.3 * len(rows)))
     image = ax.imshow(np.ma.masked_invalid(values), vmin=low, vmax=high, cmap=cmap, aspect="auto")
     for row, column in np.argwhere(~np.isfinite(values)).tolist():
@@ -199,14 +234,26 @@ def cells(
     outside = (shown < np.round(low, digits)) | (shown > np.round(high, digits))
     for row, column in np.argwhere(outside).tolist():
         _rectangle(ax, column - 0.47, row - 0.47, 0.94, 0.94, fill=False, edgecolor="black", lw=1.6)
-    for row, column in np.argwhere(np.isfinite(values) & (outside | (values.size <= WRITTEN))).tolist():
+    for row, column in np.argwhere(
+        np.isfinite(values) & (outside | (values.size <= WRITTEN))
+    ).tolist():
         ink = "white" if is_dark(image.to_rgba(values[row, column])) else "black"
         ax.text(
-            column, row, f"{shown[row, column]:.{digits}f}", ha="center", va="center", color=ink, fontsize="small"
+            column,
+            row,
+            f"{shown[row, column]:.{digits}f}",
+            ha="center",
+            va="center",
+            color=ink,
+            fontsize="small",
         )
     if inner is not None:
         for row, column in np.argwhere(np.isfinite(inner)).tolist():
-            look: dict[str, Any] = {"facecolor": image.to_rgba(inner[row, column]), "edgecolor": "white", "lw": 0.8}
+            look: dict[str, Any] = {
+                "facecolor": image.to_rgba(inner[row, column]),
+                "edgecolor": "white",
+                "lw": 0.8,
+            }
             _rectangle(ax, column + 0.28, row + 0.22, 0.18, 0.24, **look)
     turned = {"rotation": 30, "ha": "right"} if max(map(len, columns), default=0) > 6 else {}
     ax.set_xticks(range(len(columns)), columns, **turned)
@@ -239,7 +286,17 @@ def is_dark(colour: Any) -> bool:
 
 def hatch(ax: Axes, row: int, column: int) -> None:
     """Mark a cell whose number is not defined."""
-    _rectangle(ax, column - 0.5, row - 0.5, 1.0, 1.0, facecolor="#f3f3f3", edgecolor="#8a8a8a", hatch="xxxx", lw=0)
+    _rectangle(
+        ax,
+        column - 0.5,
+        row - 0.5,
+        1.0,
+        1.0,
+        facecolor="#f3f3f3",
+        edgecolor="#8a8a8a",
+        hatch="xxxx",
+        lw=0,
+    )
 
 
 def _rectangle(ax: Axes, x: float, y: float, width: float, height: float, **look: Any) -> None:
@@ -248,9 +305,10 @@ def _rectangle(ax: Axes, x: float, y: float, width: float, height: float, **look
     ax.add_patch(Rectangle((x, y), width, height, **look))
 
 
-@typed
+@checked
 def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
-    """One quantity of a scan, layer by head; a small square in each cell has the untrained model's colour.
+    """One quantity of a scan, layer by head; a small square in each cell has the untrained model's
+    colour.
 
     Args:
         table: what ``rb.scan`` returns. quantity: one of its quantities.
@@ -280,16 +338,28 @@ def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
     low, cmap = (-high, "RdBu_r") if (finite < 0).any() else (0.0, "Blues")
     unit = f"{quantity}\n({UNITS[probe]})" if probe in UNITS else quantity
     ax = cells(
-        ax, numbers, [f"L{layer}" for layer in values.index], [str(head) for head in values.columns], unit,
-        inner=inner, low=low, high=high, cmap=cmap,
-    )  # fmt: skip
-    ax.set(xlabel="head", ylabel="layer", title=probe if inner is None else f"{probe}\n(small square: untrained)")
+        ax,
+        numbers,
+        [f"L{layer}" for layer in values.index],
+        [str(head) for head in values.columns],
+        unit,
+        inner=inner,
+        low=low,
+        high=high,
+        cmap=cmap,
+    )
+    ax.set(
+        xlabel="head",
+        ylabel="layer",
+        title=probe if inner is None else f"{probe}\n(small square: untrained)",
+    )
     return ax
 
 
-@typed
+@checked
 def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | None = None) -> Axes:
-    """Learning curves: each member a thin line, their mean, and from three seeds on its 95 % interval as a band.
+    """Learning curves: each member a thin line, their mean, and from three seeds on its 95 %
+    interval as a band.
 
     Args:
         curves: columns gamma, seed, step, set, and the quantity, as ``run.curves`` has them.
@@ -313,7 +383,9 @@ def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | Non
         ax.plot(seeds.index, mean, lw=2, label=f"{set_}, γ = {gamma}", **look)
         if seeds.shape[1] > 2:
             most = 1 if quantity == "accuracy" else None
-            ax.fill_between(seeds.index, *np.clip((low, high), 0, most), color=look["color"], alpha=0.15, lw=0)
+            ax.fill_between(
+                seeds.index, *np.clip((low, high), 0, most), color=look["color"], alpha=0.15, lw=0
+            )
     ax.set(xlabel="training step", ylabel=UNITS.get(quantity, quantity))
     legend_beside(ax, "thin: each seed\nthick: mean\nband: its 95 % interval\n")
     return ax

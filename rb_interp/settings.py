@@ -1,4 +1,5 @@
-"""Settings: one class is the Python object, the table of a TOML file, and the flags of the command line.
+"""Settings: one class is the Python object, the table of a TOML file, and the flags of the command
+line.
 
 A field's default, bound and meaning stand at the field:
 
@@ -6,9 +7,9 @@ A field's default, bound and meaning stand at the field:
         lr: Rate = 1e-3
         \"\"\"Learning rate after warm-up.\"\"\"
 
-A subclass of `Settings` is a frozen dataclass without a decorator. pydantic checks every value, defaults too, and
-stores it in its plain kind: lists as tuples, whole numbers at a decimal field as decimals, numpy's numbers as Python's.
-"3", True and 2.0 are no whole numbers.
+A subclass of `Settings` is a frozen dataclass without a decorator. pydantic checks every value,
+defaults too, and stores it in its plain kind: lists as tuples, whole numbers at a decimal field as
+decimals, numpy's numbers as Python's. "3", True and 2.0 are no whole numbers.
 """
 
 import hashlib
@@ -31,7 +32,11 @@ from rb_interp.errors import ConfigError, RbInterpError, TaskError, first_line, 
 __all__ = ["Settings", "comparable", "differences", "each_once", "overlay", "read_toml", "to_toml"]
 
 CONFIG = ConfigDict(
-    extra="forbid", strict=True, validate_default=True, allow_inf_nan=False, arbitrary_types_allowed=True
+    extra="forbid",
+    strict=True,
+    validate_default=True,
+    allow_inf_nan=False,
+    arbitrary_types_allowed=True,
 )
 
 
@@ -56,11 +61,15 @@ Rate = Annotated[float, Field(ge=0, le=1000)]
 """Beyond 1,000 a float32 can hold no result."""
 Gamma = Annotated[float, Field(ge=0, le=20)]
 """Above 20 every weight starts at 0 in float32."""
-Gammas = Annotated[tuple[Gamma, ...], Field(min_length=1, max_length=1000), AfterValidator(each_once)]
+Gammas = Annotated[
+    tuple[Gamma, ...], Field(min_length=1, max_length=1000), AfterValidator(each_once)
+]
 LARGE, MIDDLE, SMALL = 0.3, 0.5, 0.8
 """The gammas of paper 1's claims. A larger gamma is a smaller initialisation."""
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
-Seeds = Annotated[tuple[Seed, ...], Field(min_length=1, max_length=10_000), AfterValidator(each_once)]
+Seeds = Annotated[
+    tuple[Seed, ...], Field(min_length=1, max_length=10_000), AfterValidator(each_once)
+]
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -68,7 +77,8 @@ class Settings:
     """Base of all settings: each subclass is a frozen dataclass, and refuses what does not fit.
 
     Attributes:
-        PRESETS: name -> what differs from the defaults. ERROR: what is raised, with a line for each fault.
+        PRESETS: name -> what differs from the defaults. ERROR: what is raised, with a line for each
+            fault.
 
     >>> class Optimiser(Settings):
     ...     steps: Steps = 10
@@ -93,7 +103,8 @@ class Settings:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
-        """Settings of a preset: ``smoke`` (a minute), ``quick`` (minutes) or ``paper`` (the paper's sizes)."""
+        """Settings of a preset: ``smoke`` (a minute), ``quick`` (minutes) or ``paper`` (the paper's
+        sizes)."""
         cls.check_preset(name)
         return cls(**{**cls.PRESETS[name], **changes})
 
@@ -105,15 +116,22 @@ class Settings:
 
 
 def _with_our_errors(init: Callable[..., None]) -> Callable[..., None]:
-    """An ``__init__`` that takes lists and numpy's numbers too, and raises the ``ERROR`` of its class."""
+    """An ``__init__`` that takes lists and numpy's numbers too, and raises the ``ERROR`` of its
+    class."""
 
     @wraps(init)
     def checked(self: Any, *args: Any, **given: Any) -> None:
         try:
-            init(self, *map(_in_python, args), **{name: _in_python(value) for name, value in given.items()})
+            init(
+                self,
+                *map(_in_python, args),
+                **{name: _in_python(value) for name, value in given.items()},
+            )
         except ValidationError as error:
             kind, names = type(self).__name__, [f.name for f in fields(self)]
-            raise self.ERROR("\n".join(_sentence(each, kind, names) for each in _errors(error))) from None
+            raise self.ERROR(
+                "\n".join(_sentence(each, kind, names) for each in _errors(error))
+            ) from None
 
     return checked
 
@@ -151,17 +169,28 @@ def fitted(value: Any, hint: Any, name: str) -> Any:
     try:
         return TypeAdapter(hint, config=CONFIG).validate_python(_in_python(value))
     except ValidationError as error:
-        lines = (_sentence({**each, "loc": (name, *each["loc"])}, name, []) for each in _errors(error))
+        lines = (
+            _sentence({**each, "loc": (name, *each["loc"])}, name, []) for each in _errors(error)
+        )
         raise ConfigError("\n".join(lines)) from None
 
 
 def overlay(base: Any, data: Mapping[str, Any], source: str, path: str = "") -> Any:
-    """A dataclass with fields replaced from nested plain data, as of a TOML file; ConfigError for what does not fit.
+    """A dataclass with fields replaced from nested plain data, as of a TOML file; ConfigError for
+    what does not fit.
 
     ``source`` and ``path`` say what the data is and where in it, for messages.
     """
-    known, hints, changes = [f.name for f in fields(base)], get_type_hints(type(base), include_extras=True), {}
-    unknown = [f"{source}: unknown key '{path}{key}'; {nearest(key, known)}" for key in data if key not in known]
+    known, hints, changes = (
+        [f.name for f in fields(base)],
+        get_type_hints(type(base), include_extras=True),
+        {},
+    )
+    unknown = [
+        f"{source}: unknown key '{path}{key}'; {nearest(key, known)}"
+        for key in data
+        if key not in known
+    ]
     if unknown:
         raise ConfigError("\n".join(unknown))
     for key, value in data.items():
@@ -169,12 +198,16 @@ def overlay(base: Any, data: Mapping[str, Any], source: str, path: str = "") -> 
         if isinstance(value, Mapping) and is_dataclass(current):
             changes[key] = overlay(current, value, source, f"{path}{key}.")
         else:
-            changes[key] = value if issubclass(type(base), Settings) else fitted(value, hints[key], key)
+            changes[key] = (
+                value if issubclass(type(base), Settings) else fitted(value, hints[key], key)
+            )
     try:
         return replace(base, **changes)
     except RbInterpError as error:
         where = f"{source}, [{path[:-1]}]" if path else source
-        raise type(error)("\n".join(f"{where}: {line}" for line in str(error).split("\n"))) from None
+        raise type(error)(
+            "\n".join(f"{where}: {line}" for line in str(error).split("\n"))
+        ) from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -190,11 +223,14 @@ def read_toml(path: Path) -> dict[str, Any]:
             f"{path} cannot be read ({error.strerror}); give --config an existing TOML file."
         ) from None
     except ValueError as error:
-        raise ConfigError(f"{path} is not valid TOML: {first_line(error)}. Mend that line and try again.") from None
+        raise ConfigError(
+            f"{path} is not valid TOML: {first_line(error)}. Mend that line and try again."
+        ) from None
 
 
 def to_toml(study: str, config: Any) -> str:
-    """A study's configuration as TOML text, from which it can be read again; None is left out and means a default."""
+    """A study's configuration as TOML text, from which it can be read again; None is left out and
+    means a default."""
     import tomli_w
 
     return tomli_w.dumps({"study": study, **_without_none(asdict(config))}, multiline_strings=False)
@@ -219,8 +255,8 @@ def class_name(value: Any) -> str:
 def fingerprint(task: Any) -> str:
     """Twelve hex digits that two dataclasses share exactly when class and settings are the same.
 
-    The class counts as ``module:qualname``, so a subclass differs from its parent. Fields with ``compare=False`` do not
-    count.
+    The class counts as ``module:qualname``, so a subclass differs from its parent. Fields with
+    ``compare=False`` do not count.
 
     Raises TaskError for what is no dataclass, and for a setting that is no plain data.
 
@@ -229,7 +265,9 @@ def fingerprint(task: Any) -> str:
     [True, False]
     """
     if not is_dataclass(task) or isinstance(task, type):
-        raise TaskError(f"{reprlib.repr(task)} is no instance of a dataclass; write a fingerprint() of its own.")
+        raise TaskError(
+            f"{reprlib.repr(task)} is no instance of a dataclass; write a fingerprint() of its own."
+        )
     return digest(_data(task, ""))
 
 
@@ -240,7 +278,11 @@ def digest(data: Any) -> str:
 
 def _data(value: Any, name: str) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        settings = {f.name: _data(getattr(value, f.name), f"{name}.{f.name}") for f in fields(value) if f.compare}
+        settings = {
+            f.name: _data(getattr(value, f.name), f"{name}.{f.name}")
+            for f in fields(value)
+            if f.compare
+        }
         return {"class": class_name(value), "settings": settings}
     if hasattr(value, "tolist"):
         return value.tolist()  # pyright: ignore[reportAttributeAccessIssue]
@@ -251,7 +293,8 @@ def _data(value: Any, name: str) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TaskError(
-        f"the setting '{name[1:]}' is a {type(value).__name__}, which is no plain data; give numbers, texts, lists, "
+        f"the setting '{name[1:]}' is a {type(value).__name__}, which is no plain data; give "
+        f"numbers, texts, lists, "
         f"mappings or dataclasses, or mark the field with field(compare=False)."
     )
 
@@ -271,7 +314,11 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested tables as one, with keys such as ``train.steps``."""
     found: dict[str, Any] = {}
     for key, value in data.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        found |= (
+            flat(value, f"{prefix}{key}.")
+            if isinstance(value, Mapping)
+            else {f"{prefix}{key}": value}
+        )
     return found
 
 

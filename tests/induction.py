@@ -27,16 +27,21 @@ def rows() -> Inputs:
 
 
 def patterns(model) -> dict[tuple[int, int], np.ndarray]:
-    """The pattern ``[row, query, key]`` of each head, by layer and head, with one plain hook a layer."""
+    """The pattern ``[row, query, key]`` of each head, by layer and head, with one plain hook a
+    layer."""
     found = {}
 
     def keep(layer):
         def look(pattern, hook):
-            found.update({(layer, head): pattern[:, head].numpy() for head in range(model.cfg.n_heads)})
+            found.update(
+                {(layer, head): pattern[:, head].numpy() for head in range(model.cfg.n_heads)}
+            )
 
         return look
 
-    hooks = [(f"blocks.{layer}.attn.hook_pattern", keep(layer)) for layer in range(model.cfg.n_layers)]
+    hooks = [
+        (f"blocks.{layer}.attn.hook_pattern", keep(layer)) for layer in range(model.cfg.n_layers)
+    ]
     with torch.no_grad(), model.hooks(fwd_hooks=hooks):
         model(torch.from_numpy(rows().tokens))
     return found

@@ -1,7 +1,7 @@
 """What checks shapes while testing: jaxtyping and beartype, on annotations that name a shape.
 
-jaxtyping's own hook checks every function and its parameters twice, and it writes the check of one that is made within
-a call anew at each call. That made the tests half as long again.
+jaxtyping's own hook checks every function and its parameters twice, and it writes the check of one
+that is made within a call anew at each call. That made the tests half as long again.
 """
 
 import ast
@@ -17,11 +17,14 @@ KINDS = ("Bool[", "Float[", "Int[", "Shaped[")
 
 
 def checked(function: Callable) -> Callable:
-    """The function with the shapes of its arguments and its result checked, or a generator as it is."""
+    """The function with the shapes of its arguments and its result checked, or a generator as it
+    is."""
     if isgeneratorfunction(function):  # its arguments would be checked within its caller's sizes
         return function
     words = function.__annotations__
-    function.__annotations__ = {name: word for name, word in words.items() if _names_a_shape(str(word))}
+    function.__annotations__ = {
+        name: word for name, word in words.items() if _names_a_shape(str(word))
+    }
     found = jaxtyped(beartype(function), typechecker=None)
     function.__annotations__ = found.__annotations__ = words
     return found
@@ -42,7 +45,9 @@ class _Decorated(ast.NodeTransformer):
         return node  # functions that are made within it stay as they are
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        fields = [ast.unparse(one.annotation) for one in node.body if isinstance(one, ast.AnnAssign)]
+        fields = [
+            ast.unparse(one.annotation) for one in node.body if isinstance(one, ast.AnnAssign)
+        ]
         if _names_a_shape(" ".join(fields)):
             words = "__import__('jaxtyping').jaxtyped(typechecker=__import__('beartype').beartype)"
             node.decorator_list.insert(0, _decorator(words, node))
@@ -61,7 +66,9 @@ class Finder:
     def __init__(self, modules: Sequence[str]) -> None:
         self.modules = {*modules}
 
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: object = None
+    ) -> ModuleSpec | None:
         spec = PathFinder.find_spec(name, path) if name in self.modules else None
         if spec and isinstance(spec.loader, SourceFileLoader):
             spec.loader = _Loader(spec.loader.name, spec.loader.path)

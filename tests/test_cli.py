@@ -33,7 +33,9 @@ def test_flags_give_the_same_configuration_as_a_file(tmp_path):
 
 
 def test_a_study_of_several_sweeps_has_the_flags_of_each():
-    command = parse(["reproduce", "emb-mlp", "--preset", "smoke", "--seeds", "3", "--descent.train.steps", "9"])
+    command = parse(
+        ["reproduce", "emb-mlp", "--preset", "smoke", "--seeds", "3", "--descent.train.steps", "9"]
+    )
     assert command.study == "emb-mlp"
     assert (command.settings.seeds, command.settings.descent.train.steps) == ((3,), 9)
 
@@ -113,4 +115,7 @@ def test_a_signal_ends_the_command_with_a_sentence_and_a_status(number, capsys, 
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-    assert capsys.readouterr().err.strip() == "rb-interp: stopped; the same command goes on from what is saved."
+    assert (
+        capsys.readouterr().err.strip()
+        == "rb-interp: stopped; the same command goes on from what is saved."
+    )

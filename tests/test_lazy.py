@@ -1,4 +1,5 @@
-"""What loads when: public names at first use; help and presets without torch; training without TransformerLens."""
+"""What loads when: public names at first use; help and presets without torch; training without
+TransformerLens."""
 
 import os
 import subprocess
@@ -15,7 +16,9 @@ PUBLIC = [rb, *(getattr(rb, name) for name in rb.__all__ if hasattr(getattr(rb, 
 def test_every_public_name_is_there_and_another_one_is_an_attribute_error(package):
     for name in getattr(package, "__all__", ()):
         assert getattr(package, name) is not None
-    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'nothing'") as error:
+    with pytest.raises(
+        AttributeError, match=f"module '{package.__name__}' has no attribute 'nothing'"
+    ) as error:
         _ = package.nothing
     assert error.value.obj is package
 
@@ -58,5 +61,7 @@ assert rb_interp.runs.Run.open(sys.argv[1]).finished
 
 def test_help_loads_no_torch_and_training_no_transformer_lens(tmp_path):
     command = [sys.executable, "-c", OWN_PROCESS, str(tmp_path / "run")]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,5 @@
-"""Plots say what the numbers say: each mark stands where its number is, and what has no place is marked."""
+"""Plots say what the numbers say: each mark stands where its number is, and what has no place is
+marked."""
 
 import matplotlib
 import numpy as np
@@ -14,7 +15,9 @@ from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.reading import Null, Reading
 
 DRAWS = np.linspace(0, 1, 201)
-READING = Reading("uniformity", {"tv": 0.1, "entropy": 0.9}, 0, 1, {"tv": 0.3}, {"tv": Null("even", DRAWS)}, n=7)
+READING = Reading(
+    "uniformity", {"tv": 0.1, "entropy": 0.9}, 0, 1, {"tv": 0.3}, {"tv": Null("even", DRAWS)}, n=7
+)
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +102,9 @@ def test_a_matrix_marks_what_is_undefined_and_what_is_beyond_its_colours(ax):
 
 
 def test_learning_curves_have_a_mean_over_seeds(ax):
-    rows = [(0.8, seed, step, "mem", 5.0 - step / 100 + seed) for seed in range(3) for step in (0, 100)]
+    rows = [
+        (0.8, seed, step, "mem", 5.0 - step / 100 + seed) for seed in range(3) for step in (0, 100)
+    ]
     learning_curves(pd.DataFrame(rows, columns=["gamma", "seed", "step", "set", "loss"]), ax=ax)
     assert dots(ax)["mem, γ = 0.8"] == [[0, 6.0], [100, 5.0]]
     assert len(ax.lines) == 4

@@ -6,10 +6,10 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from rb_interp.typed import few_threads, threads
+from rb_interp._threads import single_threaded, threads
 
 
-@few_threads
+@single_threaded
 def number() -> int:
     """How many threads torch uses."""
     return torch.get_num_threads()
@@ -32,7 +32,9 @@ def test_one_unless_more_are_asked_for_and_the_caller_s_number_comes_back():
 
 def blas() -> set[int]:
     """How many threads each BLAS library of this process has."""
-    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+    return {
+        library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+    }
 
 
 @pytest.mark.skipif(not blas(), reason="this numpy has a BLAS whose threads cannot be set")

@@ -1,17 +1,19 @@
 # %% [markdown]
 # # A model of your own: induction
 #
-# A small GPT-2 is trained in a plain loop on pairs that repeat, and learns induction (Olsson et al. 2022). Which heads
-# do it, and how would we know? Everything here works on any TransformerLens model; nothing of this package trains it.
+# A small GPT-2 is trained in a plain loop on pairs that repeat, and learns induction (Olsson et al.
+# 2022). Which heads do it, and how would we know? Everything here works on any TransformerLens
+# model; nothing of this package trains it.
 #
 # ## The task
 #
-# A row is a block of random tokens, then pairs of neighbours from it, then the first token of one more pair:
+# A row is a block of random tokens, then pairs of neighbours from it, then the first token of one
+# more pair:
 #
 #     a b c d e f   d e   a b   c        the answer is d
 #
-# Where things stand is said by *roles*: `first` is the place of the query's token in the block, `second` the place
-# after it, where the answer stands.
+# Where things stand is said by *roles*: `first` is the place of the query's token in the block,
+# `second` the place after it, where the answer stands.
 
 # %%
 import matplotlib.pyplot as plt
@@ -32,9 +34,17 @@ inputs.tokens[0], inputs.labels[0], {role: at[0] for role, at in inputs.roles.po
 
 # %%
 SIZES = {
-    "n_layers": 2, "n_heads": 2, "d_model": 32, "d_head": 16, "d_mlp": 8, "n_ctx": task.length,
-    "d_vocab": task.d_vocab, "act_fn": "gelu_new", "normalization_type": "LN", "device": "cpu",
-}  # fmt: skip
+    "n_layers": 2,
+    "n_heads": 2,
+    "d_model": 32,
+    "d_head": 16,
+    "d_mlp": 8,
+    "n_ctx": task.length,
+    "d_vocab": task.d_vocab,
+    "act_fn": "gelu_new",
+    "normalization_type": "LN",
+    "device": "cpu",
+}
 
 
 def small_gpt2():
@@ -71,14 +81,17 @@ with rb.threads(1):
         losses.append(loss.item())
 
 with torch.no_grad():
-    accuracy = (model(torch.from_numpy(inputs.tokens))[:, -1].argmax(-1).numpy() == inputs.labels).mean()
+    accuracy = (
+        model(torch.from_numpy(inputs.tokens))[:, -1].argmax(-1).numpy() == inputs.labels
+    ).mean()
 f"accuracy on fresh rows: {accuracy:.2f}"
 
 # %% [markdown]
 # ## Who looks where?
 #
-# Induction needs a head that writes at `second` which token stood before it (it looks from `second` to `first`), and a
-# later one that looks from the query to `second`. `scan` reads all heads from one forward pass.
+# Induction needs a head that writes at `second` which token stood before it (it looks from `second`
+# to `first`), and a later one that looks from the query to `second`. `scan` reads all heads from
+# one forward pass.
 
 # %%
 previous = rb.scan(attention, model, inputs, query="second", to="first", untrained=untrained)
@@ -87,22 +100,26 @@ columns = ["layer", "head", "quantity", "value", "untrained", "null", "null_mean
 previous[columns].round(3)
 
 # %% [markdown]
-# `second` always stands right after `first`. So roles of *another row* (the null) tell nothing: a previous-token head
-# looks one back there too. The excess says how much more than other places these get: read it beside the untrained
-# model's. For the induction head below the null does tell, since where its query stands varies.
+# `second` always stands right after `first`. So roles of *another row* (the null) tell nothing: a
+# previous-token head looks one back there too. The excess says how much more than other places
+# these get: read it beside the untrained model's. For the induction head below the null does tell,
+# since where its query stands varies.
 
 # %%
 induction[columns].round(3)
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
-for ax, table, name in zip(axes, (previous, induction), ("second_to_first", "query_to_second"), strict=True):
+for ax, table, name in zip(
+    axes, (previous, induction), ("second_to_first", "query_to_second"), strict=True
+):
     rb.plots.heads(table, name, ax=ax)
 
 # %% [markdown]
 # ## Does the answer need them?
 #
-# Attention shows where a head looks, not that the answer depends on it. Take heads away, one by one and together.
+# Attention shows where a head looks, not that the answer depends on it. Take heads away, one by one
+# and together.
 
 # %%
 heads = [f"z.{layer}.{head}" for layer in range(2) for head in range(2)]
@@ -115,7 +132,8 @@ for sites in (*heads, ["z.0.0", "z.0.1"], ["z.1.0", "z.1.1"]):
 #
 # ## What travels where?
 #
-# Change the answer's token wherever it stands, and take single components back from the rows as they were.
+# Change the answer's token wherever it stands, and take single components back from the rows as
+# they were.
 
 # %%
 absent = [np.setdiff1d(np.arange(task.d_vocab), row) for row in inputs.tokens]
@@ -126,5 +144,6 @@ matrix = iv.patching_matrix(model, inputs, corrupted, roles=("first", "second", 
 matrix.to_frame().pivot(index=["component", "layer"], columns="role", values="recovered").round(2)
 
 # %% [markdown]
-# The answer stands at `second` until L1, whose attention takes it to the query. What each number means, and how it
-# misleads, stands in [probes](../probes.md) and [interventions](../interventions.md).
+# The answer stands at `second` until L1, whose attention takes it to the query. What each number
+# means, and how it misleads, stands in [probes](../probes.md) and
+# [interventions](../interventions.md).

@@ -1,11 +1,13 @@
 # %% [markdown]
 # # Read a result that was kept
 #
-# Some runs take an hour or more. Their tables are kept in `results/`, so that nobody need repeat them. A kept result is
-# opened like a run folder. It has no checkpoints, so it gives no models; it gives every number, verdict and figure.
+# Some runs take an hour or more. Their tables are kept in `results/`, so that nobody need repeat
+# them. A kept result is opened like a run folder. It has no checkpoints, so it gives no models; it
+# gives every number, verdict and figure.
 #
-# Here: composite functions. All pairs of anchors are trained but one, (4, 3), whose mirror (3, 4) is trained with an
-# answer that does not follow the rule. Does a model *infer* the answer to (4, 3), or copy its mirror's?
+# Here: composite functions. All pairs of anchors are trained but one, (4, 3), whose mirror (3, 4)
+# is trained with an answer that does not follow the rule. Does a model *infer* the answer to (4,
+# 3), or copy its mirror's?
 
 # %%
 from pathlib import Path
@@ -20,7 +22,8 @@ run = rb.Run.open(root / "results" / "composite_quick")
 run
 
 # %% [markdown]
-# There are no checkpoints, so nothing here can be trained or probed again. What made it stands in its settings.
+# There are no checkpoints, so nothing here can be trained or probed again. What made it stands in
+# its settings.
 
 # %%
 run.is_copy, run.config.seeds, run.config.gammas, run.metadata["command"]
@@ -44,9 +47,9 @@ verdict.outcome, verdict.statement, verdict.reason
 # %% [markdown]
 # ## Tables
 #
-# `phases` has a row for each member. `I` is the share of rows with (4, 3) that are answered as the rule would, `S` the
-# share that are answered as the mirror. A member is `unfit` where it does not even answer the pairs that it was trained
-# on.
+# `phases` has a row for each member. `I` is the share of rows with (4, 3) that are answered as the
+# rule would, `S` the share that are answered as the mirror. A member is `unfit` where it does not
+# even answer the pairs that it was trained on.
 
 # %%
 phases = run.table("phases")
@@ -57,9 +60,9 @@ columns = ["gamma", "seed", "phase", "flow", "I", "S", "acc_seen_test"]
 phases[phases.gamma == 0.5][columns].round(2)
 
 # %% [markdown]
-# At gamma .5 four of eight members copy the mirror in at least .9 of the rows, and none infers. Three of the four bring
-# the key straight to the last position (`via last`). With eight seeds the share of symmetric members is anything from
-# .16 to .84:
+# At gamma .5 four of eight members copy the mirror in at least .9 of the rows, and none infers.
+# Three of the four bring the key straight to the last position (`via last`). With eight seeds the
+# share of symmetric members is anything from .16 to .84:
 
 # %%
 symmetric = int((phases[phases.gamma == 0.5].phase == "symmetric").sum())
@@ -68,13 +71,14 @@ proportion_interval(symmetric, 8)
 # %% [markdown]
 # ## Figures
 #
-# A figure is drawn from the tables alone. It is a matplotlib figure, so it can be changed before it is saved.
+# A figure is drawn from the tables alone. It is a matplotlib figure, so it can be changed before it
+# is saved.
 
 # %%
 figure = run.figure("phases")
 figure
 
 # %% [markdown]
-# The whole report is one file: `rb-interp report results/composite_quick --out report` draws it without training.
-# What each table holds stands in [tables](../tables.md), what we make of this run in
-# [composite functions](../results_composite.md).
+# The whole report is one file: `rb-interp report results/composite_quick --out report` draws it
+# without training. What each table holds stands in [tables](../tables.md), what we make of this run
+# in [composite functions](../results_composite.md).

@@ -1,9 +1,10 @@
 # %% [markdown]
 # # A study from Python
 #
-# A study trains models at several initialisation rates (gamma), probes them, and judges claims that were fixed before.
-# `anchor.run(preset="quick")` does it all and writes a report. Here the anchor study runs for 60 steps with one seed,
-# one verb at a time; that is far too short to show anything about initialisation, and the verdicts say so.
+# A study trains models at several initialisation rates (gamma), probes them, and judges claims that
+# were fixed before. `anchor.run(preset="quick")` does it all and writes a report. Here the anchor
+# study runs for 60 steps with one seed, one verb at a time; that is far too short to show anything
+# about initialisation, and the verdicts say so.
 
 # %%
 import tempfile
@@ -22,7 +23,9 @@ anchor.question
 # %%
 smoke = anchor.preset("smoke")
 train = replace(smoke.train, steps=60)
-config = replace(smoke, seeds=(0,), gammas=(0.5, 0.8), train=train, n_null=20, n_init=10, probe_rows=100)
+config = replace(
+    smoke, seeds=(0,), gammas=(0.5, 0.8), train=train, n_null=20, n_init=10, probe_rows=100
+)
 folder = Path(tempfile.mkdtemp()) / "anchor-60-steps"
 run = rb.Run.start(folder, anchor, config)
 run.train(progress=False)
@@ -34,8 +37,8 @@ run
 #
 # ## Learning curves
 #
-# Small initial weights (large gamma) should learn the rule (`rsn_train`, and `rsn_test` with combinations that are held
-# out) before the table (`mem`).
+# Small initial weights (large gamma) should learn the rule (`rsn_train`, and `rsn_test` with
+# combinations that are held out) before the table (`mem`).
 
 # %%
 curves = run.curves
@@ -48,8 +51,8 @@ _ = rb.plots.learning_curves(members)
 # %% [markdown]
 # ## One member as a TransformerLens model
 #
-# `run.model` gives a member at any stage with exactly its trained weights. Everything that TransformerLens does works
-# on it.
+# `run.model` gives a member at any stage with exactly its trained weights. Everything that
+# TransformerLens does works on it.
 
 # %%
 model, untrained = (run.model(gamma=0.8, seed=0, stage=stage) for stage in ("final", "init"))
@@ -80,5 +83,5 @@ table[table.quantity == "tv"][["gamma", "seed", "value", "untrained", "p_value"]
 run.verdicts.to_frame()[["id", "criterion", "outcome", "n_meeting", "n_seeds", "reason"]].head(6)
 
 # %% [markdown]
-# `run.write_report()` draws the figures and writes one HTML file. [A study of your own](../tutorial_own_study.md) shows
-# how to ask another question with the same machine.
+# `run.write_report()` draws the figures and writes one HTML file. [A study of your
+# own](../tutorial_own_study.md) shows how to ask another question with the same machine.

@@ -18,13 +18,18 @@ def normal(shares, n, rng):
 
 
 def clusters(shares, n, rng, above=0.5, noise=0.025):
-    """Tables near .05 or .95, by whether the sum of normal effects is above a threshold; shares of these values."""
+    """Tables near .05 or .95, by whether the sum of normal effects is above a threshold; shares of
+    these values."""
     threshold, spread = stats.norm.ppf(1 - above), 0.9**2 * above * (1 - above) + noise**2
     found = []
     for share in shares[:2]:  # covariance of two cells that have a row (a column) in common
         both = stats.multivariate_normal.cdf([-threshold] * 2, cov=[[1, share], [share, 1]])
         found.append(0.9**2 * (both - above**2) / spread)
-    values = 0.05 + 0.9 * (normal(shares, n, rng)[0] > threshold) + noise * rng.standard_normal((n, N, N))
+    values = (
+        0.05
+        + 0.9 * (normal(shares, n, rng)[0] > threshold)
+        + noise * rng.standard_normal((n, N, N))
+    )
     return values, np.array([*found, 1 - sum(found)])
 
 
@@ -33,7 +38,9 @@ def covered(tables, truth, n_draws=200):
     truth, held = np.array([*truth, truth[0] - truth[1]]), []
     for table in tables:
         found = variance_components(table, n_draws=n_draws)
-        ends = np.array([part[1:] for part in (found.rows, found.columns, found.rest, found.difference)])
+        ends = np.array(
+            [part[1:] for part in (found.rows, found.columns, found.rest, found.difference)]
+        )
         held.append((ends[:, 0] <= truth + 1e-9) & (truth - 1e-9 <= ends[:, 1]))
     return np.mean(held, axis=0)
 
@@ -45,12 +52,18 @@ def test_a_table_worked_out_by_hand():
     shares = [share.estimate for share in (found.rows, found.columns, found.rest)]
     np.testing.assert_allclose(shares, [35 / 64, 17 / 64, 12 / 64])
     assert found.difference.estimate == pytest.approx(18 / 64)
-    assert all(s.low <= s.estimate <= s.high for s in (found.rows, found.columns, found.rest, found.difference))
+    assert all(
+        s.low <= s.estimate <= s.high
+        for s in (found.rows, found.columns, found.rest, found.difference)
+    )
 
 
 def test_rows_and_columns_stand_for_each_other():
     table = np.random.default_rng(0).normal(size=(N, N)) + np.arange(N)[:, None]
-    found, turned = variance_components(table, n_draws=5_000), variance_components(table.T, n_draws=5_000)
+    found, turned = (
+        variance_components(table, n_draws=5_000),
+        variance_components(table.T, n_draws=5_000),
+    )
     np.testing.assert_allclose(found.rows, turned.columns, atol=0.02)
     np.testing.assert_allclose(found.difference, -np.array(turned.difference)[[0, 2, 1]], atol=0.03)
     shifted = variance_components(3 - 2 * table, n_draws=5_000)
@@ -60,7 +73,11 @@ def test_rows_and_columns_stand_for_each_other():
 def test_what_the_rows_decide_is_told():
     table = np.repeat([0.02, 0.97, 0.96, 0.03, 0.98, 0.01], N).reshape(N, N)
     found = variance_components(table)
-    assert (found.rows.low > 0.6, found.columns.high < 0.4, found.difference.low > 0.5) == (True, True, True)
+    assert (found.rows.low > 0.6, found.columns.high < 0.4, found.difference.low > 0.5) == (
+        True,
+        True,
+        True,
+    )
     other = variance_components(table.T)
     assert other.columns.low > 0.6 > 0.4 > other.rows.high
 
@@ -71,8 +88,12 @@ def test_tables_that_say_nothing():
     assert np.isnan([alike.rows, alike.difference]).all()
     missing = np.arange(36.0).reshape(N, N)
     missing[2, 2] = np.nan
-    assert np.isnan([*variance_components(missing).variances, *variance_components(missing).rest]).all()
-    with pytest.raises(RbInterpError, match=r"shape \(1, 6\); give a table of two or more rows and columns"):
+    assert np.isnan(
+        [*variance_components(missing).variances, *variance_components(missing).rest]
+    ).all()
+    with pytest.raises(
+        RbInterpError, match=r"shape \(1, 6\); give a table of two or more rows and columns"
+    ):
         variance_components(np.zeros((1, 6)))
 
 

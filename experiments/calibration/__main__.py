@@ -1,12 +1,14 @@
-"""Measure the error rates again: every detector on models whose mechanism is known, and on two kinds where it is not.
+"""Measure the error rates again: every detector on models whose mechanism is known, and on two
+kinds where it is not.
 
     python -m experiments.calibration FOLDER
 
-Hand-written models and trained ones have tables of their own, and are never mixed. The thresholds are the claims';
-nothing here chooses one. Everything follows from seeds; the last digits about trained models depend on the machine.
-What is finished is read from the folder, so the same command continues after an interruption: begin with an empty
-folder after a change of probes, models, claims or recipes. Tables of rates go to ``rb_interp/studies/anchor/tables``,
-the others to ``experiments/calibration/tables``.
+Hand-written models and trained ones have tables of their own, and are never mixed. The thresholds
+are the claims'; nothing here chooses one. Everything follows from seeds; the last digits about
+trained models depend on the machine. What is finished is read from the folder, so the same command
+continues after an interruption: begin with an empty folder after a change of probes, models, claims
+or recipes. Tables of rates go to ``rb_interp/studies/anchor/tables``, the others to
+``experiments/calibration/tables``.
 """
 
 from __future__ import annotations
@@ -40,7 +42,13 @@ from rb_interp.models.reference import REFERENCES
 from rb_interp.studies.anchor.error_rates import RATES, TRAINED_RATES, read_table
 
 PARTS, TRAINED = "parts", "trained"
-SHOWN = ["true_positive_rate", "true_positive_low", "false_positive_rate", "false_positive_high", "calibrated"]
+SHOWN = [
+    "true_positive_rate",
+    "true_positive_low",
+    "false_positive_rate",
+    "false_positive_high",
+    "calibrated",
+]
 
 
 def measure_copies(
@@ -55,15 +63,25 @@ def measure_copies(
 
     Args:
         folder: keeps what is finished.
-        n_copies: perturbed copies of each hand-written model. n_untrained, n_shuffled: models at each gamma.
+        n_copies: perturbed copies of each hand-written model. n_untrained, n_shuffled: models at
+            each gamma.
     """
     parts: dict[str, tuple[int, Callable[[], Iterator[Subject]]]] = {
-        name: (n_copies, lambda name=name: known_models.reference_copies(name, n_copies)) for name in REFERENCES
+        name: (n_copies, lambda name=name: known_models.reference_copies(name, n_copies))
+        for name in REFERENCES
     }
     parts["untrained"] = (n_untrained * len(GAMMAS), lambda: known_models.fresh(n_untrained))
-    parts["label_shuffled"] = (n_shuffled * len(GAMMAS), lambda: known_models.label_shuffled(n_shuffled, progress))
+    parts["label_shuffled"] = (
+        n_shuffled * len(GAMMAS),
+        lambda: known_models.label_shuffled(n_shuffled, progress),
+    )
     tables = []
-    with tqdm(total=sum(n for n, _ in parts.values()), disable=not progress, unit="model", desc="calibrating") as bar:
+    with tqdm(
+        total=sum(n for n, _ in parts.values()),
+        disable=not progress,
+        unit="model",
+        desc="calibrating",
+    ) as bar:
         for name, (n, subjects) in parts.items():
             path = folder / PARTS / f"{name}-{n}.csv"
             if path.exists():
@@ -84,11 +102,16 @@ def _answers(subjects: Iterator[Subject], bar: tqdm) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def measure_trained(folder: Path, progress: bool = True, configs: Sequence[ModelConfig] = FAMILIES) -> pd.DataFrame:
-    """Train models with a known route in each family, write the tables and the figure about them, return the rates."""
+def measure_trained(
+    folder: Path, progress: bool = True, configs: Sequence[ModelConfig] = FAMILIES
+) -> pd.DataFrame:
+    """Train models with a known route in each family, write the tables and the figure about them,
+    return the rates."""
     copies, models = [], []
     for config in configs:
-        paths = [folder / PARTS / f"{config.norm}-{name}" for name in (TRAINED_COPIES, TRAINED_MODELS)]
+        paths = [
+            folder / PARTS / f"{config.norm}-{name}" for name in (TRAINED_COPIES, TRAINED_MODELS)
+        ]
         if not all(path.exists() for path in paths):
             for table, path in zip(answers(folder / TRAINED, config, progress), paths, strict=True):
                 write_table(table, path)
@@ -104,7 +127,9 @@ def measure_trained(folder: Path, progress: bool = True, configs: Sequence[Model
     return _written(copied, folder / TRAINED_COPIES, trained_rates, folder / TRAINED_RATES)
 
 
-def _written(answers: pd.DataFrame, to: Path, rate: Callable[[pd.DataFrame], pd.DataFrame], path: Path) -> pd.DataFrame:
+def _written(
+    answers: pd.DataFrame, to: Path, rate: Callable[[pd.DataFrame], pd.DataFrame], path: Path
+) -> pd.DataFrame:
     """Write answers and the rates that follow from them; return the rates."""
     write_table(answers, to)
     table = rate(read_table(to))
@@ -116,5 +141,8 @@ if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: python -m experiments.calibration FOLDER")
     with rb.threads(1):
-        for measure, by in ((measure_copies, ["detector"]), (measure_trained, ["family", "source", "detector"])):
+        for measure, by in (
+            (measure_copies, ["detector"]),
+            (measure_trained, ["family", "source", "detector"]),
+        ):
             print(measure(Path(sys.argv[1])).set_index(by)[SHOWN].round(2).to_string())

@@ -1,11 +1,13 @@
 """Detectors: what a claim's criterion, or a circuit's name, says about one model.
 
-A claim's detector says "present" where the model's readings meet every condition of the claim, with the claim's own
-thresholds; a circuit's detector says it where the model gets that name. A hand-written model is a single checkpoint, so
-stages and gammas of the terms are left out, and so is the gate of M7b: it is about what was learned, and nothing was.
+A claim's detector says "present" where the model's readings meet every condition of the claim, with
+the claim's own thresholds; a circuit's detector says it where the model gets that name. A
+hand-written model is a single checkpoint, so stages and gammas of the terms are left out, and so is
+the gate of M7b: it is about what was learned, and nothing was.
 
-The margin is the least signed distance from a threshold over all conditions, in the units of the condition, positive
-where the threshold is met. A number that is nan, or was not read, meets nothing: its margin is -inf.
+The margin is the least signed distance from a threshold over all conditions, in the units of the
+condition, positive where the threshold is met. A number that is nan, or was not read, meets
+nothing: its margin is -inf.
 """
 
 from __future__ import annotations
@@ -15,7 +17,13 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from rb_interp.claims.rule import Condition, Term
-from rb_interp.interventions.circuits import ACCURACY_MIN, NAMED, SHARE_MIN, SHARES, circuit_by_cause
+from rb_interp.interventions.circuits import (
+    ACCURACY_MIN,
+    NAMED,
+    SHARE_MIN,
+    SHARES,
+    circuit_by_cause,
+)
 from rb_interp.studies.anchor import circuits as circuit
 from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.error_rates import MECHANISM_CLAIMS
@@ -50,7 +58,8 @@ Place = tuple[str, str, str, int | None]
 
 
 class Detection(NamedTuple):
-    """What one detector says about one model; ``margin`` is positive where the thresholds are met."""
+    """What one detector says about one model; ``margin`` is positive where the thresholds are
+    met."""
 
     present: bool
     margin: float
@@ -73,20 +82,31 @@ def detect(readings: Mapping[Place, float]) -> dict[str, Detection]:
     found = {}
     for claim in CLAIMS:
         values = [readings.get(place(condition.of), math.nan) for condition in claim.conditions]
-        if claim.id in MECHANISM_CLAIMS and any(place(condition.of) in readings for condition in claim.conditions):
-            met = all(condition.met(value) for condition, value in zip(claim.conditions, values, strict=True))
+        if claim.id in MECHANISM_CLAIMS and any(
+            place(condition.of) in readings for condition in claim.conditions
+        ):
+            met = all(
+                condition.met(value)
+                for condition, value in zip(claim.conditions, values, strict=True)
+            )
             found[claim.id] = Detection(met, _least(map(margin, claim.conditions, values)))
     return {**found, **_named(readings), **_named_by_cause(readings)}
 
 
 def margin(condition: Condition, value: float) -> float:
-    """Signed distance of a value from a condition's threshold, positive on the claimed side; -inf for nan."""
-    distance = value - condition.threshold if condition.operator in (">=", ">") else condition.threshold - value
+    """Signed distance of a value from a condition's threshold, positive on the claimed side; -inf
+    for nan."""
+    distance = (
+        value - condition.threshold
+        if condition.operator in (">=", ">")
+        else condition.threshold - value
+    )
     return -math.inf if math.isnan(distance) else distance
 
 
 def truth(detector: str, name: str, mechanisms: Iterable[str], cause: str) -> bool:
-    """What a detector ought to say of a model with these mechanisms and these names, by attention and by cause.
+    """What a detector ought to say of a model with these mechanisms and these names, by attention
+    and by cause.
 
     >>> truth("M6", "mixed", {"values_along_reasoning", "values_along_memory"}, "mixed")
     False
@@ -105,18 +125,26 @@ def _named(readings: Mapping[Place, float]) -> dict[str, Detection]:
         return {}
     given = circuit.name_circuit(**numbers)
     learned = numbers["accuracy"] - circuit.ACCURACY_MIN
-    average_then_key = _least([circuit.TV_MAX - numbers["tv_half"], numbers["key_attention"] - circuit.KEY_MIN])
-    key_to_anchors = _least([numbers["carry"] - circuit.CARRY_MIN, numbers["anchor_attention"] - circuit.ANCHORS_MIN])
+    average_then_key = _least(
+        [circuit.TV_MAX - numbers["tv_half"], numbers["key_attention"] - circuit.KEY_MIN]
+    )
+    key_to_anchors = _least(
+        [numbers["carry"] - circuit.CARRY_MIN, numbers["anchor_attention"] - circuit.ANCHORS_MIN]
+    )
     margins = (
         _least([learned, average_then_key, -key_to_anchors]),
         _least([learned, key_to_anchors, -average_then_key]),
     )
-    return {name: Detection(given == name, least) for name, least in zip(NAMES, margins, strict=True)}
+    return {
+        name: Detection(given == name, least) for name, least in zip(NAMES, margins, strict=True)
+    }
 
 
 def _named_by_cause(readings: Mapping[Place, float]) -> dict[str, Detection]:
     """Names by cause; a name is missed by what it lacks, or by how well a name before it fits."""
-    shares = {SHARES[column]: _number(readings, source) for column, source in circuit.ROUTES.items()}
+    shares = {
+        SHARES[column]: _number(readings, source) for column, source in circuit.ROUTES.items()
+    }
     if not any(place[0] == "routes" for place in readings):
         return {}
     accuracy = _number(readings, circuit.SOURCES["accuracy"])

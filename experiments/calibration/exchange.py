@@ -11,8 +11,8 @@ Sites, in the order in which they are computed (all tensors begin with ``[member
     attn_out.1    [d_model]        at the last position
     logits        [d_vocab]        at the last position
 
-What misleads: an exchange at ``resid_pre.1`` takes all that a position holds, its own token and place included; one at
-``attn_out.0`` takes what attention brought there alone.
+What misleads: an exchange at ``resid_pre.1`` takes all that a position holds, its own token and
+place included; one at ``attn_out.0`` takes what attention brought there alone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def run_with_exchanges(
 
     Args:
         weights: by TransformerLens name, members first. tokens: each member's own rows.
-        model: a transformer of two layers. exchanges: by site, of ``resid_pre.0``, ``attn_out.0`` and ``resid_pre.1``.
+        model: a transformer of two layers. exchanges: by site, of ``resid_pre.0``, ``attn_out.0``
+            and ``resid_pre.1``.
 
     Returns:
         Site -> activation, after the exchange.
@@ -74,28 +75,35 @@ def run_with_exchanges(
 def _attend(
     block: Block, x: Float[Tensor, "member row pos d_model"], every_query: bool
 ) -> tuple[Float[Tensor, "member row head query key"], Float[Tensor, "member row query all_heads"]]:
-    """Logarithm of the attention pattern, and what attention brings; queries of the last position alone, or of all."""
+    """Logarithm of the attention pattern, and what attention brings; queries of the last position
+    alone, or of all."""
     members, rows, length, _ = x.shape
     x = block.attention_input(x)
     asking = x if every_query else x[:, :, -1:]
     heads = []
     for name, source in zip("QKV", (asking, x, x), strict=True):
         part = linear(source.flatten(1, 2), *block.projection(name))
-        heads.append(part.view(members, rows, source.shape[2], block.model.n_heads, -1).transpose(2, 3))
+        heads.append(
+            part.view(members, rows, source.shape[2], block.model.n_heads, -1).transpose(2, 3)
+        )
     q, k, v = heads
     scores = q @ k.mT
     log_pattern = (scores + causal_mask(length, scores) if every_query else scores).log_softmax(-1)
     return log_pattern, (log_pattern.exp() @ v).transpose(2, 3).flatten(3)
 
 
-def _write(block: Block, z: Float[Tensor, "member row query all_heads"]) -> Float[Tensor, "member row query d_model"]:
+def _write(
+    block: Block, z: Float[Tensor, "member row query all_heads"]
+) -> Float[Tensor, "member row query d_model"]:
     """Attention's output."""
     bias = block["attn.b_O"] if block.model.train_biases else None
     return linear(z.flatten(1, 2), block["attn.W_O"].flatten(1, 2), bias).unflatten(1, z.shape[1:3])
 
 
 def _rest(
-    block: Block, resid: Float[Tensor, "member row query d_model"], out: Float[Tensor, "member row query d_model"]
+    block: Block,
+    resid: Float[Tensor, "member row query d_model"],
+    out: Float[Tensor, "member row query d_model"],
 ) -> Float[Tensor, "member row query d_model"]:
     """Residual stream after the block, from its start and attention's output."""
     mid = block.after((resid + out).flatten(1, 2), "ln1")

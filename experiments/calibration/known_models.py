@@ -1,13 +1,16 @@
-"""Models on which detectors are tried: hand-written ones with a known mechanism, and two kinds without one.
+"""Models on which detectors are tried: hand-written ones with a known mechanism, and two kinds
+without one.
 
     reference       hand-written models with known mechanisms, each with many perturbed copies; a seed draws the label
                     table, the inputs and the perturbation
     untrained       fresh initialisations at three gammas: nothing was learned
-    label_shuffled  trained like any member, but on labels permuted over the training rows: training changed the
+    label_shuffled  trained like any member, but on labels permuted over the training rows: training
+    changed the
                     weights, and there was no rule to learn
 
-Probes see up to 300 inputs of each set, subspaces 100, swaps 100 pairs, and routes and swaps of one position 50 (300
-and 100 of trained models), without nulls or untrained models: a detector looks at values alone.
+Probes see up to 300 inputs of each set, subspaces 100, swaps 100 pairs, and routes and swaps of one
+position 50 (300 and 100 of trained models), without nulls or untrained models: a detector looks at
+values alone.
 """
 
 from __future__ import annotations
@@ -50,8 +53,9 @@ Weights = Mapping[str, Any]
 class Subject(NamedTuple):
     """One model to look at.
 
-    ``circuit`` and ``mechanisms`` are None where nobody knows them all; ``known`` has the truth of single detectors.
-    ``cause`` is the circuit's name by cause, and ``unsettled`` the mechanisms that construction does not settle.
+    ``circuit`` and ``mechanisms`` are None where nobody knows them all; ``known`` has the truth of
+    single detectors. ``cause`` is the circuit's name by cause, and ``unsettled`` the mechanisms
+    that construction does not settle.
     """
 
     source: str
@@ -68,7 +72,8 @@ class Subject(NamedTuple):
 
 
 class ShuffledTask(AnchorTask):
-    """An anchor task whose labels are permuted over the training rows: same tokens, same labels, no rule to learn."""
+    """An anchor task whose labels are permuted over the training rows: same tokens, same labels, no
+    rule to learn."""
 
     def dataset(self, seed: int) -> AnchorDataset:
         """The rows that the seed draws anywhere, with permuted labels."""
@@ -88,7 +93,9 @@ def reference_copies(name: str, n_copies: int = N_COPIES, first: int = 0) -> Ite
         copy = perturbed(reference(name, seed=seed), seed=seed)
         data = copy.task.dataset(seed)
         known = {"mechanisms": copy.mechanisms, "cause": copy.cause, "unsettled": copy.unsettled}
-        yield Subject("reference", name, seed, copy.config, data, copy.weights, copy.circuit, **known)
+        yield Subject(
+            "reference", name, seed, copy.config, data, copy.weights, copy.circuit, **known
+        )
 
 
 def fresh(n_each: int = N_UNTRAINED) -> Iterator[Subject]:
@@ -100,20 +107,33 @@ def fresh(n_each: int = N_UNTRAINED) -> Iterator[Subject]:
             yield Subject("untrained", f"{gamma:g}", seed, config, task.dataset(seed), weights)
 
 
-def label_shuffled(n_each: int = N_SHUFFLED, progress: bool = True, steps: int = SHUFFLED_STEPS) -> Iterator[Subject]:
+def label_shuffled(
+    n_each: int = N_SHUFFLED, progress: bool = True, steps: int = SHUFFLED_STEPS
+) -> Iterator[Subject]:
     """Quick models trained on permuted labels, at each gamma."""
     task, config = ShuffledTask(), ModelConfig.preset("quick")
     train = replace(TrainConfig.preset("quick"), steps=steps, eval_every=steps, device="cpu")
     final = train_members(task, config, train, GAMMAS, range(n_each), progress=progress).final
     for gamma in GAMMAS:
         for seed in range(n_each):
-            yield Subject("label_shuffled", f"{gamma:g}", seed, config, task.dataset(seed), final.member(gamma, seed))
+            yield Subject(
+                "label_shuffled",
+                f"{gamma:g}",
+                seed,
+                config,
+                task.dataset(seed),
+                final.member(gamma, seed),
+            )
 
 
-def examine(model: HookedModel, data: AnchorDataset, rows: int = ROWS, fewer: int | None = None) -> dict[Place, float]:
-    """The readings of a model with one head that detectors look at, by probe, quantity, set and layer.
+def examine(
+    model: HookedModel, data: AnchorDataset, rows: int = ROWS, fewer: int | None = None
+) -> dict[Place, float]:
+    """The readings of a model with one head that detectors look at, by probe, quantity, set and
+    layer.
 
-    ``rows`` inputs of each set at most, ``fewer`` for routes and pairs of one position (FEWER by default).
+    ``rows`` inputs of each set at most, ``fewer`` for routes and pairs of one position (FEWER by
+    default).
     """
     return {place: value for place, (value, *_) in readings_of(model, data, rows, fewer).items()}
 
@@ -121,7 +141,8 @@ def examine(model: HookedModel, data: AnchorDataset, rows: int = ROWS, fewer: in
 def readings_of(
     model: HookedModel, data: AnchorDataset, rows: int = ROWS, fewer: int | None = None
 ) -> dict[Place, list[float]]:
-    """What `examine` reads, of a model with any number of heads: one value for each head, or one alone."""
+    """What `examine` reads, of a model with any number of heads: one value for each head, or one
+    alone."""
     fewer = FEWER if fewer is None else fewer
     chosen = {set: data.sample(set, rows) for set in (REASONING, MEMORY)}
     found: dict[Place, list[float]] = {}
@@ -135,28 +156,39 @@ def readings_of(
     found["learning_order", "acc_rsn_train", "", None] = [float(right.mean())]
     causal = _swaps(model, data, fewer) | _routes(model, data, at[right], fewer)
     if model.cfg.n_heads == 1:
-        causal["without_reasoning_matched", "difference", REASONING, None] = _values(model, data, at[:PAIRS])
+        causal["without_reasoning_matched", "difference", REASONING, None] = _values(
+            model, data, at[:PAIRS]
+        )
     return found | {place: [value] for place, value in causal.items()}
 
 
 def _swaps(model: HookedModel, data: AnchorDataset, fewer: int) -> dict[Place, float]:
-    """Readings of claims M9 and M9b: what swapping each attention's output does; nan where nothing is answered.
+    """Readings of claims M9 and M9b: what swapping each attention's output does; nan where nothing
+    is answered.
 
     Models that were trained on shuffled labels are asked the same as the others.
     """
     found = {}
     for suffix, same, n in (("", None, PAIRS), ("_in_place", True, min(PAIRS, fewer))):
-        swapped = key_and_sum(model, data, n=n, set=REASONING, other_answers=True, same_position=same)
+        swapped = key_and_sum(
+            model, data, n=n, set=REASONING, other_answers=True, same_position=same
+        )
         for probe, effect in (("swap_key", swapped.key), ("swap_sum", swapped.sum)):
             for quantity, values in (("effect", effect.values), ("control", effect.control)):
-                found[probe + suffix, quantity, REASONING, None] = float(values.mean()) if values.size else math.nan
+                found[probe + suffix, quantity, REASONING, None] = (
+                    float(values.mean()) if values.size else math.nan
+                )
     return found
 
 
-def _routes(model: HookedModel, data: AnchorDataset, right: np.ndarray, fewer: int) -> dict[Place, float]:
-    """Readings of M7r, M8r and the names by cause, on the first rows that are answered rightly and end in noise.
+def _routes(
+    model: HookedModel, data: AnchorDataset, right: np.ndarray, fewer: int
+) -> dict[Place, float]:
+    """Readings of M7r, M8r and the names by cause, on the first rows that are answered rightly and
+    end in noise.
 
-    nan without such rows, and where labels were shuffled: there no other key or anchor has an answer of its own.
+    nan without such rows, and where labels were shuffled: there no other key or anchor has an
+    answer of its own.
     """
     rows = right[data.key_position[right] + data.task.q < data.task.length - 1][:fewer]
     shares = dict.fromkeys(SHARES.values(), math.nan)
@@ -167,25 +199,37 @@ def _routes(model: HookedModel, data: AnchorDataset, right: np.ndarray, fewer: i
 
 
 def _values(model: HookedModel, data: AnchorDataset, rows: np.ndarray) -> float:
-    """Reading of M4b: nats lost without the reasoning anchors' span less those lost without spans of as many keys."""
+    """Reading of M4b: nats lost without the reasoning anchors' span less those lost without spans
+    of as many keys."""
     inputs = data.inputs(rows)
     basis = token_basis(model, inputs, "reasoning_anchor")
-    match = matched_spans(model, inputs, basis.shape[1], group="key", n_draws=MATCHED_DRAWS, seed=data.seed)
+    match = matched_spans(
+        model, inputs, basis.shape[1], group="key", n_draws=MATCHED_DRAWS, seed=data.seed
+    )
     effect = subspace_effect(model, inputs, basis, match=match)
     return float(effect.summary()["difference"])
 
 
 def rows_of(subject: Subject, found: Mapping[str, Detection]) -> list[dict]:
     """One row of the table of copies for each detector, from what it said."""
-    named = {"family": family(subject.config), "source": subject.source, "name": subject.name, "seed": subject.seed}
+    named = {
+        "family": family(subject.config),
+        "source": subject.source,
+        "name": subject.name,
+        "seed": subject.seed,
+    }
     rows = []
     for detector, (present, margin) in found.items():
         known = {True: "yes", False: "no"}.get(subject.known.get(detector), "")  # type: ignore[arg-type]
         if subject.circuit is not None and subject.mechanisms is not None:
             answer = truth(detector, subject.circuit, subject.mechanisms, subject.cause)
-            known = "" if HAS.get(detector, set()) & {*subject.unsettled} else "yes" if answer else "no"
+            known = (
+                "" if HAS.get(detector, set()) & {*subject.unsettled} else "yes" if answer else "no"
+            )
         rounded = float(f"{margin:.{SIGNIFICANT}g}")
-        rows.append({**named, "detector": detector, "truth": known, "margin": rounded, "present": present})
+        rows.append(
+            {**named, "detector": detector, "truth": known, "margin": rounded, "present": present}
+        )
     return rows
 
 

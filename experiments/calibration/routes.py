@@ -1,19 +1,23 @@
-r"""Interchange-intervention training: members whose route is known because training put it there (Geiger et al. 2022).
+r"""Interchange-intervention training: members whose route is known because training put it there
+(Geiger et al. 2022).
 
-A pair is a base row and a source row of reasoning inputs with the key at the same position. Activations of some
-positions are taken from the source, and the answer is trained to be the counterfactual one:
+A pair is a base row and a source row of reasoning inputs with the key at the same position.
+Activations of some positions are taken from the source, and the answer is trained to be the
+counterfactual one:
 
-    loss = task + mean over exchanges of the cross entropy of  key_(base or source) + sum_(base or source)  + attention
+    loss = task + mean over exchanges of the cross entropy of  key_(base or source) + sum_(base or
+    source)  + attention
 
-A route is a list of exchanges: those that carry the key or the sum, and one of everything else, which must change
-nothing (the *absence* of other routes). ``attention`` is there for decorative attention, which is to look like another
-circuit's: it is what a pattern lacks of ASKED, in nats. What is asked for grows over most of the steps, so that the
-route can follow. ASKED lies a little beyond the thresholds by which attention is judged, and a member counts where it
-lies within ATTENTION_WITHIN: then it is beyond them.
+A route is a list of exchanges: those that carry the key or the sum, and one of everything else,
+which must change nothing (the *absence* of other routes). ``attention`` is there for decorative
+attention, which is to look like another circuit's: it is what a pattern lacks of ASKED, in nats.
+What is asked for grows over most of the steps, so that the route can follow. ASKED lies a little
+beyond the thresholds by which attention is judged, and a member counts where it lies within
+ATTENTION_WITHIN: then it is beyond them.
 
-How it can mislead. The route is known as far as the exchanges go: on reasoning rows, between rows that share the key's
-position, and to the share that ``shares`` measures on rows left out of training. Nothing is known of memory rows, nor
-of how a position holds what it carries.
+How it can mislead. The route is known as far as the exchanges go: on reasoning rows, between rows
+that share the key's position, and to the share that ``shares`` measures on rows left out of
+training. Nothing is known of memory rows, nor of how a position holds what it carries.
 """
 
 from __future__ import annotations
@@ -38,15 +42,18 @@ from rb_interp.training.config import TrainConfig, learning_rate
 from rb_interp.training.member_group import clip_per_member, cross_entropy, make_optimiser
 
 SMALLEST_SHARE = 0.95
-"""A member counts where every exchange, and the reasoning rows as they are, reach this share of rows."""
+"""A member counts where every exchange, and the reasoning rows as they are, reach this share of
+rows."""
 LEFT_OUT = 0.1
 """Share of the reasoning rows that no pair is drawn from in training."""
 TRAIN = TrainConfig(batch_size=16, lr_final=5e-5)
-"""Of each such training; ``batch_size`` counts pairs. Steps, learning rate and warm-up are the recipe's."""
+"""Of each such training; ``batch_size`` counts pairs. Steps, learning rate and warm-up are the
+recipe's."""
 GENTLE: Mapping[str, Any] = {"lr": 5e-4, "warmup": 30}
 """For averaging members: at 2e-3 and without warm-up those of gamma .8 forget the task."""
 ASKED = {"average-then-key": (0.17, 0.93), "key-to-anchors": (0.55, 0.55)}
-"""Attention asked for: L0's distance from 1/i and the key's share, or the key's share in L0 and the anchors' in L1."""
+"""Attention asked for: L0's distance from 1/i and the key's share, or the key's share in L0 and the
+anchors' in L1."""
 TIGHTENED = 0.6
 """Share of the steps over which attention is asked for more and more; then for all of it."""
 DISTANCE_COST = 4.0
@@ -98,11 +105,11 @@ class Recipe:
 
     Attributes:
         circuit: its route, one of ROUTES.
-        starts: members of the quick preset, gamma and seed, that it begins from; with LayerNorm as many, chosen by
-            their shares (`starts.members_of`).
+        starts: members of the quick preset, gamma and seed, that it begins from; with LayerNorm as
+            many, chosen by their shares (`starts.members_of`).
         begins: the recipe that they have been through before; none where it is empty.
-        attends_like: the circuit that its attention is trained to look like. uniform_layers: whose attention is fixed
-            at exactly 1/i, as in ModelConfig. lr: learning rate after warm-up.
+        attends_like: the circuit that its attention is trained to look like. uniform_layers: whose
+            attention is fixed at exactly 1/i, as in ModelConfig. lr: learning rate after warm-up.
         warmup: steps of it. steps: of the whole training.
         weight: of what attention lacks, in nats, beside the cross entropies.
     """
@@ -121,7 +128,8 @@ class Recipe:
 AVERAGING = ((0.8, 1), (0.8, 4), (0.5, 1))
 CARRYING = ((0.8, 0), (0.8, 2), (0.8, 3), (0.5, 3))
 GATHERING = ((0.5, 0),)
-"""Members of the quick preset with seeds 0 to 4 that are near a circuit already, so that little training is needed."""
+"""Members of the quick preset with seeds 0 to 4 that are near a circuit already, so that little
+training is needed."""
 
 BLENDED = (((0.8, 1), (0.8, 0)), ((0.8, 4), (0.8, 3)), ((0.5, 1), (0.5, 3)))
 """Pairs of an averaging and a carrying member that ``blends`` puts side by side."""
@@ -134,7 +142,14 @@ RECIPES: Mapping[str, Recipe] = {
         "average-then-key", AVERAGING, uniform_layers=(0,), lr=1e-3, warmup=30, steps=600
     ),
     "averages, attends like carrying": Recipe(
-        "average-then-key", AVERAGING, "key-to-anchors", "averages", lr=7e-4, warmup=100, steps=3000, weight=2.0
+        "average-then-key",
+        AVERAGING,
+        "key-to-anchors",
+        "averages",
+        lr=7e-4,
+        warmup=100,
+        steps=3000,
+        weight=2.0,
     ),
     "carries, attends nearly like averaging": Recipe(
         "key-to-anchors", CARRYING, "average-then-key", "carries", warmup=50, steps=2500, weight=3.0
@@ -172,15 +187,22 @@ class Rows(NamedTuple):
         return self.tokens.gather(2, self.at[..., None])[..., 0]
 
 
-def masks(at: Int[Tensor, "member row"], length: int, q: int) -> dict[str, Bool[Tensor, "member row pos"]]:
+def masks(
+    at: Int[Tensor, "member row"], length: int, q: int
+) -> dict[str, Bool[Tensor, "member row pos"]]:
     """Which positions each place has, from the position of the key: PLACES of a swap."""
     pos, at = torch.arange(length), at[..., None]
     key, last, last_anchor = pos == at, (pos == length - 1).expand(*at.shape[:2], -1), pos == at + q
     anchors = (pos > at) & (pos <= at + q)
     return {
-        "key": key, "last": last, "anchors": anchors, "last anchor": last_anchor, "not anchors": ~anchors,
-        "not last anchor": ~last_anchor, "neither key nor last": ~(key | last),
-    }  # fmt: skip
+        "key": key,
+        "last": last,
+        "anchors": anchors,
+        "last anchor": last_anchor,
+        "not anchors": ~anchors,
+        "not last anchor": ~last_anchor,
+        "neither key nor last": ~(key | last),
+    }
 
 
 def train_routes(
@@ -191,22 +213,29 @@ def train_routes(
     train: TrainConfig = TRAIN,
     progress: bool = True,
 ) -> dict[str, Tensor]:
-    """Train members, members first, until they have a route; all from the weights given, which stay as they are.
+    """Train members, members first, until they have a route; all from the weights given, which stay
+    as they are.
 
     Args:
         weights: TransformerLens name -> ``[member, ...]``, of trained members or of fresh ones.
         datasets: each member's rows. model: what they are. recipe: what they become.
-        train: pairs of a step, and the optimiser; steps, learning rate and warm-up are the recipe's.
+        train: pairs of a step, and the optimiser; steps, learning rate and warm-up are the
+            recipe's.
         progress: show a progress bar.
     """
     task = datasets[0].task
     chosen = {p.name for p in parameters(model, task.d_vocab, task.length) if p.trained}
-    own = {name: weight.detach().clone().requires_grad_(name in chosen) for name, weight in weights.items()}
+    own = {
+        name: weight.detach().clone().requires_grad_(name in chosen)
+        for name, weight in weights.items()
+    }
     trained = [weight for weight in own.values() if weight.requires_grad]
     schedule = replace(train, steps=recipe.steps, lr=recipe.lr, warmup=recipe.warmup)
     optimiser = make_optimiser(trained, schedule)
     batches = pairs(datasets, recipe.circuit, train.batch_size, left_out=False)
-    for step in tqdm(range(schedule.steps), disable=not progress, unit="step", desc=f"training {recipe.circuit}"):
+    for step in tqdm(
+        range(schedule.steps), disable=not progress, unit="step", desc=f"training {recipe.circuit}"
+    ):
         slack = max(0.0, 1 - step / (TIGHTENED * schedule.steps))
         loss = losses(own, next(batches), model, task.q, recipe, slack).sum()
         gradients = torch.autograd.grad(loss, trained, materialize_grads=True)
@@ -221,32 +250,48 @@ def train_routes(
 def pairs(
     datasets: Sequence[AnchorDataset], circuit: str, n: int, *, left_out: bool
 ) -> Iterator[tuple[Rows, Rows, Rows]]:
-    """Endless batches of n base rows, n source rows with the key at the same position, and n rows of any kind.
+    """Endless batches of n base rows, n source rows with the key at the same position, and n rows
+    of any kind.
 
-    Of the latter the first half are memory rows, the others reasoning rows that may end in an anchor.
+    Of the latter the first half are memory rows, the others reasoning rows that may end in an
+    anchor.
     """
     ends_in_noise = circuit != "average-then-key"
     rngs = [np.random.default_rng([data.seed, 11, int(left_out)]) for data in datasets]
     chosen_from = [_pools(data, left_out, ends_in_noise) for data in datasets]
-    every = [[torch.from_numpy(part) for part in (d.tokens, d.labels, d.key_position)] for d in datasets]
+    every = [
+        [torch.from_numpy(part) for part in (d.tokens, d.labels, d.key_position)] for d in datasets
+    ]
     rows = Rows(*(torch.stack(part) for part in zip(*every, strict=True)))
     while True:
         chosen = [_draw(rng, *pools, n) for rng, pools in zip(rngs, chosen_from, strict=True)]
-        base, source, other = (torch.from_numpy(np.stack(part)) for part in zip(*chosen, strict=True))
+        base, source, other = (
+            torch.from_numpy(np.stack(part)) for part in zip(*chosen, strict=True)
+        )
         yield rows.take(base), rows.take(source), rows.take(other)
 
 
-def _pools(data: AnchorDataset, left_out: bool, ends_in_noise: bool) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+def _pools(
+    data: AnchorDataset, left_out: bool, ends_in_noise: bool
+) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
     """Reasoning rows by the position of their key, all of them, and memory rows."""
     rows = np.random.default_rng([data.seed, 10]).permutation(data.rows("rsn_train"))
     first = int(LEFT_OUT * len(rows))
     rows = rows[:first] if left_out else rows[first:]
     highest = data.task.length - data.task.q - (2 if ends_in_noise else 1)
-    return [rows[data.key_position[rows] == at] for at in range(highest + 1)], rows, data.rows("mem")
+    return (
+        [rows[data.key_position[rows] == at] for at in range(highest + 1)],
+        rows,
+        data.rows("mem"),
+    )
 
 
 def _draw(
-    rng: np.random.Generator, pools: Sequence[np.ndarray], reasoning: np.ndarray, memory: np.ndarray, n: int
+    rng: np.random.Generator,
+    pools: Sequence[np.ndarray],
+    reasoning: np.ndarray,
+    memory: np.ndarray,
+    n: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     both = np.stack([rng.choice(pools[at], 2) for at in rng.integers(len(pools), size=n)])
     any_kind = np.concatenate([rng.choice(memory, n // 2), rng.choice(reasoning, n - n // 2)])
@@ -272,7 +317,11 @@ def losses(
 
 
 def _attention(
-    plain: Mapping[str, Tensor], batch: tuple[Rows, Rows, Rows], q: int, recipe: Recipe, slack: float = 0.0
+    plain: Mapping[str, Tensor],
+    batch: tuple[Rows, Rows, Rows],
+    q: int,
+    recipe: Recipe,
+    slack: float = 0.0,
 ) -> tuple[Float[Tensor, " member"], Float[Tensor, " member"]]:
     """`attention_shortfall` on the reasoning rows of a batch."""
     n = batch[0].tokens.shape[1]
@@ -294,7 +343,9 @@ def exchanged(
     base, source, _ = batch
     n, length = base.tokens.shape[1:]
     places, parts, predicted = masks(base.at, length, q), {}, []
-    for site, number in itertools.product(("resid_pre.0", "attn_out.0", "resid_pre.1"), range(len(swaps))):
+    for site, number in itertools.product(
+        ("resid_pre.0", "attn_out.0", "resid_pre.1"), range(len(swaps))
+    ):
         swap, own, other = swaps[number], plain[site][:, :n], plain[site][:, n : 2 * n]
         held = swap.hold == site
         other = own if held else other.roll(1, 1) if swap.any_position else other
@@ -304,10 +355,13 @@ def exchanged(
         key, total = source.key, source.labels - source.key
         if swap.any_position:
             key, total = key.roll(1, 1), total.roll(1, 1)
-        predicted.append((key if swap.key == "source" else base.key) +
-                         (total if swap.sum == "source" else base.labels - base.key))  # fmt: skip
+        predicted.append(
+            (key if swap.key == "source" else base.key)
+            + (total if swap.sum == "source" else base.labels - base.key)
+        )
     exchanges = {
-        site: Exchange(*(torch.cat(part, 1) for part in zip(*each, strict=True))) for site, each in parts.items()
+        site: Exchange(*(torch.cat(part, 1) for part in zip(*each, strict=True)))
+        for site, each in parts.items()
     }
     rows = base.tokens.repeat(1, len(swaps), 1)
     return run_with_exchanges(weights, rows, model, exchanges)["logits"], torch.cat(predicted, 1)
@@ -321,13 +375,15 @@ def attention_shortfall(
     like: str,
     slack: float = 0.0,
 ) -> tuple[Float[Tensor, " member"], Float[Tensor, " member"]]:
-    """What attention lacks to look like a circuit's, in units of attention, and its cost in nats; both 0 where it does.
+    """What attention lacks to look like a circuit's, in units of attention, and its cost in nats;
+    both 0 where it does.
 
-    ``average-then-key``: at most this total variation distance of L0's queries from 1/i, the first left out, and this
-    share of the last position's attention on the key. ``key-to-anchors``: this share of the last anchor's attention
-    in L0 on the key, and of the last position's on the anchors. The values are those of ASKED; ``slack`` loosens them,
-    1 asks for nothing. A share p costs log(asked / p), since attention near 0 has no gradient otherwise. Distance costs
-    in proportion, so that a few positions can stay far from 1/i where most are near.
+    ``average-then-key``: at most this total variation distance of L0's queries from 1/i, the first
+    left out, and this share of the last position's attention on the key. ``key-to-anchors``: this
+    share of the last anchor's attention in L0 on the key, and of the last position's on the
+    anchors. The values are those of ASKED; ``slack`` loosens them, 1 asks for nothing. A share p
+    costs log(asked / p), since attention near 0 has no gradient otherwise. Distance costs in
+    proportion, so that a few positions can stay far from 1/i where most are near.
     """
     length, (in_first, in_last) = log_first.shape[-1], ASKED[like]
     in_last *= 1 - slack
@@ -351,7 +407,11 @@ def attention_shortfall(
 
 @torch.no_grad()
 def shares(
-    weights: Mapping[str, Tensor], datasets: Sequence[AnchorDataset], model: ModelConfig, circuit: str, n: int = 300
+    weights: Mapping[str, Tensor],
+    datasets: Sequence[AnchorDataset],
+    model: ModelConfig,
+    circuit: str,
+    n: int = 300,
 ) -> Float[np.ndarray, "member exchange"]:
     """Share of rows, left out of training, that each member answers as a circuit's exchanges ask.
 
@@ -368,9 +428,14 @@ def shares(
 
 @torch.no_grad()
 def attention_reached(
-    weights: Mapping[str, Tensor], datasets: Sequence[AnchorDataset], model: ModelConfig, recipe: Recipe, n: int = 300
+    weights: Mapping[str, Tensor],
+    datasets: Sequence[AnchorDataset],
+    model: ModelConfig,
+    recipe: Recipe,
+    n: int = 300,
 ) -> Float[np.ndarray, " member"]:
-    """How nearly each member attends as its recipe wants: 1 less what is missing, on rows left out of training."""
+    """How nearly each member attends as its recipe wants: 1 less what is missing, on rows left out
+    of training."""
     batch = next(pairs(datasets, recipe.circuit, n, left_out=True))
     found = run_with_exchanges(weights, torch.cat([rows.tokens for rows in batch], 1), model)
     return 1 - _attention(found, batch, datasets[0].task.q, recipe)[0].double().numpy()

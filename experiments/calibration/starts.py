@@ -1,8 +1,10 @@
-"""Members that interchange training begins from: those of the quick preset, all at one learning rate.
+"""Members that interchange training begins from: those of the quick preset, all at one learning
+rate.
 
-A start that is near a circuit already needs little training. Without LayerNorm a recipe names its members. With it
-nobody has named any: there they are chosen by routes, as those whose least share of rows answered as the circuit's
-exchanges ask (`routes.shares`) is highest. No probe takes part in the choice.
+A start that is near a circuit already needs little training. Without LayerNorm a recipe names its
+members. With it nobody has named any: there they are chosen by routes, as those whose least share
+of rows answered as the circuit's exchanges ask (`routes.shares`) is highest. No probe takes part in
+the choice.
 """
 
 from __future__ import annotations
@@ -38,13 +40,16 @@ Members = tuple[tuple[float, int], ...]
 def starts(
     folder: Path, members: Sequence[tuple[float, int]], config: ModelConfig, progress: bool = True
 ) -> dict[str, Tensor]:
-    """Members of the quick preset at the end of training, members first; trained where the folder lacks them."""
+    """Members of the quick preset at the end of training, members first; trained where the folder
+    lacks them."""
 
     def make() -> dict[str, Tensor]:
         train = replace(TRAIN, eval_every=TRAIN.steps)
         final = train_members(TASK, config, train, GAMMAS, SEEDS, progress=progress).final
         found = [final.member(*member) for member in EVERYONE]
-        return {name: torch.stack([torch.as_tensor(one[name]) for one in found]) for name in found[0]}
+        return {
+            name: torch.stack([torch.as_tensor(one[name]) for one in found]) for name in found[0]
+        }
 
     weights = kept(folder / f"start-{config.norm}.safetensors", make)
     at = [EVERYONE.index(member) for member in members]
@@ -60,7 +65,8 @@ def kept(path: Path, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]
 
 
 def members_of(folder: Path, recipe: Recipe, config: ModelConfig, progress: bool = True) -> Members:
-    """Gamma and seed of the members that a recipe begins from in this family; with LayerNorm the nearest come first."""
+    """Gamma and seed of the members that a recipe begins from in this family; with LayerNorm the
+    nearest come first."""
     if config.norm == "none":
         return recipe.starts
     everyone = starts(folder, EVERYONE, config, progress)
@@ -73,10 +79,19 @@ def datasets(members: Sequence[tuple[float, int]]) -> list:
     return [TASK.dataset(seed) for _, seed in members]
 
 
-def members_as_trained(folder: Path, members: Sequence[tuple[float, int]], config: ModelConfig) -> list[Subject]:
+def members_as_trained(
+    folder: Path, members: Sequence[tuple[float, int]], config: ModelConfig
+) -> list[Subject]:
     """Members of the quick preset as they are, by gamma and seed."""
     start, rows = starts(folder, members, config), datasets(members)
     return [
-        Subject("member", f"gamma {gamma:g}", seed, config, rows[at], {key: w[at] for key, w in start.items()})
+        Subject(
+            "member",
+            f"gamma {gamma:g}",
+            seed,
+            config,
+            rows[at],
+            {key: w[at] for key, w in start.items()},
+        )
         for at, (gamma, seed) in enumerate(members)
     ]

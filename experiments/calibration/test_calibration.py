@@ -1,4 +1,5 @@
-"""The shipped tables follow from their answers and from seeds; routes, copies and blends are what they are called."""
+"""The shipped tables follow from their answers and from seeds; routes, copies and blends are what
+they are called."""
 
 from __future__ import annotations
 
@@ -25,7 +26,11 @@ from rb_interp.models.reference import REFERENCES, reference
 from rb_interp.models.schemes import draw
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.anchor.claims import CLAIMS
-from rb_interp.studies.anchor.error_rates import MECHANISM_CLAIMS, shipped_rates, shipped_trained_rates
+from rb_interp.studies.anchor.error_rates import (
+    MECHANISM_CLAIMS,
+    shipped_rates,
+    shipped_trained_rates,
+)
 from rb_interp.tasks import AnchorTask
 
 TASK = AnchorTask.preset("smoke")
@@ -33,15 +38,22 @@ SIZES = ModelConfig(d_model=12, d_head=6, d_mlp=20)
 
 
 def weights_of(config: ModelConfig, seed: int) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(w) for name, w in draw(config, TASK.d_vocab, TASK.length, 0.3, seed).items()}
+    return {
+        name: torch.from_numpy(w)
+        for name, w in draw(config, TASK.d_vocab, TASK.length, 0.3, seed).items()
+    }
 
 
 def logits_of(config: ModelConfig, weights, tokens) -> torch.Tensor:
-    return last_logits(lens_model(config, TASK.d_vocab, TASK.length, weights, torch.float64), tokens)
+    return last_logits(
+        lens_model(config, TASK.d_vocab, TASK.length, weights, torch.float64), tokens
+    )
 
 
 def assert_as_shipped(subjects) -> pd.DataFrame:
-    found = pd.DataFrame([row for one in subjects for row in rows_of(one, detect(examine(load(one), one.data)))])
+    found = pd.DataFrame(
+        [row for one in subjects for row in rows_of(one, detect(examine(load(one), one.data)))]
+    )
     keys = ["family", "source", "name", "seed", "detector"]
     both = found.merge(answers(), on=keys, suffixes=("", "_shipped"), validate="1:1")
     assert len(both) == len(found)
@@ -53,7 +65,8 @@ def assert_as_shipped(subjects) -> pd.DataFrame:
 
 @pytest.mark.wide
 @pytest.mark.parametrize(
-    "name", ["averager", *(pytest.param(one, marks=pytest.mark.slow) for one in ("carrier", "memoriser"))]
+    "name",
+    ["averager", *(pytest.param(one, marks=pytest.mark.slow) for one in ("carrier", "memoriser"))],
 )
 def test_a_copy_is_as_shipped_and_every_detector_is_right_about_it(name):
     found = assert_as_shipped(known_models.reference_copies(name, 1))
@@ -74,27 +87,47 @@ def test_more_models_are_as_shipped(name):
 def test_the_shipped_rates_follow_from_the_answers():
     exact = {"check_exact": True, "check_dtype": False}
     pd.testing.assert_frame_equal(rates.rates(answers()), shipped_rates(), **exact)
-    pd.testing.assert_frame_equal(rates.trained_rates(answers(rates.TRAINED_COPIES)), shipped_trained_rates(), **exact)
+    pd.testing.assert_frame_equal(
+        rates.trained_rates(answers(rates.TRAINED_COPIES)), shipped_trained_rates(), **exact
+    )
 
 
 def test_rates_worked_by_hand():
-    def copies(name: str, truth: str, present: list[bool], source: str = "reference") -> pd.DataFrame:
-        rows = [(rates.DEVELOPMENT + at, yes, 0.1 if yes else -0.1) for at, yes in enumerate(present)]
+    def copies(
+        name: str, truth: str, present: list[bool], source: str = "reference"
+    ) -> pd.DataFrame:
+        rows = [
+            (rates.DEVELOPMENT + at, yes, 0.1 if yes else -0.1) for at, yes in enumerate(present)
+        ]
         table = pd.DataFrame(rows, columns=["seed", "present", "margin"])
         return table.assign(family="f", source=source, name=name, detector="M1", truth=truth)
 
     models = [copies("good", "yes", [True] * 10), copies("fair", "yes", [True] * 9 + [False])]
     models += [copies("quiet", "no", [False] * 10), copies("loud", "no", [True] * 3 + [False] * 7)]
-    (row,) = rates.rates(pd.concat([*models, copies("0.8", "", [True, False], "untrained")])).to_dict("records")
-    assert (row["n_positive"], row["true_positive_rate"], row["worst_positive"]) == (20, 0.95, "fair")
-    assert (row["n_negative"], row["false_positive_rate"], row["worst_negative"]) == (20, 0.15, "loud")
+    (row,) = rates.rates(
+        pd.concat([*models, copies("0.8", "", [True, False], "untrained")])
+    ).to_dict("records")
+    assert (row["n_positive"], row["true_positive_rate"], row["worst_positive"]) == (
+        20,
+        0.95,
+        "fair",
+    )
+    assert (row["n_negative"], row["false_positive_rate"], row["worst_negative"]) == (
+        20,
+        0.15,
+        "loud",
+    )
     interval = [round(end, 6) for end in proportion_interval(3, 20)[1:]]
     assert [row["false_positive_low"], row["false_positive_high"]] == interval
     assert (row["n_untrained"], row["untrained_rate"], row["calibrated"]) == (2, 0.5, False)
-    assert row["auc"] == (19 * 17 + (19 * 3 + 17) / 2) / 400  # 19 x 17 pairs won, 19 x 3 + 1 x 17 ties
+    assert (
+        row["auc"] == (19 * 17 + (19 * 3 + 17) / 2) / 400
+    )  # 19 x 17 pairs won, 19 x 3 + 1 x 17 ties
 
 
-@pytest.mark.parametrize("claim", [claim for claim in CLAIMS if claim.id in MECHANISM_CLAIMS], ids=lambda one: one.id)
+@pytest.mark.parametrize(
+    "claim", [claim for claim in CLAIMS if claim.id in MECHANISM_CLAIMS], ids=lambda one: one.id
+)
 def test_a_detector_is_its_claims_criterion(claim):
     def planted(distance: float) -> dict:
         signs = {">=": 1, ">": 1, "<=": -1, "<": -1}
@@ -103,24 +136,38 @@ def test_a_detector_is_its_claims_criterion(claim):
     assert detect(planted(0.03))[claim.id] == (True, pytest.approx(0.03))
     assert detect(planted(-0.03))[claim.id] == (False, pytest.approx(-0.03))
     for condition in claim.conditions:
-        assert detect(planted(0.03) | {place(condition.of): math.nan})[claim.id] == (False, -math.inf)
+        assert detect(planted(0.03) | {place(condition.of): math.nan})[claim.id] == (
+            False,
+            -math.inf,
+        )
 
 
 def test_trained_models_count_where_training_reached_its_aim():
     models, copies = answers(rates.TRAINED_MODELS), answers(rates.TRAINED_COPIES)
     attention = models["exchange"].str.startswith("attends like")
-    models["beyond"] = models["share"] - np.where(attention, 1 - routes.ATTENTION_WITHIN, routes.SMALLEST_SHARE)
-    reached = models.groupby(["family", "name", "gamma", "seed"])[["beyond", "counts"]].agg(["min", "max"])
+    models["beyond"] = models["share"] - np.where(
+        attention, 1 - routes.ATTENTION_WITHIN, routes.SMALLEST_SHARE
+    )
+    reached = models.groupby(["family", "name", "gamma", "seed"])[["beyond", "counts"]].agg(
+        ["min", "max"]
+    )
     assert ((reached["beyond", "min"] >= 0) == reached["counts", "max"]).all()
     assert (reached["counts", "min"] == reached["counts", "max"]).all()
-    direct = copies.loc[copies["source"].isin(["interchange", "decorative", "uniform"]) & (copies["detector"] == "M9")]
+    direct = copies.loc[
+        copies["source"].isin(["interchange", "decorative", "uniform"])
+        & (copies["detector"] == "M9")
+    ]
     assert len(direct) == reached["counts", "max"].sum()
 
 
 @pytest.mark.wide
 @pytest.mark.parametrize(
     ("name", "circuit"),
-    [("averager", "average-then-key"), ("carrier", "key-to-anchors"), ("memoriser", "gather-at-last-anchor")],
+    [
+        ("averager", "average-then-key"),
+        ("carrier", "key-to-anchors"),
+        ("memoriser", "gather-at-last-anchor"),
+    ],
 )
 def test_a_hand_written_model_answers_its_own_routes_exchanges_and_no_others(name, circuit):
     written = reference(name)
@@ -143,17 +190,26 @@ def test_without_exchanges_the_pass_is_the_models_own(norm):
 
 def test_attention_that_looks_like_a_circuit_costs_nothing_and_other_attention_does():
     length, at, key = 5, torch.tensor([[0]]), torch.eye(5)[0][None, None]
-    uniform = (torch.tril(torch.ones(length, length)) / torch.arange(1, length + 1)[:, None])[None, None]
+    uniform = (torch.tril(torch.ones(length, length)) / torch.arange(1, length + 1)[:, None])[
+        None, None
+    ]
 
     def missing(first, last, like):
-        return [found.item() for found in routes.attention_shortfall(first.log(), last.log(), at, 2, like)]
+        return [
+            found.item()
+            for found in routes.attention_shortfall(first.log(), last.log(), at, 2, like)
+        ]
 
     assert missing(uniform, key, "average-then-key") == [0, 0]
-    # L0's last anchor gives the key 1/3, and the last position gives the anchors 1/4 where .55 are asked of each.
+    # L0's last anchor gives the key 1/3, and the last position gives the anchors 1/4 where .55 are
+    # asked of each.
     last, carried = torch.tensor([[[0.75, 0.25, 0, 0, 0]]]), uniform.clone()
     found = missing(uniform, last, "key-to-anchors")
-    assert found == pytest.approx([0.55 - 1 / 3 + 0.55 - 1 / 4, math.log(0.55 * 3) + math.log(0.55 * 4)])
-    # Two queries of four are 2/3 and 3/4 away from uniform, .17 are allowed; .93 are asked of the key, and it has 3/4.
+    assert found == pytest.approx(
+        [0.55 - 1 / 3 + 0.55 - 1 / 4, math.log(0.55 * 3) + math.log(0.55 * 4)]
+    )
+    # Two queries of four are 2/3 and 3/4 away from uniform, .17 are allowed; .93 are asked of the
+    # key, and it has 3/4.
     carried[..., 2:4, :] = key
     far = (2 / 3 + 3 / 4) / 4 - 0.17
     expected = [far + 0.93 - 3 / 4, routes.DISTANCE_COST * far + math.log(0.93 * 4 / 3)]
@@ -162,7 +218,10 @@ def test_attention_that_looks_like_a_circuit_costs_nothing_and_other_attention_d
 
 @pytest.mark.trains
 def test_training_lowers_the_loss_and_leaves_its_start_alone():
-    data, start = [TASK.dataset(0)], {name: weight[None].float() for name, weight in weights_of(SIZES, 0).items()}
+    data, start = (
+        [TASK.dataset(0)],
+        {name: weight[None].float() for name, weight in weights_of(SIZES, 0).items()},
+    )
     before = {name: weight.clone() for name, weight in start.items()}
     recipe = routes.Recipe("average-then-key", (), lr=5e-3, steps=12)
     found = routes.train_routes(start, data, SIZES, recipe, progress=False)
@@ -176,16 +235,26 @@ def test_every_recipe_has_a_truth_for_all_names():
     for recipe in routes.RECIPES.values():
         known = truth_of(recipe)
         assert [known[name] for name in NAMES] == [recipe.circuit == name for name in NAMES]
-        assert [known[detector] for detector in CAUSES] == [recipe.circuit == name for name in CAUSES.values()]
+        assert [known[detector] for detector in CAUSES] == [
+            recipe.circuit == name for name in CAUSES.values()
+        ]
 
 
 def test_copies_compute_the_same():
     original = Subject("member", "member", 0, SIZES, TASK.dataset(0), weights_of(SIZES, 0))
     tokens = original.data.tokens[:50]
     expected, copies = logits_of(SIZES, original.weights, tokens), list(copies_of(original))
-    assert [copy.source for copy in copies] == ["gauge", "silent head", "split head", "gauge", "silent head"]
+    assert [copy.source for copy in copies] == [
+        "gauge",
+        "silent head",
+        "split head",
+        "gauge",
+        "silent head",
+    ]
     for copy in copies:
-        torch.testing.assert_close(logits_of(copy.config, copy.weights, tokens), expected, rtol=0, atol=1e-10)
+        torch.testing.assert_close(
+            logits_of(copy.config, copy.weights, tokens), expected, rtol=0, atol=1e-10
+        )
     whitened = torch.linalg.svdvals(copies[3].weights["blocks.0.attn.W_V"][0])
     assert whitened[0] / whitened[-1] == pytest.approx(1, abs=1e-8)
 
@@ -221,12 +290,19 @@ def test_shuffled_labels_keep_their_numbers_and_lose_the_rule():
 def test_an_interrupted_calibration_continues(tmp_path, monkeypatch):
     monkeypatch.setattr(calibration, "REFERENCES", ("averager",))
     plain = known_models.label_shuffled
-    monkeypatch.setattr(known_models, "label_shuffled", lambda n, progress: plain(n, progress, steps=10))
+    monkeypatch.setattr(
+        known_models, "label_shuffled", lambda n, progress: plain(n, progress, steps=10)
+    )
     small = {"progress": False, "n_copies": 1, "n_untrained": 1, "n_shuffled": 1}
     with monkeypatch.context() as patch:
         patch.setattr(known_models, "fresh", lambda n: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             calibration.measure_copies(tmp_path, **small)
-    monkeypatch.setattr(known_models, "reference_copies", lambda *_: pytest.fail("copies are measured twice"))
+    monkeypatch.setattr(
+        known_models, "reference_copies", lambda *_: pytest.fail("copies are measured twice")
+    )
     assert set(calibration.measure_copies(tmp_path, **small)["detector"]) == {*DETECTORS}
-    assert {path.name for path in tmp_path.glob("*.csv")} == {"calibration_copies.csv", "calibration_rates.csv"}
+    assert {path.name for path in tmp_path.glob("*.csv")} == {
+        "calibration_copies.csv",
+        "calibration_rates.csv",
+    }

@@ -1,4 +1,5 @@
-"""Exact match on sentences by held-out rule and cell, in distribution beside it (after Fig. 6b,c of paper 2)."""
+"""Exact match on sentences by held-out rule and cell, in distribution beside it (after Fig. 6b,c of
+paper 2)."""
 
 from __future__ import annotations
 

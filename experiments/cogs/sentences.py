@@ -1,4 +1,5 @@
-"""A grammar of English sentences and their logical forms, after COGS (Kim and Linzen, 2020); our own, and smaller.
+"""A grammar of English sentences and their logical forms, after COGS (Kim and Linzen, 2020); our
+own, and smaller.
 
     sentence  ->  clause  |  phrase SAID that clause
     clause    ->  phrase SLEPT
@@ -7,9 +8,10 @@
     phrase    ->  name  |  the noun [chain]  |  a noun [chain]
     chain     ->  in the noun [chain], with on and beside, and with a
 
-A chain belongs to the noun before it; one phrase of a clause has one at most. The form has agent, theme and recipient
-in this order, however the sentence has them: ``a cat was helped by emma`` and ``emma helped a cat`` are both
-``HELPED ( AGENT EMMA , THEME A CAT )``. A chain stands in brackets behind its noun: ``THE CAT ( IN A BOX )``.
+A chain belongs to the noun before it; one phrase of a clause has one at most. The form has agent,
+theme and recipient in this order, however the sentence has them: ``a cat was helped by emma`` and
+``emma helped a cat`` are both ``HELPED ( AGENT EMMA , THEME A CAT )``. A chain stands in brackets
+behind its noun: ``THE CAT ( IN A BOX )``.
 
 Rules, of which training has none:
 
@@ -18,7 +20,8 @@ Rules, of which training has none:
     passive   painted, else only active, is passive
     deep      three or four phrases in a chain, else two at most; rows are no longer than the longest trained ones
 
-The generator here builds a sentence as a tree and writes it. ``sentence_reader`` reads words in another way.
+The generator here builds a sentence as a tree and writes it. ``sentence_reader`` reads words in
+another way.
 """
 
 from __future__ import annotations
@@ -31,9 +34,40 @@ import numpy as np
 SUBJECT, NAME, ACTIVE = "hedgehog", "zoe", "painted"
 """The noun, the name and the verb of the first three rules."""
 RULES = ("object", "name", "passive", "deep")
-NAMES = (NAME, "emma", "liam", "ava", "noah", "mia", "lucas", "ella", "james", "nora", "owen", "ruby")
-NOUNS = (SUBJECT, "cat", "dog", "bird", "girl", "boy", "king", "guest", "baker", "judge", "frog", "horse", "cake",
-         "book", "ball", "cup", "hat", "rose")  # fmt: skip
+NAMES = (
+    NAME,
+    "emma",
+    "liam",
+    "ava",
+    "noah",
+    "mia",
+    "lucas",
+    "ella",
+    "james",
+    "nora",
+    "owen",
+    "ruby",
+)
+NOUNS = (
+    SUBJECT,
+    "cat",
+    "dog",
+    "bird",
+    "girl",
+    "boy",
+    "king",
+    "guest",
+    "baker",
+    "judge",
+    "frog",
+    "horse",
+    "cake",
+    "book",
+    "ball",
+    "cup",
+    "hat",
+    "rose",
+)
 PLACES = ("box", "car", "house", "table", "garden", "room", "bed", "tree")
 SLEPT = ("slept", "smiled", "danced", "laughed", "sneezed", "waited")
 HELPED = (ACTIVE, "helped", "liked", "touched", "cleaned", "moved", "pushed", "called")
@@ -46,7 +80,8 @@ CONTENT = (*NAMES, *NOUNS, *PLACES, *SLEPT, *HELPED, *HANDED, *SAID, *DETERMINER
 """Words that a form has too, in capitals."""
 WORDS = (*CONTENT, *SMALL, *map(str.upper, CONTENT), "THAT", *ROLES, *MARKS)
 LONGEST_SENTENCE, LONGEST_FORM = 18, 32
-"""Words of the longest sentence and of its form: a clause of three phrases behind ``that``, with a chain of two."""
+"""Words of the longest sentence and of its form: a clause of three phrases behind ``that``, with a
+chain of two."""
 KINDS = ("slept", "helped", "passive", "to", "double")
 CHAINS, DEEP = (0.7, 0.2, 0.1), (3, 4)
 """Chances of a chain of none, one and two; lengths of deep ones."""
@@ -76,7 +111,10 @@ class Phrase(NamedTuple):
     def words(self) -> tuple[str, ...]:
         """As in a sentence."""
         own = (self.determiner, self.noun) if self.determiner else (self.noun,)
-        return (*own, *(word for preposition, inner in self.chain for word in (preposition, *inner.words)))
+        return (
+            *own,
+            *(word for preposition, inner in self.chain for word in (preposition, *inner.words)),
+        )
 
     @property
     def form(self) -> tuple[str, ...]:
@@ -130,7 +168,11 @@ def sentences(rng: np.random.Generator, rule: str = "") -> Iterator[Sentence]:
 
 
 def _clause(rng: np.random.Generator, rule: str) -> Clause:
-    kinds = {"object": ("helped", "to", "double"), "passive": ("passive",), "deep": ("slept", "helped")}
+    kinds = {
+        "object": ("helped", "to", "double"),
+        "passive": ("passive",),
+        "deep": ("slept", "helped"),
+    }
     kind = _one(rng, kinds.get(rule, KINDS))
     verbs = {"slept": SLEPT, "helped": HELPED, "passive": HELPED[1:]}.get(kind, HANDED)
     verb = ACTIVE if rule == "passive" else _one(rng, verbs)
@@ -153,7 +195,8 @@ def _clause(rng: np.random.Generator, rule: str) -> Clause:
 
 
 def _phrase(rng: np.random.Generator, subject: bool) -> Phrase:
-    """A phrase without a chain; the noun of the rule ``object`` is only a subject, the name of ``name`` never there."""
+    """A phrase without a chain; the noun of the rule ``object`` is only a subject, the name of
+    ``name`` never there."""
     if rng.random() < 0.4:
         return Phrase(_one(rng, NAMES[1:]))
     return Phrase(_one(rng, NOUNS if subject else NOUNS[1:]), _one(rng, DETERMINERS))

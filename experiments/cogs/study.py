@@ -1,7 +1,8 @@
-"""Configuration, claim P4 and measurement of sentences: two sweeps, ``cogs_low`` and ``cogs_high``, of both gammas.
+"""Configuration, claim P4 and measurement of sentences: two sweeps, ``cogs_low`` and ``cogs_high``,
+of both gammas.
 
-The 2 x 2 of initialisation and weight decay is that of the study ``addition-and-scan``, of which this was a part. The
-criterion was written down before the runs.
+The 2 x 2 of initialisation and weight decay is that of the study ``addition-and-scan``, of which
+this was a part. The criterion was written down before the runs.
 """
 
 from __future__ import annotations
@@ -20,11 +21,20 @@ from rb_interp.runs import Measured, MemberModels, Run, StudyConfig, SweepConfig
 from rb_interp.runs.measured import measure_members
 from rb_interp.settings import Gammas, ReadRows
 from rb_interp.statistics.reading import Reading
-from rb_interp.studies.addition_and_scan.config import ALONE, DECAYS, LARGE, MODELS, SMALL, TRAINING, check_decay
+from rb_interp.studies.addition_and_scan.config import (
+    ALONE,
+    DECAYS,
+    LARGE,
+    MODELS,
+    SMALL,
+    TRAINING,
+    check_decay,
+)
 from rb_interp.studies.addition_and_scan.measure import contrasts, read_member
 
 HELD_OUT = {"cogs": "rules"}
-"""The task, and the set of the contrast: the mean over the rules that are held out, each counting alike."""
+"""The task, and the set of the contrast: the mean over the rules that are held out, each counting
+alike."""
 CELLS = (("high", SMALL), ("low", LARGE))
 """The two cells that P4 compares, by weight decay and gamma."""
 
@@ -41,7 +51,9 @@ def _sweeps(preset: str) -> dict[str, CogsSweep]:
     task = CogsTask(n_sequences=200, n_test=40, n_rule=20) if preset == "smoke" else CogsTask()
     train = TRAINING["scan"][preset]
     return {
-        f"cogs_{name}": CogsSweep(task=task, model=MODELS[preset], train=replace(train, weight_decay=decay))
+        f"cogs_{name}": CogsSweep(
+            task=task, model=MODELS[preset], train=replace(train, weight_decay=decay)
+        )
         for name, decay in DECAYS.items()
     }
 
@@ -72,15 +84,25 @@ class CogsConfig(StudyConfig):
 
 def _share(decay: str, gamma: float, set: str) -> Term:
     where = f"sentences, weight decay {DECAYS[decay]:g}"
-    return Term("answers", "right", gamma, "final", set, label=f"exact match on {set}", sweep=f"cogs_{decay}",
-                sweep_label=where)  # fmt: skip
+    return Term(
+        "answers",
+        "right",
+        gamma,
+        "final",
+        set,
+        label=f"exact match on {set}",
+        sweep=f"cogs_{decay}",
+        sweep_label=where,
+    )
 
 
 CLAIMS = (
     Claim(
         "P4",
-        "With small initialisation and large weight decay, the logical forms of sentences are right under four rules "
-        "that were held out, more often than with large initialisation and small weight decay, where both are right on "
+        "With small initialisation and large weight decay, the logical forms of sentences are "
+        "right under four rules "
+        "that were held out, more often than with large initialisation and small weight decay, "
+        "where both are right on "
         "sentences like those trained on.",
         "Fig. 6b,c",
         (
@@ -89,7 +111,9 @@ CLAIMS = (
         ),
         context=(
             *(
-                Term("contrast", f"cogs:{name}", None, "final", "rules", label=f"sentences: {words}")
+                Term(
+                    "contrast", f"cogs:{name}", None, "final", "rules", label=f"sentences: {words}"
+                )
                 for name, words in ALONE.items()
             ),
             *(_share(*cell, set) for set in ("train", *RULES) for cell in CELLS),
@@ -100,11 +124,15 @@ CLAIMS = (
 
 def measure(run: Run, progress: bool = True) -> Measured:
     """Which answers of every member are right at its last step, and the contrasts of the 2 x 2."""
-    found = measure_members(run, partial(read_with_rules, probe_rows=run.config.probe_rows), progress=progress)
+    found = measure_members(
+        run, partial(read_with_rules, probe_rows=run.config.probe_rows), progress=progress
+    )
     return Measured(readings_table(found.readings, contrasts(found.readings, HELD_OUT)))
 
 
-def read_with_rules(models: MemberModels, member: Any, probe_rows: int) -> Iterator[tuple[str, str, Reading]]:
+def read_with_rules(
+    models: MemberModels, member: Any, probe_rows: int
+) -> Iterator[tuple[str, str, Reading]]:
     """The readings ``answers`` of a member, of each set and of ``rules``."""
     found = list(read_member(models, member, probe_rows))
     yield from found

@@ -1,4 +1,5 @@
-"""Sentences and their logical forms as a task of next tokens; four rules are held out (after paper 2, Fig. 6b,c).
+"""Sentences and their logical forms as a task of next tokens; four rules are held out (after paper
+2, Fig. 6b,c).
 
 A row is ``sentence => form <end>``, see ``sequences``. Sentences are drawn, each once.
 
@@ -50,7 +51,8 @@ class CogsTask(SequenceTask):
     def __post_init__(self) -> None:
         if not 1 <= self.n_alone < self.n_sequences:
             raise RbInterpError(
-                f"n_sequences={self.n_sequences} with alone_share={self.alone_share:g} leaves {self.n_alone} rows of "
+                f"n_sequences={self.n_sequences} with alone_share={self.alone_share:g} leaves "
+                f"{self.n_alone} rows of "
                 f"'{ALONE.words[0]}' alone; expected one at least, and one sentence."
             )
 
@@ -65,7 +67,8 @@ class CogsTask(SequenceTask):
         return (END, ARROW, *WORDS)
 
     def dataset(self, seed: int) -> Dataset:
-        """The rows of a seed (stream 2), which draws all sentences; one draw is split into train and seen_test."""
+        """The rows of a seed (stream 2), which draws all sentences; one draw is split into train
+        and seen_test."""
         rng = np.random.default_rng([seed, 2])
         n = self.n_sequences - self.n_alone
         drawn = _distinct(rng, "", n + self.n_test)

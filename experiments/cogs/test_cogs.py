@@ -1,4 +1,5 @@
-"""Sentences: generator against a reader of its own, reader against examples by hand, the rules of every row, P4."""
+"""Sentences: generator against a reader of its own, reader against examples by hand, the rules of
+every row, P4."""
 
 import re
 from dataclasses import replace
@@ -21,7 +22,11 @@ pytestmark = pytest.mark.wide
 
 TASK = CogsTask(n_sequences=2000, n_test=500, n_rule=200)
 data = cache(lambda: TASK.dataset(seed=3))
-rows = cache(lambda: {name: [TASK.command(data().tokens[row]) for row in data().rows(name)] for name in TASK.sets})
+rows = cache(
+    lambda: {
+        name: [TASK.command(data().tokens[row]) for row in data().rows(name)] for name in TASK.sets
+    }
+)
 BY_HAND = {
     "zoe": "ZOE",
     "the hedgehog slept": "SLEPT ( AGENT THE HEDGEHOG )",
@@ -51,9 +56,10 @@ SENTENCE = re.compile(
 )
 _VERBS = ("slept", "helped", "done", "handed")
 _BY_ROLE = {
-    "AGENT": ("sleeper", "helper", "doer", "giver"), "THEME": ("whom", "object", "gift", "second"),
+    "AGENT": ("sleeper", "helper", "doer", "giver"),
+    "THEME": ("whom", "object", "gift", "second"),
     "RECIPIENT": ("taker", "first"),
-}  # fmt: skip
+}
 
 
 def form_of(sentence: str) -> str:
@@ -64,7 +70,9 @@ def form_of(sentence: str) -> str:
     assert found is not None, f"'{sentence}' is no sentence"
     parts = {name: text for name, text in found.groupdict().items() if text}
     (verb,) = (parts[name] for name in _VERBS if name in parts)
-    roles = ((role, parts[name]) for role, names in _BY_ROLE.items() for name in names if name in parts)
+    roles = (
+        (role, parts[name]) for role, names in _BY_ROLE.items() for name in names if name in parts
+    )
     form = f"{verb.upper()} ( {' , '.join(f'{role} {_nested(phrase)}' for role, phrase in roles)} )"
     if "said" in parts:
         form = f"{parts['said'].upper()} ( AGENT {_nested(parts['speaker'])} , THAT {form} )"
@@ -78,7 +86,8 @@ def _nested(phrase: str) -> str:
 
 
 def broken(sentence: str) -> set[str]:
-    """Which rules a sentence is of, and ``other`` where a word of a rule is used as no set has it; by words alone."""
+    """Which rules a sentence is of, and ``other`` where a word of a rule is used as no set has it;
+    by words alone."""
     clause = sentence.rpartition(" that ")[2]
     found = {"deep"} if re.search(r"(?:(?:in|on|beside) (?:the|a) \w+ ?){3}", sentence) else set()
     found |= {"passive"} if "was painted by" in sentence else set()
@@ -88,7 +97,11 @@ def broken(sentence: str) -> set[str]:
     subject = re.match(r"(?:the|a) hedgehog\b", clause) and " was " not in clause
     uses = clause.split().count("hedgehog") - bool(subject)
     if uses:
-        is_object = uses == 1 and " was " not in clause and re.search("THEME (THE|A) HEDGEHOG", form_of(clause))
+        is_object = (
+            uses == 1
+            and " was " not in clause
+            and re.search("THEME (THE|A) HEDGEHOG", form_of(clause))
+        )
         found.add("object" if is_object else "other")
     return found
 
@@ -120,7 +133,13 @@ def test_every_row_breaks_the_rule_of_its_set_and_no_other():
         assert [rules for rules in told if rules != {name} & {*RULES}] == []
     train = rows()["train"]
     assert train.count("zoe") == TASK.n_alone == 100
-    for word in ("hedgehog", "painted", "that", "was", "to"):  # the words of the rules are trained otherwise
+    for word in (
+        "hedgehog",
+        "painted",
+        "that",
+        "was",
+        "to",
+    ):  # the words of the rules are trained otherwise
         assert sum(word in sentence.split() for sentence in train) > 50
     assert "zoe" not in {sentence for name in TASK.sets[1:] for sentence in rows()[name]}
 
@@ -135,9 +154,13 @@ def test_rows_are_as_many_as_asked_for_and_no_sentence_is_in_two_sets():
 
 def test_train_and_seen_test_are_one_draw_and_held_out_rows_are_no_longer_than_trained_ones():
     short = {name: sum(len(text.split()) == 2 for text in rows()[name]) for name in TASK.sets[:2]}
-    expected = sum(short.values()) * 500 / 2400  # few are left where the first sentences drawn are those trained on
+    expected = (
+        sum(short.values()) * 500 / 2400
+    )  # few are left where the first sentences drawn are those trained on
     assert abs(short["seen_test"] - expected) < 3 * np.sqrt(expected)
-    ends = {name: (data().labels[data().rows(name)] >= 0)[:, ::-1].argmax(1).min() for name in TASK.sets}
+    ends = {
+        name: (data().labels[data().rows(name)] >= 0)[:, ::-1].argmax(1).min() for name in TASK.sets
+    }
     assert all(ends["train"] <= ends[rule] for rule in RULES)
 
 
@@ -149,16 +172,30 @@ def test_the_task_fits_training_and_its_vocabulary_has_no_word_twice():
 
 def test_a_task_without_rows_alone_or_without_sentences_is_refused():
     for share in (0.0, 1.0):
-        with pytest.raises(RbInterpError, match="rows of 'zoe' alone; expected one at least, and one sentence"):
+        with pytest.raises(
+            RbInterpError, match="rows of 'zoe' alone; expected one at least, and one sentence"
+        ):
             CogsTask(alone_share=share)
 
 
 def verdict(share) -> str:
     """What eight seeds with these shares make of P4."""
     rows = []
-    for decay, gamma, seed, set in product(("low", "high"), (0.3, 0.8), range(8), ("seen_test", "rules")):
-        place = {"sweep": f"cogs_{decay}", "gamma": gamma, "seed": seed, "stage": "final", "step": 1, "set": set}
-        rows += [{**place, **row} for row in Reading("answers", {"right": share(decay, gamma, set)}).rows()]
+    for decay, gamma, seed, set in product(
+        ("low", "high"), (0.3, 0.8), range(8), ("seen_test", "rules")
+    ):
+        place = {
+            "sweep": f"cogs_{decay}",
+            "gamma": gamma,
+            "seed": seed,
+            "stage": "final",
+            "step": 1,
+            "set": set,
+        }
+        rows += [
+            {**place, **row}
+            for row in Reading("answers", {"right": share(decay, gamma, set)}).rows()
+        ]
     return judge(readings_table(rows), CLAIMS)["P4"].outcome
 
 
@@ -172,15 +209,26 @@ def test_p4_holds_from_its_thresholds_on():
         return verdict(share)
 
     assert [world(0.1 + 1 / 128), world(0.1 - 1 / 128), world(-0.1)] == ["HOLDS", "FAILS", "FAILS"]
-    for cell, outcome in ((("high", 0.8), "FAILS"), (("low", 0.3), "FAILS"), (("high", 0.3), "HOLDS")):
+    for cell, outcome in (
+        (("high", 0.8), "FAILS"),
+        (("low", 0.3), "FAILS"),
+        (("high", 0.3), "HOLDS"),
+    ):
         assert world(0.2, 0.949, cell) == outcome
 
 
 def test_a_run_reads_the_members_that_it_trained(tmp_path):
     smoke = CogsConfig.from_preset("smoke")
-    tiny = {"task": CogsTask(60, 20, 10), "model": ModelConfig(d_model=16, d_head=8, d_mlp=16, norm="post")}
+    tiny = {
+        "task": CogsTask(60, 20, 10),
+        "model": ModelConfig(d_model=16, d_head=8, d_mlp=16, norm="post"),
+    }
     sweeps = {
-        name: replace(sweep, **tiny, train=replace(sweep.train, steps=4, batch_size=16, eval_every=2, warmup=1))
+        name: replace(
+            sweep,
+            **tiny,
+            train=replace(sweep.train, steps=4, batch_size=16, eval_every=2, warmup=1),
+        )
         for name, sweep in smoke.sweeps.items()
     }
     run = COGS.run(config=replace(smoke, **sweeps), out=tmp_path / "run", progress=False)

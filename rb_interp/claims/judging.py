@@ -1,8 +1,10 @@
-"""Readings in, verdicts out: finds each claim's numbers in the table of readings and applies the rule.
+"""Readings in, verdicts out: finds each claim's numbers in the table of readings and applies the
+rule.
 
-Where seeds differ in kind, such as in the circuit that they learned, a verdict over all of them says how the kinds are
-mixed; a verdict within a group says what one kind does. How groups can mislead: what names a group may be what a claim
-reads, and such a claim holds within the group by its definition. So verdicts within groups describe and do not test.
+Where seeds differ in kind, such as in the circuit that they learned, a verdict over all of them
+says how the kinds are mixed; a verdict within a group says what one kind does. How groups can
+mislead: what names a group may be what a claim reads, and such a claim holds within the group by
+its definition. So verdicts within groups describe and do not test.
 """
 
 from __future__ import annotations
@@ -16,14 +18,20 @@ import numpy as np
 import pandas as pd
 from pydantic_core.core_schema import no_info_after_validator_function
 
+from rb_interp.arguments import checked
 from rb_interp.claims import rule
 from rb_interp.claims.rule import CausalCheck, Claim, Condition, Term
 from rb_interp.errors import RunError, StudyError, nearest
-from rb_interp.statistics.intervals import Interval, median_and_range, paired_differences, proportion_interval
-from rb_interp.typed import typed
+from rb_interp.statistics.intervals import (
+    Interval,
+    median_and_range,
+    paired_differences,
+    proportion_interval,
+)
 
 TABLE = (
-    "id criterion outcome n_seeds n_meeting share_low share_high decided_after statistic effect low high untrained "
+    "id criterion outcome n_seeds n_meeting share_low share_high decided_after statistic effect "
+    "low high untrained "
     "met_at_initialisation calibrated learned reason"
 )
 """Columns of `Verdicts.to_frame`."""
@@ -34,10 +42,12 @@ class Judged:
     """One condition of a claim, or one number that is shown with it, over the seeds of a run.
 
     Attributes:
-        statistic: what was computed for each seed, in words. criterion: the same with its threshold.
+        statistic: what was computed for each seed, in words. criterion: the same with its
+            threshold.
         outcome: what this condition alone decides. Both are empty where the number is only shown.
-        effect, low, high: median over seeds, smallest and largest; of a share or of a number with an interval, that
-            interval. untrained: median (or share) of the same models at step 0. None where nothing defines them.
+        effect, low, high: median over seeds, smallest and largest; of a share or of a number with
+            an interval, that interval. untrained: median (or share) of the same models at step 0.
+            None where nothing defines them.
         n_seeds, n_meeting: seeds with a value, and those that meet the criterion.
         reason: why nothing was decided, or which numbers were missing.
     """
@@ -56,13 +66,14 @@ class Judged:
     n_meeting: int = 0
 
 
-@typed
+@checked
 @dataclass(frozen=True)
 class Verdict:
     """What was decided of one claim.
 
-    ``statistic``, ``effect``, ``low``, ``high`` and ``untrained`` are those of the condition that fewest seeds meet,
-    the first of them; of a claim about a share, those of the condition that decides.
+    ``statistic``, ``effect``, ``low``, ``high`` and ``untrained`` are those of the condition that
+    fewest seeds meet, the first of them; of a claim about a share, those of the condition that
+    decides.
 
     Attributes:
         id, statement, source, criterion, unit, first_seed: those of the claim.
@@ -72,13 +83,15 @@ class Verdict:
         decided_after: number of seeds after which it was decided; None where it was not.
         met_at_initialisation: whether at least half of the untrained models meet every condition.
         calibrated: as in `Standing`.
-        withheld: whether error rates, a mapping that was not learned, or a stage that was not reached made it NOT
-            JUDGED. uncalibrated_outcome: what the numbers alone give.
+        withheld: whether error rates, a mapping that was not learned, or a stage that was not
+            reached made it NOT JUDGED. uncalibrated_outcome: what the numbers alone give.
         reason: why nothing was decided, and which seeds do not count or diverged.
         seeds, met: the seeds that count, ascending, and which of them meet every condition.
         conditions: every condition. context: numbers that are shown and decide nothing.
-        learned: whether at least half of the seeds have learned what the claim asks for; None where it is nothing.
-        unreached: seeds that are left out, since a member never came to a stage that the claim reads.
+        learned: whether at least half of the seeds have learned what the claim asks for; None where
+            it is nothing.
+        unreached: seeds that are left out, since a member never came to a stage that the claim
+            reads.
     """
 
     id: str
@@ -113,11 +126,16 @@ class Verdict:
     @property
     def n_decisive(self) -> int:
         """How many of the seeds that count the outcome rests on."""
-        return sum(seed >= self.first_seed for seed in self.seeds) if self.unit == "seed" else self.n_seeds
+        return (
+            sum(seed >= self.first_seed for seed in self.seeds)
+            if self.unit == "seed"
+            else self.n_seeds
+        )
 
     @property
     def met_by(self) -> str:
-        """How many meet it of how many, such as 7/8; ``interval`` where one interval decides and nothing is counted."""
+        """How many meet it of how many, such as 7/8; ``interval`` where one interval decides and
+        nothing is counted."""
         return "interval" if self.unit == "interval" else f"{self.n_meeting}/{self.n_seeds}"
 
     def __repr__(self) -> str:
@@ -136,16 +154,22 @@ class Verdicts(tuple[Verdict, ...]):
         for verdict in self:
             if verdict.id == key:
                 return verdict
-        raise StudyError(f"no claim '{key}' was judged; {nearest(key, [verdict.id for verdict in self])}")
+        raise StudyError(
+            f"no claim '{key}' was judged; {nearest(key, [verdict.id for verdict in self])}"
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """One row a claim, without its conditions."""
         names = TABLE.split()
-        return pd.DataFrame([{name: getattr(verdict, name) for name in names} for verdict in self], columns=names)
+        return pd.DataFrame(
+            [{name: getattr(verdict, name) for name in names} for verdict in self], columns=names
+        )
 
     def __repr__(self) -> str:
         counts = Counter(verdict.outcome for verdict in self)
-        told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in rule.OUTCOMES if counts[outcome])
+        told = ", ".join(
+            f"{counts[outcome]} {outcome}" for outcome in rule.OUTCOMES if counts[outcome]
+        )
         return f"Verdicts({told or 'of no claim'})"
 
     def _repr_html_(self) -> str:
@@ -158,7 +182,8 @@ class Verdicts(tuple[Verdict, ...]):
 
 @dataclass(frozen=True)
 class Group:
-    """Seeds of one group, ascending, of ``total`` in all groups, and a verdict a claim by these seeds alone."""
+    """Seeds of one group, ascending, of ``total`` in all groups, and a verdict a claim by these
+    seeds alone."""
 
     name: str
     seeds: tuple[int, ...]
@@ -171,16 +196,17 @@ class Group:
         return proportion_interval(len(self.seeds), self.total)
 
 
-@typed
+@checked
 @dataclass(frozen=True)
 class Within:
-    """Verdicts within groups of seeds, the largest group first. ``by``: what tells groups apart, in words."""
+    """Verdicts within groups of seeds, the largest group first. ``by``: what tells groups apart, in
+    words."""
 
     by: str
     groups: tuple[Group, ...]
 
 
-@typed
+@checked
 @dataclass(frozen=True)
 class CheckedCause:
     """The outcome of one causal check.
@@ -188,8 +214,9 @@ class CheckedCause:
     Attributes:
         of, intervention: as in `CausalCheck`, which has the words.
         quantity: what the effect is measured in; empty where the run has no such effect.
-        by_gamma: one dict a gamma: ``gamma``, ``stage``, ``n_seeds``, ``effect``, ``low``, ``high``, ``control``,
-            ``control_low``, ``control_high`` (median over seeds, smallest and largest; None where undefined).
+        by_gamma: one dict a gamma: ``gamma``, ``stage``, ``n_seeds``, ``effect``, ``low``,
+            ``high``, ``control``, ``control_low``, ``control_high`` (median over seeds, smallest
+            and largest; None where undefined).
     """
 
     of: str
@@ -211,7 +238,7 @@ Diverged = Collection[tuple[str, float, int]]
 """Sweep, gamma and seed of members whose training diverged."""
 
 
-@typed
+@checked
 def judge(
     readings: pd.DataFrame,
     claims: Iterable[Claim],
@@ -222,26 +249,30 @@ def judge(
     """Judge claims on a table of readings.
 
     Args:
-        readings: one row per sweep, gamma, seed, stage, set, probe, layer, head and quantity. Without the column
-            ``sweep`` all rows are of the main sweep; without ``reached`` every member came to its stage.
-        standings: claim id -> what is known of its probe's error rates; without an entry, it needs no calibration.
-        diverged: (sweep, gamma, seed) of members whose training diverged. A claim that would read one of them counts
-            its seed as not met.
+        readings: one row per sweep, gamma, seed, stage, set, probe, layer, head and quantity.
+            Without the column ``sweep`` all rows are of the main sweep; without ``reached`` every
+            member came to its stage.
+        standings: claim id -> what is known of its probe's error rates; without an entry, it needs
+            no calibration.
+        diverged: (sweep, gamma, seed) of members whose training diverged. A claim that would read
+            one of them counts its seed as not met.
     """
     if missing := [name for name in COLUMNS if name not in readings]:
         told = f"the readings lack the columns {missing}; claims need {list(COLUMNS)}."
         raise RunError(f"{told} Probe the run again to write them.")
     table = _Table(readings)
     return Verdicts(
-        _judge_claim(table, claim, standings.get(claim.id, rule.Standing(None)), diverged) for claim in claims
+        _judge_claim(table, claim, standings.get(claim.id, rule.Standing(None)), diverged)
+        for claim in claims
     )
 
 
-@typed
+@checked
 def judge_within(
     readings: pd.DataFrame, grouping: rule.Grouping, *, diverged: Diverged = (), **options: Any
 ) -> Within:
-    """Judge the claims of a grouping on the seeds of each of its groups alone; options are those of `judge`.
+    """Judge the claims of a grouping on the seeds of each of its groups alone; options are those of
+    `judge`.
 
     >>> place = {"gamma": 0.8, "stage": "final", "set": "", "probe": "p", "layer": None, "quantity": "q"}
     >>> rows = [{**place, "seed": seed, "value": seed % 2, "untrained": 0.0} for seed in range(16)]
@@ -255,13 +286,16 @@ def judge_within(
     sizes, made = Counter(grouping.groups.values()), []
     for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
         seeds = tuple(sorted(seed for seed, group in grouping.groups.items() if group == name))
-        rows, lost = readings.loc[readings["seed"].isin(seeds)], [one for one in diverged if one[2] in seeds]
+        rows, lost = (
+            readings.loc[readings["seed"].isin(seeds)],
+            [one for one in diverged if one[2] in seeds],
+        )
         verdicts = judge(rows, grouping.claims, diverged=lost, **options)
         made.append(Group(name, seeds, sizes.total(), verdicts))
     return Within(grouping.by, tuple(made))
 
 
-@typed
+@checked
 def judge_checks(
     readings: pd.DataFrame,
     effects: pd.DataFrame,
@@ -274,25 +308,41 @@ def judge_checks(
 
     Args:
         readings: with the effects among them. effects: one row per member, stage and intervention.
-        sibling_stages: name -> (stage, gamma). Other gammas are shown at the sibling stage that stands for the check's
-            own stage, as far as they have it.
+        sibling_stages: name -> (stage, gamma). Other gammas are shown at the sibling stage that
+            stands for the check's own stage, as far as they have it.
         options: those of `judge`.
     """
-    checks, siblings = list(checks), {stage: (name, gamma) for name, (stage, gamma) in sibling_stages.items()}
+    checks, siblings = (
+        list(checks),
+        {stage: (name, gamma) for name, (stage, gamma) in sibling_stages.items()},
+    )
     judged = []
-    for check, verdict in zip(checks, judge(readings, [check.check for check in checks], **options), strict=True):
+    for check, verdict in zip(
+        checks, judge(readings, [check.check for check in checks], **options), strict=True
+    ):
         term, here, cells = check.check.conditions[0].of, effects, []
-        stage = next((own for own, (name, _) in siblings.items() if term.stage in (own, name)), term.stage)
+        stage = next(
+            (own for own, (name, _) in siblings.items() if term.stage in (own, name)), term.stage
+        )
         sibling, own_gamma = siblings.get(stage, (stage, term.gamma))
         if len(effects):
-            here = effects.loc[(effects["intervention"] == check.intervention) & (effects["set"] == term.set)]
+            here = effects.loc[
+                (effects["intervention"] == check.intervention) & (effects["set"] == term.set)
+            ]
         for gamma, member in here.groupby("gamma") if len(here) else ():
             at = stage if own_gamma is None or np.isclose(float(gamma), own_gamma) else sibling  # type: ignore[arg-type]
-            if at not in member["stage"].unique():  # a run without the sibling's gamma has no such step
+            if (
+                at not in member["stage"].unique()
+            ):  # a run without the sibling's gamma has no such step
                 at = stage
             member = member.loc[member["stage"] == at]
-            cells.append({"gamma": gamma, "stage": at, "n_seeds": int(member["effect"].notna().sum())})
-            for name, ends in (("effect", ("low", "high")), ("control", ("control_low", "control_high"))):
+            cells.append(
+                {"gamma": gamma, "stage": at, "n_seeds": int(member["effect"].notna().sum())}
+            )
+            for name, ends in (
+                ("effect", ("low", "high")),
+                ("control", ("control_low", "control_high")),
+            ):
                 found = median_and_range(member[name].astype(float).dropna().to_numpy())
                 cells[-1] |= dict(zip((name, *ends), map(_finite, found), strict=True))
         quantity = str(here["quantity"].iloc[0]) if len(here) else ""
@@ -301,7 +351,8 @@ def judge_checks(
 
 
 class _Sample(NamedTuple):
-    """One term's finite values and the untrained models' values, what is wrong, and the seeds that came too late."""
+    """One term's finite values and the untrained models' values, what is wrong, and the seeds that
+    came too late."""
 
     values: Numbers
     untrained: Numbers
@@ -310,7 +361,8 @@ class _Sample(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """One condition's statistic in trained and in untrained models, its terms, and the ends of its own interval."""
+    """One condition's statistic in trained and in untrained models, its terms, and the ends of its
+    own interval."""
 
     condition: Condition
     values: Numbers
@@ -324,7 +376,9 @@ class _Read(NamedTuple):
 
     def among(self, seeds: Collection[int]) -> _Read:
         """The same of some seeds alone."""
-        values, untrained = ({s: v for s, v in n.items() if s in seeds} for n in (self.values, self.untrained))
+        values, untrained = (
+            {s: v for s, v in n.items() if s in seeds} for n in (self.values, self.untrained)
+        )
         return self._replace(values=values, untrained=untrained)
 
 
@@ -332,47 +386,74 @@ class _Table:
     """A table of readings whose rows are grouped once, by probe and quantity."""
 
     def __init__(self, readings: pd.DataFrame) -> None:
-        missing = {name: value for name, value in (("sweep", ""), ("reached", True)) if name not in readings}
-        table = readings.assign(**missing, **{name: pd.to_numeric(readings[name]) for name in NUMBERS})
+        missing = {
+            name: value
+            for name, value in (("sweep", ""), ("reached", True))
+            if name not in readings
+        }
+        table = readings.assign(
+            **missing, **{name: pd.to_numeric(readings[name]) for name in NUMBERS}
+        )
         self.columns = {name: table[name].to_numpy() for name in (*COLUMNS, *("sweep", "reached"))}
         self.rows = table.groupby(["probe", "quantity"], sort=False).indices
 
     def term(self, term: Term) -> _Sample:
         """The finite values of one term by seed; a seed with several readings has no value."""
-        name, place = f"{term.probe}/{term.quantity}", {"sweep": term.sweep, "stage": term.stage, "set": term.set}
+        name, place = (
+            f"{term.probe}/{term.quantity}",
+            {"sweep": term.sweep, "stage": term.stage, "set": term.set},
+        )
         rows = self.rows.get((term.probe, term.quantity), np.array([], dtype=int))
         gammas = self.columns["gamma"][rows].astype(float)
         rows = rows[np.isnan(gammas) if term.gamma is None else np.isclose(gammas, term.gamma)]
-        for column, wanted in (place | ({} if term.layer is None else {"layer": term.layer})).items():
+        for column, wanted in (
+            place | ({} if term.layer is None else {"layer": term.layer})
+        ).items():
             rows = rows[self.columns[column][rows] == wanted]
         if not len(rows):
             where = "".join(f", {column} '{wanted}'" for column, wanted in place.items() if wanted)
             layer = "" if term.layer is None else f", L{term.layer}"
             return _Sample({}, {}, f"no reading of {name} at {term.at_gamma}{where}{layer}")
         rows = rows[np.argsort(self.columns["seed"][rows], kind="stable")]
-        of = {column: self.columns[column][rows] for column in ("seed", "value", "untrained", "reached")}
+        of = {
+            column: self.columns[column][rows]
+            for column in ("seed", "value", "untrained", "reached")
+        }
         if len(set(of["seed"])) < len(rows):
             return _Sample({}, {}, f"several readings of {name} per seed (heads?), one is needed")
         finite = np.isfinite(of["value"].astype(float))
         lost = len(rows) - int(finite.sum())
-        whose = "" if term.gamma is None and len(rows) == 1 else f"{lost} of {len(rows)} seeds have "
+        whose = (
+            "" if term.gamma is None and len(rows) == 1 else f"{lost} of {len(rows)} seeds have "
+        )
         values, untrained = (
-            {int(seed): float(value) for seed, value in zip(of["seed"][finite], of[column][finite], strict=True)}
+            {
+                int(seed): float(value)
+                for seed, value in zip(of["seed"][finite], of[column][finite], strict=True)
+            }
             for column in ("value", "untrained")
         )
         late = frozenset(of["seed"][~of["reached"].astype(bool)].tolist())
         return _Sample(values, untrained, f"{whose}no finite {term.quantity}" if lost else "", late)
 
     def condition(self, condition: Condition, unit: str) -> _Read:
-        """A condition's statistic by seed, and of a claim about numbers with intervals the ends of these."""
+        """A condition's statistic by seed, and of a claim about numbers with intervals the ends of
+        these."""
         samples = [self.term(term) for term in (condition.of, condition.minus) if term]
         values, untrained = samples[0].values, samples[0].untrained
         if condition.minus:
             first, second = samples
             values = paired_differences(first.values, second.values)
             untrained = paired_differences(first.untrained, second.untrained)
-        before = {seed: value for seed, value in untrained.items() if seed in values and np.isfinite(value)}
-        ends = [replace(condition.of, quantity=f"{condition.of.quantity}:{end}") for end in ("low", "high")]
+        before = {
+            seed: value
+            for seed, value in untrained.items()
+            if seed in values and np.isfinite(value)
+        }
+        ends = [
+            replace(condition.of, quantity=f"{condition.of.quantity}:{end}")
+            for end in ("low", "high")
+        ]
         found = tuple(self.term(end).values for end in ends) if unit == "interval" else ()
         return _Read(condition, values, before, samples, found)
 
@@ -380,7 +461,9 @@ class _Table:
 def _judge_claim(table: _Table, claim: Claim, known: rule.Standing, diverged: Diverged) -> Verdict:
     lost = _lost_seeds(claim, diverged)
     read = [table.condition(condition, claim.unit) for condition in claim.conditions]
-    learners, by_half, not_learned = _learners(table, claim, sorted(set().union(*(one.values for one in read))))
+    learners, by_half, not_learned = _learners(
+        table, claim, sorted(set().union(*(one.values for one in read)))
+    )
     read = [one.among(learners) for one in read] if claim.gate else read
     late, few, told = _late(read, claim, lost)
     read = [one.among(one.values.keys() - set(late)) for one in read]
@@ -405,7 +488,9 @@ def _judge_claim(table: _Table, claim: Claim, known: rule.Standing, diverged: Di
         *(one.problem for one in read),
         not_learned,
         told,
-        f"seeds without every number: {str(uncounted)[1:-1]}" if uncounted and claim.unit == "seed" else "",
+        f"seeds without every number: {str(uncounted)[1:-1]}"
+        if uncounted and claim.unit == "seed"
+        else "",
         f"diverged, so not met: {str(lost)[1:-1]}" if lost else "",
         finding.reason,
     )
@@ -432,8 +517,11 @@ def _judge_claim(table: _Table, claim: Claim, known: rule.Standing, diverged: Di
     )
 
 
-def _late(read: Sequence[_Read], claim: Claim, lost: Collection[int]) -> tuple[list[int], bool, str]:
-    """Seeds whose member never came to a stage, whether these are more than half, and what to say of them."""
+def _late(
+    read: Sequence[_Read], claim: Claim, lost: Collection[int]
+) -> tuple[list[int], bool, str]:
+    """Seeds whose member never came to a stage, whether these are more than half, and what to say
+    of them."""
     every = _met(read, lost) if claim.unit == "seed" else {}
     never = set().union(*(sample.late for one in read for sample in one.samples)) - set(lost)
     late = [seed for seed in every if seed in never]
@@ -446,15 +534,27 @@ def _late(read: Sequence[_Read], claim: Claim, lost: Collection[int]) -> tuple[l
 
 def _lost_seeds(claim: Claim, diverged: Diverged) -> list[int]:
     """Seeds of which a member that the claim reads has diverged."""
-    read = {(term.sweep, term.gamma) for term in claim.terms if term.stage != "init" and term.gamma is not None}
-    lost = {seed for sweep, gamma, seed in diverged if any(sweep == s and np.isclose(gamma, g) for s, g in read)}
+    read = {
+        (term.sweep, term.gamma)
+        for term in claim.terms
+        if term.stage != "init" and term.gamma is not None
+    }
+    lost = {
+        seed
+        for sweep, gamma, seed in diverged
+        if any(sweep == s and np.isclose(gamma, g) for s, g in read)
+    }
     return sorted(lost)
 
 
 def _met(read: Sequence[_Read], lost: Collection[int] = ()) -> dict[int, bool]:
-    """Seed -> whether it meets every condition, seeds ascending: those with every number, and the lost ones."""
+    """Seed -> whether it meets every condition, seeds ascending: those with every number, and the
+    lost ones."""
     whole = sorted(set.intersection(*(set(one.values) for one in read)) | set(lost))
-    return {seed: seed not in lost and all(one.condition.met(one.values[seed]) for one in read) for seed in whole}
+    return {
+        seed: seed not in lost and all(one.condition.met(one.values[seed]) for one in read)
+        for seed in whole
+    }
 
 
 def _named(outcome: rule.Outcome, able: bool) -> rule.Outcome:
@@ -482,7 +582,9 @@ def _judge_condition(read: _Read, claim: Claim, lost: Collection[int]) -> Judged
     else:
         if claim.unit == "share":
             shares = [[sample.values[seed] for seed in values] for sample in read.samples]
-            outcome, interval = rule.decide_share(condition, *shares) if values else ("OPEN", NOTHING)
+            outcome, interval = (
+                rule.decide_share(condition, *shares) if values else ("OPEN", NOTHING)
+            )
             untrained = float(np.mean([*read.untrained.values()])) if read.untrained else untrained
         else:
             interval, reason = _own_interval(read)
@@ -508,12 +610,17 @@ def _own_interval(read: _Read) -> tuple[Interval, str]:
         return NOTHING, f"{len(read.values)} numbers at {read.condition.of.at_gamma}, one is needed"
     for seed, value in read.values.items():
         low, high = (end.get(seed, np.nan) for end in read.ends)
-        return Interval(value, low, high), "" if np.isfinite([low, high]).all() else "no interval was read with it"
+        return Interval(value, low, high), "" if np.isfinite(
+            [low, high]
+        ).all() else "no interval was read with it"
     return NOTHING, ""
 
 
-def _learners(table: _Table, claim: Claim, seeds: Collection[int]) -> tuple[Collection[int], bool | None, str]:
-    """Seeds that have learned what a claim speaks of, whether these are at least half, and what to say of it."""
+def _learners(
+    table: _Table, claim: Claim, seeds: Collection[int]
+) -> tuple[Collection[int], bool | None, str]:
+    """Seeds that have learned what a claim speaks of, whether these are at least half, and what to
+    say of it."""
     test = claim.gate or claim.learned
     if test is None or not seeds:
         return seeds, None, ""
@@ -522,7 +629,11 @@ def _learners(table: _Table, claim: Claim, seeds: Collection[int]) -> tuple[Coll
     enough = 2 * len(kept) >= len(seeds)
     why = "" if enough else "stopped early: " if claim.stopped_early else "not learned: "
     note = f"{why}{test.comparison} in {len(kept)} of {len(seeds)} seeds"
-    return kept, enough, _told([tested.problem, note if tested.values and len(kept) < len(seeds) else ""])
+    return (
+        kept,
+        enough,
+        _told([tested.problem, note if tested.values and len(kept) < len(seeds) else ""]),
+    )
 
 
 def _shown(table: _Table, term: Term) -> Judged:
@@ -544,7 +655,13 @@ def _told(parts: Iterable[str]) -> str:
 
 def _numbers(values: Numbers, interval: Interval) -> dict[str, Any]:
     effect, low, high = map(_finite, interval)
-    return {"effect": effect, "low": low, "high": high, "seeds": (*values,), "values": (*values.values(),)}
+    return {
+        "effect": effect,
+        "low": low,
+        "high": high,
+        "seeds": (*values,),
+        "values": (*values.values(),),
+    }
 
 
 def _finite(value: float) -> float | None:

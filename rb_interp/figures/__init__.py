@@ -1,1 +1,2 @@
-"""Drawings of tables: style, panels, legends, saving, and the pictures that several studies share."""
+"""Drawings of tables: style, panels, legends, saving, and the pictures that several studies
+share."""

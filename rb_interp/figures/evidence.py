@@ -1,4 +1,5 @@
-"""Everything that figures and report may look at: tables, arrays, verdicts and settings. No model, no statistics."""
+"""Everything that figures and report may look at: tables, arrays, verdicts and settings. No model,
+no statistics."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ NOTHING = Interval(float("nan"), float("nan"), float("nan"))
 
 
 class MissingEvidenceError(RbInterpError):
-    """This run lacks something that a figure or a sentence needs; the message is a sentence for the reader."""
+    """This run lacks something that a figure or a sentence needs; the message is a sentence for the
+    reader."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +31,15 @@ class Evidence:
     """The outcome of a run.
 
     Attributes:
-        config: the study's configuration; of a single sweep, that sweep's configuration. scale: see `Run.scale`.
-        curves, readings, summary, tables: by name, see docs/tables.md. keys: table -> columns that tell its rows apart.
-        arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}`` -> array, ``{sweep}/`` in front where there are
-            several; ``mean``, ``low`` and ``high`` in place of the seed where they were averaged over seeds.
-        verdicts: one a claim. within: the same within groups of seeds, None where the study has none. checks: one a
-            causal check. claims: the claims themselves, for their thresholds.
+        config: the study's configuration; of a single sweep, that sweep's configuration. scale: see
+            `Run.scale`.
+        curves, readings, summary, tables: by name, see docs/tables.md. keys: table -> columns that
+            tell its rows apart.
+        arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}`` -> array, ``{sweep}/`` in front
+            where there are several; ``mean``, ``low`` and ``high`` in place of the seed where they
+            were averaged over seeds.
+        verdicts: one a claim. within: the same within groups of seeds, None where the study has
+            none. checks: one a causal check. claims: the claims themselves, for their thresholds.
         meta: versions, host, command, created, expected_by_chance, calibration.
         asked: stages and rates that were looked at, for `unreached`.
     """
@@ -56,20 +61,32 @@ class Evidence:
 
     @cached_property
     def _late(self) -> pd.DataFrame:
-        """Stage, rate, ``late`` and ``n``: how many members never came to a stage, for stages with such members."""
+        """Stage, rate, ``late`` and ``n``: how many members never came to a stage, for stages with
+        such members."""
         columns = ["sweep", "stage", "gamma", "seed", "reached"]
-        every = [table for table in (self.readings, *self.tables.values()) if {*columns[1:]} <= {*table}]
-        parts = [table.assign(sweep=table.get("sweep", ""))[columns].drop_duplicates() for table in every]
-        of = pd.concat([part for part in parts if len(part)] or [pd.DataFrame(columns=columns)]).drop_duplicates()
-        members = of.assign(late=1 - of["reached"].astype(float)).groupby(["stage", "gamma"], sort=False)["late"]
+        every = [
+            table for table in (self.readings, *self.tables.values()) if {*columns[1:]} <= {*table}
+        ]
+        parts = [
+            table.assign(sweep=table.get("sweep", ""))[columns].drop_duplicates() for table in every
+        ]
+        of = pd.concat(
+            [part for part in parts if len(part)] or [pd.DataFrame(columns=columns)]
+        ).drop_duplicates()
+        members = of.assign(late=1 - of["reached"].astype(float)).groupby(
+            ["stage", "gamma"], sort=False
+        )["late"]
         counts = members.agg(late="sum", n="size").astype(int).reset_index()
         return counts.loc[counts["late"] > 0]
 
     def unreached(self, places: Collection[tuple[str, float]] | None = None) -> str:
-        """A sentence on members that never came to a stage, of some stages and rates or all; "" without any."""
+        """A sentence on members that never came to a stage, of some stages and rates or all; ""
+        without any."""
         every: Any = self._late.itertuples()
         rows = [row for row in every if places is None or (row.stage, float(row.gamma)) in places]
-        told = "; ".join(f"{row.stage} at γ = {row.gamma:g}: {row.late} of {row.n} members" for row in rows)
+        told = "; ".join(
+            f"{row.stage} at γ = {row.gamma:g}: {row.late} of {row.n} members" for row in rows
+        )
         return f"Never at the stage, so shown at the last step: {told}." if told else ""
 
     @property
@@ -84,7 +101,8 @@ class Evidence:
 
     @property
     def shown_gammas(self) -> list[float]:
-        """`gammas`, for a figure that needs one at least; MissingEvidenceError in a run without members."""
+        """`gammas`, for a figure that needs one at least; MissingEvidenceError in a run without
+        members."""
         if not self.gammas:
             raise MissingEvidenceError("This run has no members.")
         return self.gammas
@@ -95,14 +113,17 @@ class Evidence:
         return sorted(self.curves["seed"].astype(int).unique().tolist())
 
     def sweep(self, name: str) -> Evidence:
-        """What one sweep of the run shows, as if it were alone; MissingEvidenceError where the run has none such."""
+        """What one sweep of the run shows, as if it were alone; MissingEvidenceError where the run
+        has none such."""
         if not name:
             return self
         if name not in self.config.sweeps:
             raise MissingEvidenceError(f"This run has no sweep “{name}”.")
         if name not in self._sweeps:
             prefix = f"{name}/"
-            arrays = {k.removeprefix(prefix): a for k, a in self.arrays.items() if k.startswith(prefix)}
+            arrays = {
+                k.removeprefix(prefix): a for k, a in self.arrays.items() if k.startswith(prefix)
+            }
             self._sweeps[name] = replace(
                 self, **self._rows_of(name), config=self.config.sweeps[name], arrays=arrays
             )
@@ -119,7 +140,9 @@ class Evidence:
         own = {part: table.loc[table["sweep"] == sweep] for part, table in own.items()}
         return {
             **{part: table.assign(sweep="").reset_index(drop=True) for part, table in own.items()},
-            "tables": {t: d.loc[d["sweep"] == sweep] if "sweep" in d else d for t, d in self.tables.items()},
+            "tables": {
+                t: d.loc[d["sweep"] == sweep] if "sweep" in d else d for t, d in self.tables.items()
+            },
         }
 
     @cached_property
@@ -127,7 +150,8 @@ class Evidence:
         return {}
 
     def condition(self, claim: str, number: int = 0) -> Condition:
-        """One condition of a claim, for its threshold; MissingEvidenceError where no such claim is judged here."""
+        """One condition of a claim, for its threshold; MissingEvidenceError where no such claim is
+        judged here."""
         for found in self.claims:
             if found.id == claim:
                 return found.conditions[number]
@@ -138,9 +162,11 @@ class Evidence:
         return self.condition(claim, number).threshold
 
     def table(self, name: str, **where: Any) -> pd.DataFrame:
-        """A further table, or its rows where columns have the given values; MissingEvidenceError if there are none.
+        """A further table, or its rows where columns have the given values; MissingEvidenceError if
+        there are none.
 
-        ``NAME_summary`` of a table whose keys have a seed is `over_seeds` of its other columns, or of ``quantity``.
+        ``NAME_summary`` of a table whose keys have a seed is `over_seeds` of its other columns, or
+        of ``quantity``.
         """
         found, base = self.tables.get(name), name.removesuffix("_summary")
         if found is None and base != name and "seed" in self.keys.get(base, "").split():
@@ -154,7 +180,9 @@ class Evidence:
                 f"This run has no {'table' if found is None else 'rows in the table'} “{name}”."
             )
         for column, value in where.items():
-            found = found.loc[np.isclose(found[column], value) if column == "gamma" else found[column] == value]
+            found = found.loc[
+                np.isclose(found[column], value) if column == "gamma" else found[column] == value
+            ]
         if {"stage", "gamma", "reached"} <= {*found}:
             self.asked.update(zip(found["stage"], found["gamma"].astype(float), strict=True))
         if found.empty:
@@ -182,7 +210,8 @@ class Evidence:
         tables = {"readings": self.readings, "summary": self.summary}
         by = ["probe", "quantity", "gamma", "stage", "set"]
         return {
-            name: dict(t.assign(gamma=t["gamma"].astype(float)).groupby(by).indices) for name, t in tables.items()
+            name: dict(t.assign(gamma=t["gamma"].astype(float)).groupby(by).indices)
+            for name, t in tables.items()
         }
 
     def _rows(
@@ -195,25 +224,45 @@ class Evidence:
         set: str = "",
         deepest: bool = False,
     ) -> pd.DataFrame:
-        """Rows of ``readings`` or ``summary`` at a place: lowest layer first, or highest (``deepest``)."""
-        found = self._places[table].get((probe, quantity, float(gamma), stage, set), np.array([], dtype=int))
+        """Rows of ``readings`` or ``summary`` at a place: lowest layer first, or highest
+        (``deepest``)."""
+        found = self._places[table].get(
+            (probe, quantity, float(gamma), stage, set), np.array([], dtype=int)
+        )
         if len(found):
             self.asked.add((stage, float(gamma)))
         rows = getattr(self, table).iloc[found]
         return rows.sort_values(["layer", "head"], ascending=[not deepest, True], kind="stable")
 
     def values(
-        self, probe: str, quantity: str, gamma: float, *, stage: str = "final", column: str = "value", **where: Any
+        self,
+        probe: str,
+        quantity: str,
+        gamma: float,
+        *,
+        stage: str = "final",
+        column: str = "value",
+        **where: Any,
     ) -> pd.Series:
-        """One number per seed (index: seed, ascending), without NaN; MissingEvidenceError where there is none.
+        """One number per seed (index: seed, ascending), without NaN; MissingEvidenceError where
+        there is none.
 
-        Of several layers or heads: the first head of the lowest layer, or of the highest (``deepest``).
+        Of several layers or heads: the first head of the lowest layer, or of the highest
+        (``deepest``).
         """
         self.require(gamma)
         here = self._rows("readings", probe, quantity, gamma, stage, **where)
-        found: Any = here.drop_duplicates("seed").set_index("seed").sort_index()[column].astype(float).dropna()
+        found: Any = (
+            here.drop_duplicates("seed")
+            .set_index("seed")
+            .sort_index()[column]
+            .astype(float)
+            .dropna()
+        )
         if found.empty:
-            raise MissingEvidenceError(f"No reading of {probe} ({quantity}) at γ = {gamma:g}, stage {stage}.")
+            raise MissingEvidenceError(
+                f"No reading of {probe} ({quantity}) at γ = {gamma:g}, stage {stage}."
+            )
         return found
 
     def _over_seeds(self, columns: Sequence[str], *place: Any, **where: Any) -> Interval:
@@ -221,18 +270,22 @@ class Evidence:
         return Interval(*here[[*columns]].iloc[0].astype(float)) if len(here) else NOTHING
 
     def interval(self, probe: str, quantity: str, gamma: float, **where: Any) -> Interval:
-        """Mean over seeds of a reading with its 95 % interval; NaN where it was not read; ``where`` as of `values`."""
+        """Mean over seeds of a reading with its 95 % interval; NaN where it was not read; ``where``
+        as of `values`."""
         return self._over_seeds(("mean", "low", "high"), probe, quantity, gamma, **where)
 
     def spread(self, probe: str, quantity: str, gamma: float, **where: Any) -> Interval:
-        """Median over seeds of a reading with the smallest and the largest; NaN where it was not read."""
+        """Median over seeds of a reading with the smallest and the largest; NaN where it was not
+        read."""
         return self._over_seeds(("median", "lowest", "highest"), probe, quantity, gamma, **where)
 
     def untrained(self, probe: str, quantity: str, gamma: float, **where: Any) -> float:
         """Mean over seeds of the untrained models' value; NaN where none was read."""
         return self._over_seeds(("untrained",) * 3, probe, quantity, gamma, **where).estimate
 
-    def value(self, probe: str, quantity: str, gamma: float, seed: int, *, stage: str, set: str = "") -> float:
+    def value(
+        self, probe: str, quantity: str, gamma: float, seed: int, *, stage: str, set: str = ""
+    ) -> float:
         """One member's number; NaN where it was not read."""
         try:
             found = self.values(probe, quantity, gamma, stage=stage, set=set)
@@ -240,30 +293,47 @@ class Evidence:
             return float("nan")
         return float(found.to_dict().get(seed, float("nan")))
 
-    def array(self, probe: str, name: str, gamma: float, *, stage: str, set: str = "") -> dict[int, np.ndarray]:
+    def array(
+        self, probe: str, name: str, gamma: float, *, stage: str, set: str = ""
+    ) -> dict[int, np.ndarray]:
         """Seed -> array, seeds ascending; MissingEvidenceError where no seed has it."""
         self.require(gamma)
         self.asked.add((stage, float(gamma)))
         keys = {seed: f"{gamma}/{seed}/{stage}/{set}/{probe}/{name}" for seed in self.seeds}
-        found = {seed: np.asarray(self.arrays[key]) for seed, key in keys.items() if key in self.arrays}
+        found = {
+            seed: np.asarray(self.arrays[key]) for seed, key in keys.items() if key in self.arrays
+        }
         if not found:
-            raise MissingEvidenceError(f"No array {name} of {probe} at γ = {gamma:g}, stage {stage}.")
+            raise MissingEvidenceError(
+                f"No array {name} of {probe} at γ = {gamma:g}, stage {stage}."
+            )
         return found
 
-    def first(self, probe: str, name: str, gamma: float, *, stage: str, set: str = "") -> tuple[int, np.ndarray]:
-        """The array that figures of a single member show: of the lowest seed, if any whose circuit has a name."""
-        found, members = self.array(probe, name, gamma, stage=stage, set=set), self.records("circuits", gamma=gamma)
+    def first(
+        self, probe: str, name: str, gamma: float, *, stage: str, set: str = ""
+    ) -> tuple[int, np.ndarray]:
+        """The array that figures of a single member show: of the lowest seed, if any whose circuit
+        has a name."""
+        found, members = (
+            self.array(probe, name, gamma, stage=stage, set=set),
+            self.records("circuits", gamma=gamma),
+        )
         named = {member["seed"] for member in members if member["cause"] not in ("none", "mixed")}
         seed = min(found, key=lambda seed: (seed not in named, seed))
         return seed, found[seed]
 
-    def mean_array(self, probe: str, name: str, gamma: float, *, stage: str, set: str = "") -> np.ndarray:
-        """Mean over seeds of an array; MissingEvidenceError where the run was not measured for it."""
+    def mean_array(
+        self, probe: str, name: str, gamma: float, *, stage: str, set: str = ""
+    ) -> np.ndarray:
+        """Mean over seeds of an array; MissingEvidenceError where the run was not measured for
+        it."""
         self.require(gamma)
         self.asked.add((stage, float(gamma)))
         found = self.arrays.get(f"{gamma}/mean/{stage}/{set}/{probe}/{name}")
         if found is None:
-            raise MissingEvidenceError(f"No mean over seeds of {name} of {probe} at γ = {gamma:g}, stage {stage}.")
+            raise MissingEvidenceError(
+                f"No mean over seeds of {name} of {probe} at γ = {gamma:g}, stage {stage}."
+            )
         return np.asarray(found)
 
     def step(self, gamma: float, seed: int, stage: str) -> int | None:
@@ -275,12 +345,15 @@ class Evidence:
 
 def effect_text(judged: Any) -> str:
     """Median and range of what was judged."""
-    mean, low, high = (np.nan if end is None else end for end in (judged.effect, judged.low, judged.high))
+    mean, low, high = (
+        np.nan if end is None else end for end in (judged.effect, judged.low, judged.high)
+    )
     return interval_text(mean, low, high)
 
 
 def notes(verdicts: Verdicts) -> Iterator[str]:
-    """What a reader must not overlook: verdicts by probes that mislead, of what was not learned, or met untrained."""
+    """What a reader must not overlook: verdicts by probes that mislead, of what was not learned, or
+    met untrained."""
     found = {
         "Not calibrated, so nobody knows how often the probe misleads": [
             v.id for v in verdicts if v.calibrated is False and not v.withheld
@@ -297,6 +370,8 @@ def notes(verdicts: Verdicts) -> Iterator[str]:
     }
     for v in verdicts:
         if v.first_seed and (v.n_decisive < v.n_seeds or not v.n_seeds):
-            words = f"Decided by seeds from {v.first_seed} on alone, since earlier seeds had been read"
+            words = (
+                f"Decided by seeds from {v.first_seed} on alone, since earlier seeds had been read"
+            )
             found.setdefault(words, []).append(v.id)
     yield from (f"{words}: {', '.join(ids)}." for words, ids in found.items() if ids)

@@ -1,7 +1,9 @@
-"""One look for every figure, the panels that figures are made of, and files that are the same for the same evidence.
+"""One look for every figure, the panels that figures are made of, and files that are the same for
+the same evidence.
 
-Each panel takes axes and what is drawn; a figure then gets one legend of everything that carries a label. A panel
-inside ``with missing(axes):`` becomes a sentence where the run lacks what it would show.
+Each panel takes axes and what is drawn; a figure then gets one legend of everything that carries a
+label. A panel inside ``with missing(axes):`` becomes a sentence where the run lacks what it would
+show.
 """
 
 import textwrap
@@ -35,22 +37,47 @@ from rb_interp.runs.store import write_file
 from rb_interp.statistics.intervals import Interval, seeds_text, two_digits
 
 __all__ = [
-    "Series", "band", "curve", "dots", "gamma_colour", "gamma_marker", "heat_map", "interval_of", "kept_steps", "key",
-    "legend", "level", "line", "margin", "missing", "named", "new_figure", "note", "panels", "rates", "rates_axis",
-    "say", "stack", "steps", "styled", "threshold", "zero",
-]  # fmt: skip
+    "Series",
+    "band",
+    "curve",
+    "dots",
+    "gamma_colour",
+    "gamma_marker",
+    "heat_map",
+    "interval_of",
+    "kept_steps",
+    "key",
+    "legend",
+    "level",
+    "line",
+    "margin",
+    "missing",
+    "named",
+    "new_figure",
+    "note",
+    "panels",
+    "rates",
+    "rates_axis",
+    "say",
+    "stack",
+    "steps",
+    "styled",
+    "threshold",
+    "zero",
+]
 
 SETS = {"mem": "memory", "rsn_train": "reasoning, trained on", "rsn_test": "reasoning, held out"}
 SET_COLOURS = {"mem": "#0a3d91", "rsn_train": "#bf6fc4", "rsn_test": "#e07b00"}
 SET_LINES = {"mem": "-", "rsn_train": "-", "rsn_test": (0, (4, 1.6))}
 
 CORPUS_COLOURS = {"prontoqa": "#c4312a", "stories": "#0a3d91", "control": "#4b9fd8"}
-"""Red and blue as in the paper; ``control`` is made of stories too. Lightness and markers differ as well."""
+"""Red and blue as in the paper; ``control`` is made of stories too. Lightness and markers differ as
+well."""
 CORPUS_MARKERS = {"prontoqa": "o", "stories": "s", "control": "D"}
 
 KEY, REASONING, MEMORY, NOISE = "#d6c21a", "#6b3e1f", "#c39a6b", "#e4e4e4"
-"""Roles and groups of tokens: key, reasoning anchors (and anchors of any kind), memory anchors, noise. No set has them,
-and no rate."""
+"""Roles and groups of tokens: key, reasoning anchors (and anchors of any kind), memory anchors,
+noise. No set has them, and no rate."""
 TRAINED = "#0c3f45"
 """What was trained or measured, beside what theory predicts: the dark end of the rates' ramp."""
 RED, BLUE, GREY, INK = "#c4312a", "#0a3d91", "#8a8a8a", "#1c1c1c"
@@ -60,20 +87,38 @@ DASHED = (0, (3, 1.5))
 
 COSINES = "RdBu_r"
 GAMMA_RAMP = LinearSegmentedColormap.from_list("gamma", ["#9cc5bd", "#3f8f8b", "#0c3f45"])
-ATTENTION = LinearSegmentedColormap.from_list("attention", ["#ffffff", "#bcd9d4", "#3f8f8b", "#0c3f45"])
+ATTENTION = LinearSegmentedColormap.from_list(
+    "attention", ["#ffffff", "#bcd9d4", "#3f8f8b", "#0c3f45"]
+)
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "p")
 
 WIDTH = 7.2
 """Inches, the text width of a paper with one column."""
 
 STYLE = {
-    "font.size": 7.5, "axes.titlesize": 8, "axes.labelsize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7,
-    "legend.fontsize": 7, "legend.edgecolor": "none", "legend.borderpad": 0.2,
-    "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
-    "axes.edgecolor": "#6b6b6b", "axes.linewidth": 0.7, "xtick.major.width": 0.6, "ytick.major.width": 0.6,
-    "text.color": INK, "axes.labelcolor": INK, "xtick.color": "#444444", "ytick.color": "#444444",
-    "path.simplify_threshold": 0.4, "svg.fonttype": "path", "svg.hashsalt": "rb_interp",
-}  # fmt: skip
+    "font.size": 7.5,
+    "axes.titlesize": 8,
+    "axes.labelsize": 7.5,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "legend.edgecolor": "none",
+    "legend.borderpad": 0.2,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#6b6b6b",
+    "axes.linewidth": 0.7,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "path.simplify_threshold": 0.4,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "rb_interp",
+}
 
 DPI = 150
 Drawing = Callable[[Evidence], Figure]
@@ -89,7 +134,8 @@ UNITS = {1_000_000: " (millions)", 1000: " (thousands)", 1: ""}
 
 
 def styled(draw: Callable[P, R]) -> Callable[P, R]:
-    """Run a drawing function with matplotlib's defaults and STYLE, whatever the caller has set; undone on leaving."""
+    """Run a drawing function with matplotlib's defaults and STYLE, whatever the caller has set;
+    undone on leaving."""
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -141,7 +187,8 @@ def missing(axes: Axes) -> Iterator[None]:
 
 
 def legend(figure: Figure, columns: int = 4, extra: Sequence[Any] = ()) -> None:
-    """One legend above all panels: everything that carries a label, each label once, and ``extra``."""
+    """One legend above all panels: everything that carries a label, each label once, and
+    ``extra``."""
     found = {
         label: artist
         for axes in figure.axes
@@ -181,8 +228,11 @@ def curve(
     style: Any = "-",
     label: str = "",
 ) -> pd.DataFrame:
-    """A set's learning curve (``loss`` in nats, ``accuracy``): seeds, mean, interval. Returns steps by seeds."""
-    rows = evidence.curves.loc[np.isclose(evidence.curves["gamma"], gamma) & (evidence.curves["set"] == set)]
+    """A set's learning curve (``loss`` in nats, ``accuracy``): seeds, mean, interval. Returns steps
+    by seeds."""
+    rows = evidence.curves.loc[
+        np.isclose(evidence.curves["gamma"], gamma) & (evidence.curves["set"] == set)
+    ]
     if rows.empty:
         raise MissingEvidenceError(f"This run has no learning curve of {set} at γ = {gamma:g}.")
     means = evidence.table("curves_summary", gamma=gamma, set=set, quantity=quantity)
@@ -201,10 +251,12 @@ def band(
     limits: tuple[float, float] = (-np.inf, np.inf),
     label: str = "",
 ) -> pd.DataFrame:
-    """A column along training: seeds as thin lines, their mean, and from three seeds on its interval as a band.
+    """A column along training: seeds as thin lines, their mean, and from three seeds on its
+    interval as a band.
 
     Args:
-        rows: step, seed and the column. means: step, mean, low, high, n; drawn at the steps that most seeds have.
+        rows: step, seed and the column. means: step, mean, low, high, n; drawn at the steps that
+            most seeds have.
         limits: where all is cut.
 
     Returns steps (ascending) by seeds.
@@ -224,7 +276,8 @@ def band(
 
 
 def steps(axes: Axes, last: float, log: bool = False) -> None:
-    """Axis of training steps up to ``last``, in thousands or millions where that reads better, or logarithmic."""
+    """Axis of training steps up to ``last``, in thousands or millions where that reads better, or
+    logarithmic."""
     unit, name = next((u, n) for u, n in UNITS.items() if last >= 2 * u or u == 1)
     if log:
         unit, name = 1, " (log scale)"
@@ -252,7 +305,8 @@ def kept_steps(axes: Axes, found: np.ndarray) -> None:
 
 @dataclass(frozen=True)
 class Series:
-    """A reading, its word in the legend, and its colour and marker, which are the rate's if empty."""
+    """A reading, its word in the legend, and its colour and marker, which are the rate's if
+    empty."""
 
     quantity: str
     label: str = ""
@@ -273,11 +327,13 @@ def rates(
     spread: float = 0.07,
     beside: Callable[[float, Series, float], None] | None = None,
 ) -> None:
-    """Readings of seeds at every rate, with median and range (``read`` = ``interval``: mean and 95 % interval).
+    """Readings of seeds at every rate, with median and range (``read`` = ``interval``: mean and 95
+    % interval).
 
     Args:
-        untrained: add the untrained models' mean as a grey bar. joined: join the members of a seed. spread: half of the
-            width that seeds take. beside: draws more at a place: x, series, rate.
+        untrained: add the untrained models' mean as a grey bar. joined: join the members of a seed.
+            spread: half of the width that seeds take. beside: draws more at a place: x, series,
+                rate.
 
     Raises MissingEvidenceError where nothing was read at any rate.
     """
@@ -327,15 +383,27 @@ def named(
     found: Mapping[str, Mapping[float, tuple[ArrayLike, Interval]]],
     width: float = 0.25,
 ) -> None:
-    """Seeds and their interval by name, the rates beside each other; ``found``: name -> rate -> values and interval."""
+    """Seeds and their interval by name, the rates beside each other; ``found``: name -> rate ->
+    values and interval."""
     gammas = evidence.gammas
     for gamma, shift in zip(
         gammas, np.linspace(-width, width, len(gammas)) if len(gammas) > 1 else [0], strict=True
     ):
         look = gamma_colour(gamma, gammas), gamma_marker(gamma, gammas), 0.035
-        drawn = [(place, by_rate[gamma]) for place, by_rate in enumerate(found.values()) if gamma in by_rate]
+        drawn = [
+            (place, by_rate[gamma])
+            for place, by_rate in enumerate(found.values())
+            if gamma in by_rate
+        ]
         for place, (values, interval) in drawn:
-            dots(axes, place + shift, values, interval, *look, f"γ = {gamma:g}" if place == drawn[0][0] else "")
+            dots(
+                axes,
+                place + shift,
+                values,
+                interval,
+                *look,
+                f"γ = {gamma:g}" if place == drawn[0][0] else "",
+            )
     axes.set_xticks(range(len(found)), list(found))
     axes.set_xlim(-0.5, len(found) - 0.5)
 
@@ -350,9 +418,12 @@ def dots(
     spread: float = 0.09,
     label: str = "",
 ) -> None:
-    """Seeds as open dots beside each other; on their right the mean or median as a bar, its interval as a whisker."""
+    """Seeds as open dots beside each other; on their right the mean or median as a bar, its
+    interval as a whisker."""
     values = np.asarray(values, dtype=float)
-    places = x + (np.linspace(-spread, spread, len(values)) if len(values) > 1 else np.zeros(len(values)))
+    places = x + (
+        np.linspace(-spread, spread, len(values)) if len(values) > 1 else np.zeros(len(values))
+    )
     look = {"ms": 3.6, "mfc": "white", "mec": colour, "mew": 0.9, "zorder": 3, "ls": ""}
     axes.plot(places, values, marker=marker, color=colour, label=label, **look)
     if interval is not None:
@@ -364,7 +435,15 @@ def dots(
 
 def level(axes: Axes, x: float, y: float, colour: Any, half: float, label: str = "") -> None:
     """A level bar around a place: a mean, an untrained model, a null or a control."""
-    axes.plot([x - half, x + half], [y, y], color=colour, lw=2.2, zorder=4, solid_capstyle="butt", label=label)
+    axes.plot(
+        [x - half, x + half],
+        [y, y],
+        color=colour,
+        lw=2.2,
+        zorder=4,
+        solid_capstyle="butt",
+        label=label,
+    )
 
 
 def stack(
@@ -375,12 +454,21 @@ def stack(
     alpha: float = 1.0,
     upright: bool = False,
 ) -> None:
-    """Shares as the parts of one bar, from its beginning on; ``look``: name -> how its part is filled."""
+    """Shares as the parts of one bar, from its beginning on; ``look``: name -> how its part is
+    filled."""
     start = 0.0
     for name, share in shares.items():
         if share > 0:
             draw = axes.bar if upright else axes.barh
-            draw(place, share, 0.8, **{"bottom" if upright else "left": start}, alpha=alpha, zorder=2, **look(name))
+            draw(
+                place,
+                share,
+                0.8,
+                **{"bottom" if upright else "left": start},
+                alpha=alpha,
+                zorder=2,
+                **look(name),
+            )
             start += share
 
 
@@ -400,7 +488,8 @@ def heat_map(
     aspect: str = "equal",
     size: float | None = None,
 ) -> AxesImage:
-    """A matrix whose NaN cells are hatched; ``write`` puts the values into the cells, in ``size`` points."""
+    """A matrix whose NaN cells are hatched; ``write`` puts the values into the cells, in ``size``
+    points."""
     matrix = np.asarray(matrix, dtype=float)
     look: dict[str, Any] = {
         "vmin": low,
@@ -419,16 +508,30 @@ def heat_map(
                 "white" if is_dark(image.to_rgba(value)) else INK,
                 size or min(7.0, 50 / max(matrix.shape)),
             )
-            axes.text(column, row, write(float(value)), color=ink, fontsize=points, ha="center", va="center")
-    for names, ticks in ((columns if columns is not None else rows, axes.set_xticks), (rows, axes.set_yticks)):
+            axes.text(
+                column,
+                row,
+                write(float(value)),
+                color=ink,
+                fontsize=points,
+                ha="center",
+                va="center",
+            )
+    for names, ticks in (
+        (columns if columns is not None else rows, axes.set_xticks),
+        (rows, axes.set_yticks),
+    ):
         if names is not None:
             ticks(range(len(names)), [str(name) for name in names])
     axes.tick_params(length=0)
     return image
 
 
-def threshold(axes: Axes, evidence: Evidence, claim: str, number: int = 0, gamma: float | None = None) -> None:
-    """What a condition of a claim is judged against: dashed, across the panel or at one rate, if the run has it."""
+def threshold(
+    axes: Axes, evidence: Evidence, claim: str, number: int = 0, gamma: float | None = None
+) -> None:
+    """What a condition of a claim is judged against: dashed, across the panel or at one rate, if
+    the run has it."""
     condition = evidence.condition(claim, number)
     if gamma is not None and gamma not in evidence.gammas:
         return
@@ -440,7 +543,8 @@ def threshold(axes: Axes, evidence: Evidence, claim: str, number: int = 0, gamma
 
 
 def margin(axes: Axes, words: Mapping[str, float]) -> None:
-    """Words on the right of a panel, each at its height in data, so that none lies over data or over another one."""
+    """Words on the right of a panel, each at its height in data, so that none lies over data or
+    over another one."""
     look: dict[str, Any] = {"fontsize": 6, "va": "center", "linespacing": 1.15}
     if len(words) == 1:
         for text, y in words.items():
@@ -458,11 +562,17 @@ def zero(axes: Axes, y: float = 0.0) -> None:
     axes.axhline(y, color=GREY, lw=0.8, zorder=0)
 
 
-def note(axes: Axes, text: str, at: tuple[float, float], coordinates: Any, halo: float = 2.0, **look: Any) -> None:
+def note(
+    axes: Axes, text: str, at: tuple[float, float], coordinates: Any, halo: float = 2.0, **look: Any
+) -> None:
     """Small text, readable on whatever lies under it; ``look`` goes to ``Axes.annotate``."""
     look = {"fontsize": 6.5, "zorder": 9, "textcoords": "offset points", "xytext": (0, 0), **look}
     axes.annotate(
-        text, at, xycoords=coordinates, path_effects=[withStroke(linewidth=halo, foreground="white")], **look
+        text,
+        at,
+        xycoords=coordinates,
+        path_effects=[withStroke(linewidth=halo, foreground="white")],
+        **look,
     )
 
 
@@ -477,7 +587,8 @@ def title_of(evidence: Evidence, gamma: float) -> str:
 
 @styled
 def draw(drawing: Drawing, evidence: Evidence) -> Figure:
-    """A figure, with how many members never came to its stages; or a sentence on what the run lacks for it."""
+    """A figure, with how many members never came to its stages; or a sentence on what the run lacks
+    for it."""
     evidence.asked.clear()
     try:
         figure = drawing(evidence)
@@ -493,7 +604,8 @@ def draw(drawing: Drawing, evidence: Evidence) -> Figure:
 
 @styled
 def render(figure: Figure, format: str) -> bytes:
-    """A figure as ``svg`` or ``png`` bytes, without date, so that equal figures give equal bytes."""
+    """A figure as ``svg`` or ``png`` bytes, without date, so that equal figures give equal
+    bytes."""
     buffer = BytesIO()
     figure.set_dpi(DPI)
     if format == "svg":
@@ -505,7 +617,8 @@ def render(figure: Figure, format: str) -> bytes:
 
 @styled
 def settle(figure: Figure) -> None:
-    """Run the layout once and keep it, rounded: its last bits depend on memory, and names in the file on them."""
+    """Run the layout once and keep it, rounded: its last bits depend on memory, and names in the
+    file on them."""
     figure.set_dpi(DPI)  # letters are not as wide at another one
     engine = figure.get_layout_engine()
     if engine is not None:
@@ -519,7 +632,9 @@ def settle(figure: Figure) -> None:
             axes.set_position(Bbox(np.round(axes.get_position(original=True).get_points(), 6)))
 
 
-def save_figures(drawings: Mapping[str, Drawing], evidence: Evidence, folder: str | Path) -> dict[str, bytes]:
+def save_figures(
+    drawings: Mapping[str, Drawing], evidence: Evidence, folder: str | Path
+) -> dict[str, bytes]:
     """Draw figures into a folder, as ``id.svg`` and ``id.png``; returns figure id -> its SVG."""
     images = {}
     for id, drawing in drawings.items():

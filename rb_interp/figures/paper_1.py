@@ -1,4 +1,5 @@
-"""Figures of paper 1 that several studies show: learning curves and bias index, embeddings, and Theorem 1."""
+"""Figures of paper 1 that several studies show: learning curves and bias index, embeddings, and
+Theorem 1."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -33,7 +34,8 @@ WRITE_UP_TO = 10
 def learning(
     evidence: Evidence, sets: Mapping[str, Look], below: float = 0.0
 ) -> tuple[Figure, GridSpec, list[Axes]]:
-    """Loss and accuracy of sets by training step: figure, grid (two columns a rate, a free row), panels of losses."""
+    """Loss and accuracy of sets by training step: figure, grid (two columns a rate, a free row),
+    panels of losses."""
     rates_shown = evidence.shown_gammas
     figure = kit.new_figure(3.9 + 1.9 * below, max(kit.WIDTH, 2.1 * len(rates_shown)))
     heights = (1, 1, below) if below else (1, 1)
@@ -57,14 +59,18 @@ def learning(
 
 
 def loss_limit(evidence: Evidence) -> float:
-    """Upper end of the loss axis: what curves need after a twentieth of the steps, at most twice a guess's loss."""
+    """Upper end of the loss axis: what curves need after a twentieth of the steps, at most twice a
+    guess's loss."""
     guess = math.log(evidence.task.d_vocab)
-    later = evidence.curves.loc[evidence.curves["step"] > 0.05 * evidence.curves["step"].max(), "loss"]
+    later = evidence.curves.loc[
+        evidence.curves["step"] > 0.05 * evidence.curves["step"].max(), "loss"
+    ]
     return 1.1 * min(max(float(later.max()) if len(later) else guess, guess), 2 * guess)
 
 
 def draw_learning(evidence: Evidence, family: str) -> Figure:
-    """Loss and accuracy (after Fig. 3B), and bias indices by rate (Fig. 3A) with the thresholds of a claims' family."""
+    """Loss and accuracy (after Fig. 3B), and bias indices by rate (Fig. 3A) with the thresholds of
+    a claims' family."""
     sets = {name: look for name, look in MAPPINGS.items() if name in evidence.task.sets}
     figure, grid, losses = learning(evidence, sets, below=1.0)
     guess, columns = math.log(evidence.task.d_vocab), len(losses)
@@ -73,21 +79,36 @@ def draw_learning(evidence: Evidence, family: str) -> Figure:
             axes.axhline(height, color=kit.GREY, lw=0.7, ls=(0, (1, 2)), zorder=1)
         with kit.missing(axes):
             half = evidence.values("learning_order", "half_step", gamma).to_numpy()
-            axes.plot(half, np.full(len(half), guess / 2), "v", ms=5, mfc=HALF, mec="white", mew=0.5, zorder=5)
+            axes.plot(
+                half,
+                np.full(len(half), guess / 2),
+                "v",
+                ms=5,
+                mfc=HALF,
+                mec="white",
+                mew=0.5,
+                zorder=5,
+            )
             bias = mean_text(*evidence.spread("learning_order", "bias", gamma))
             axes.set_title(f"{kit.title_of(evidence, gamma)}\nB = {bias}")
     index = [figure.add_subplot(grid[2, :columns]), figure.add_subplot(grid[2, columns:])]
-    for axes, quantity, name in zip(index, ("bias", "bias_test"), ("rsn_train", "rsn_test"), strict=True):
+    for axes, quantity, name in zip(
+        index, ("bias", "bias_test"), ("rsn_train", "rsn_test"), strict=True
+    ):
         with kit.missing(axes):
             one = kit.Series(quantity, colour=kit.SET_COLOURS[name], marker="o")
             kit.rates(axes, evidence, "learning_order", one, joined=True)
             kit.zero(axes)
             axes.margins(y=0.15)
-            axes.set_title(f"{'B' if name == 'rsn_train' else 'B_test'}: memory against {kit.SETS[name]}")
+            axes.set_title(
+                f"{'B' if name == 'rsn_train' else 'B_test'}: memory against {kit.SETS[name]}"
+            )
             kit.threshold(axes, evidence, f"{family}1", int(quantity == "bias_test"), SMALL)
             if quantity == "bias" and LARGE in evidence.gammas:
                 place, wide = evidence.gammas.index(LARGE), evidence.threshold(f"{family}2")
-                axes.fill_between([place - 0.36, place + 0.36], -wide, wide, color="#ececec", lw=0, zorder=0)
+                axes.fill_between(
+                    [place - 0.36, place + 0.36], -wide, wide, color="#ececec", lw=0, zorder=0
+                )
                 kit.margin(axes, {f"{family}2\n± {two_digits(wide)}": -wide})
     index[0].set_ylabel("bias index (↑ reasoning first)")
     marks = [
@@ -102,19 +123,24 @@ def stage_text(evidence: Evidence, gamma: float, seed: int, stage: str) -> str:
     """A seed and a stage's name, with its step where a reading has it."""
     step = 0 if stage == "init" else evidence.step(gamma, seed, stage)
     return (
-        f"seed {seed}, " + {"init": "untrained"}.get(stage, stage) + ("" if step is None else f" (step {step:,})")
+        f"seed {seed}, "
+        + {"init": "untrained"}.get(stage, stage)
+        + ("" if step is None else f" (step {step:,})")
     )
 
 
 def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", "final")) -> Figure:
-    """Cosines between anchor embeddings at three stages (after Fig. 5A), and principal components (after Fig. 5B)."""
+    """Cosines between anchor embeddings at three stages (after Fig. 5A), and principal components
+    (after Fig. 5B)."""
     evidence.require(SMALL)
     figure, axes = kit.panels(3, 3, 8.0)
     rows = (("memory", "cos_memory", "mean cosine"), ("reasoning", "order_rho", "order (Spearman)"))
     for drawn, (anchors, quantity, word) in zip(axes, rows, strict=False):
         for one, stage in zip(drawn, stages, strict=True):
             with kit.missing(one):
-                seed, matrix = evidence.first("geometry", f"cos_{anchors}_matrix", SMALL, stage=stage)
+                seed, matrix = evidence.first(
+                    "geometry", f"cos_{anchors}_matrix", SMALL, stage=stage
+                )
                 anchor_cosines(one, matrix, evidence.task.tokens(f"{anchors}_anchor"))
                 value = evidence.value("geometry", quantity, SMALL, seed, stage=stage)
                 one.set_title(
@@ -129,8 +155,12 @@ def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", 
         with kit.missing(one):
             seed, points = evidence.first("geometry", "pca", SMALL, stage=stage)
             names = ("tokens", "group", "explained")
-            tokens, group, explained = (evidence.first("geometry", name, SMALL, stage=stage)[1] for name in names)
-            scatter_tokens(one, points[:, :2], tokens.astype(int), group.astype(int), stage != "init")
+            tokens, group, explained = (
+                evidence.first("geometry", name, SMALL, stage=stage)[1] for name in names
+            )
+            scatter_tokens(
+                one, points[:, :2], tokens.astype(int), group.astype(int), stage != "init"
+            )
             one.set_xlabel(f"PC 1 ({100 * explained[0]:.0f} % of variance)")
             one.set_ylabel(f"PC 2 ({100 * explained[1]:.0f} %)")
             one.set_title(stage_text(evidence, SMALL, seed, stage))
@@ -154,7 +184,8 @@ def anchor_cosines(axes: Axes, matrix: np.ndarray, tokens: np.ndarray) -> None:
 def scatter_tokens(
     axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np.ndarray, named: bool = True
 ) -> None:
-    """Tokens in a plane: groups by colour and marker, values by shade, consecutive values joined, ends ``named``."""
+    """Tokens in a plane: groups by colour and marker, values by shade, consecutive values joined,
+    ends ``named``."""
     for which, (_, colour, marker) in GROUPS.items():
         of = np.flatnonzero(group == which)
         of = of[np.argsort(tokens[of])]
@@ -163,7 +194,12 @@ def scatter_tokens(
         if which != 1:  # memory anchors have no order that a line could show
             axes.plot(*points[of].T, color=colour, lw=0.6, alpha=0.55, zorder=1)
         shades = np.linspace(0.25, 1, len(of)) if which != 1 else np.full(len(of), 0.8)
-        look = {"c": _ramp(colour)(shades), "s": 24 if which else 14, "edgecolors": "white", "lw": 0.4}
+        look = {
+            "c": _ramp(colour)(shades),
+            "s": 24 if which else 14,
+            "edgecolors": "white",
+            "lw": 0.4,
+        }
         axes.scatter(*points[of].T, marker=marker, zorder=2 + which, **look)
     axes.margins(0.18)
     kinds = [np.flatnonzero(group == which) for which in GROUPS] if named else []
@@ -173,7 +209,14 @@ def scatter_tokens(
         away = (points[at] - points[of].mean(0)) / width
         shift = tuple(8 * away / max(float(np.linalg.norm(away)), 1e-12))
         kit.note(
-            axes, str(tokens[at]), tuple(points[at]), "data", fontsize=6, xytext=shift, ha="center", va="center"
+            axes,
+            str(tokens[at]),
+            tuple(points[at]),
+            "data",
+            fontsize=6,
+            xytext=shift,
+            ha="center",
+            va="center",
         )
 
 
@@ -181,11 +224,14 @@ def _ramp(colour: str) -> LinearSegmentedColormap:
     """From a light to a dark shade of a colour, which itself lies at .6."""
     base = np.array(to_rgb(colour))
     light, dark = base + 0.75 * (1 - base), base * 0.5
-    return LinearSegmentedColormap.from_list("shades", [(0, tuple(light)), (0.6, colour), (1, tuple(dark))])
+    return LinearSegmentedColormap.from_list(
+        "shades", [(0, tuple(light)), (0.6, colour), (1, tuple(dark))]
+    )
 
 
 def draw_theory(evidence: Evidence) -> Figure:
-    """Cosines by Theorem 1, one of its rows with the real one (after Fig. 5C), and its principal components (5D)."""
+    """Cosines by Theorem 1, one of its rows with the real one (after Fig. 5C), and its principal
+    components (5D)."""
     evidence.require(SMALL)
     figure, [[left, middle, right]] = kit.panels(1, 3, 2.9)
     tokens = evidence.task.tokens("reasoning_anchor")
@@ -198,18 +244,34 @@ def draw_theory(evidence: Evidence) -> Figure:
         _, theory = evidence.first("geometry", "theory_cos_matrix", SMALL, stage="final")
         real = evidence.array("geometry", "cos_reasoning_matrix", SMALL, stage="final")
         middle.plot(
-            tokens, np.stack([matrix[place] for matrix in real.values()]).T, color=kit.TRAINED, lw=0.6, alpha=0.5
+            tokens,
+            np.stack([matrix[place] for matrix in real.values()]).T,
+            color=kit.TRAINED,
+            lw=0.6,
+            alpha=0.5,
         )
-        mean, low, high = intervals_or_nan(np.stack([matrix[place] for matrix in real.values()], 1)).T
+        mean, low, high = intervals_or_nan(
+            np.stack([matrix[place] for matrix in real.values()], 1)
+        ).T
         middle.fill_between(tokens, low, high, color=kit.TRAINED, alpha=0.18, lw=0)
         middle.plot(tokens, mean, "-D", color=kit.TRAINED, ms=3.5, lw=1.6, label="trained")
         middle.plot(tokens, theory[place], "--o", color=kit.INK, ms=3, lw=1.2, label="theory")
-        middle.set(xlabel="reasoning anchor s", ylabel=f"cos(w$_{{{tokens[place]}}}$, w$_s$)", ylim=(None, 1.05))
+        middle.set(
+            xlabel="reasoning anchor s",
+            ylabel=f"cos(w$_{{{tokens[place]}}}$, w$_s$)",
+            ylim=(None, 1.05),
+        )
         middle.set_title(f"anchor {tokens[place]} and the others")
     with kit.missing(right):
         names = ("pca_theory", "pca_theory_tokens", "pca_theory_group")
-        points, shown, group = (evidence.first("geometry", name, SMALL, stage="final")[1] for name in names)
+        points, shown, group = (
+            evidence.first("geometry", name, SMALL, stage="final")[1] for name in names
+        )
         scatter_tokens(right, points, shown.astype(int), group.astype(int))
-        right.set(xlabel="PC 1 (no unit)", ylabel="PC 2 (no unit)", title="theory: keys, reasoning anchors")
+        right.set(
+            xlabel="PC 1 (no unit)",
+            ylabel="PC 2 (no unit)",
+            title="theory: keys, reasoning anchors",
+        )
     kit.legend(figure)
     return figure

@@ -1,8 +1,10 @@
-"""Change what a model computes, and see whether the answer follows. Every intervention has its control.
+"""Change what a model computes, and see whether the answer follows. Every intervention has its
+control.
 
-The calls that measure an effect are here. Edits, contexts, tables of many sites and the anchor task's own tests are in
-the submodules. All raise ModelError for what a model does not have (a layer, head, component or method), for rows that
-are no pairs, for a control that is like the rows or their source, and RolesError for a role that rows do not have.
+The calls that measure an effect are here. Edits, contexts, tables of many sites and the anchor
+task's own tests are in the submodules. All raise ModelError for what a model does not have (a
+layer, head, component or method), for rows that are no pairs, for a control that is like the rows
+or their source, and RolesError for a role that rows do not have.
 """
 
 from rb_interp.interventions.ablating import ablation, interchange, patching_effect

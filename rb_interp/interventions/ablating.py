@@ -1,4 +1,5 @@
-r"""Sites replaced: what is lost without a component, and whether the answer follows what it takes from another input.
+r"""Sites replaced: what is lost without a component, and whether the answer follows what it takes
+from another input.
 
 Ablation sets a component's output to zero, to its mean, or to what it is on another input:
 
@@ -6,16 +7,17 @@ Ablation sets a component's output to zero, to its mean, or to what it is on ano
     mean       mean over the inputs at each position, or each position of the site's role
     resample   its value on another of the inputs, the same for the whole site of a row
 
-They answer differently: zero also takes away a constant that later layers count on, mean leaves the constant, resample
-also brings the wrong values of another input. The control gives the component the value that it has on the same row
-with its noise redrawn.
+They answer differently: zero also takes away a constant that later layers count on, mean leaves the
+constant, resample also brings the wrong values of another input. The control gives the component
+the value that it has on the same row with its noise redrawn.
 
-Interchange says beforehand what the answer becomes when a site's activation is taken from a source input, role to role.
-Its control takes the same sites from the same row with its noise redrawn.
+Interchange says beforehand what the answer becomes when a site's activation is taken from a source
+input, role to role. Its control takes the same sites from the same row with its noise redrawn.
 
-How it can mislead. A large loss shows that the component is needed, and not what it computes. A small loss may mean
-that another component takes its place. A high share of predicted answers says that the site suffices to carry
-something. A low one may mean that another site carries it too, since that site keeps the base's value.
+How it can mislead. A large loss shows that the component is needed, and not what it computes. A
+small loss may mean that another component takes its place. A high share of predicted answers says
+that the site suffices to carry something. A low one may mean that another site carries it too,
+since that site keeps the base's value.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions.effect import REDRAWN, SHARES, Direction, Effect
 from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, equal_note
@@ -46,7 +49,6 @@ from rb_interp.interventions.sites import (
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import attention_layers, capture
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.typed import typed
 
 __all__ = ["ablate", "ablation", "ablations", "interchange", "patch", "patching_effect"]
 
@@ -54,20 +56,26 @@ METHODS = ("zero", "mean", "resample")
 """What can stand in a component's place."""
 
 
-@typed
+@checked
 @contextmanager
-def ablate(model: HookedModel, inputs: Inputs, sites: Sites, *, method: str = "mean", seed: int = 0) -> Iterator:
-    """A context in which the model runs without a component, or several, on the rows of ``inputs``, all in their order.
+def ablate(
+    model: HookedModel, inputs: Inputs, sites: Sites, *, method: str = "mean", seed: int = 0
+) -> Iterator:
+    """A context in which the model runs without a component, or several, on the rows of ``inputs``,
+    all in their order.
 
     Zero and the mean, at a place that is the same in all rows, stand in any row of their length.
     """
     own = values_at(model, inputs, parse_sites(sites))
-    with with_edits(model, edits_of(model, inputs, {site: replacement(own[site], method, seed) for site in own})):
+    with with_edits(
+        model, edits_of(model, inputs, {site: replacement(own[site], method, seed) for site in own})
+    ):
         yield model
 
 
 def replacement(values: Tensor, method: str, seed: int = 0) -> Tensor:
-    """What stands in the place of a site's values ``[row, n, ...]``; for ``resample`` one cycle through all rows.
+    """What stands in the place of a site's values ``[row, n, ...]``; for ``resample`` one cycle
+    through all rows.
 
     >>> values = torch.tensor([[1.0], [3.0]])
     >>> [replacement(values, method).tolist() for method in METHODS]
@@ -80,17 +88,20 @@ def replacement(values: Tensor, method: str, seed: int = 0) -> Tensor:
     if method == "mean":
         return values.mean(0, keepdim=True).expand_as(values)
     if len(values) < 2:
-        raise ModelError("resampling takes values from another row and got a single one; give two rows or more.")
+        raise ModelError(
+            "resampling takes values from another row and got a single one; give two rows or more."
+        )
     order = np.random.default_rng([seed, 9]).permutation(len(values))
     following = np.empty_like(order)
     following[order] = np.roll(order, 1)
     return values[torch.from_numpy(following)]
 
 
-@typed
+@checked
 @contextmanager
 def patch(model: HookedModel, rows: Inputs, source: Inputs, sites: Sites) -> Iterator[HookedModel]:
-    """A context in which every pass of the rows, all in their order, has sites from their source, role to role.
+    """A context in which every pass of the rows, all in their order, has sites from their source,
+    role to role.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
@@ -117,10 +128,11 @@ def patching_effect(
     direction: Direction = "denoise",
     control: Inputs | None = None,
 ) -> Effect:
-    """What one site, or several together, recover in the corrupted rows, or lose in the clean ones, row by row.
+    """What one site, or several together, recover in the corrupted rows, or lose in the clean ones,
+    row by row.
 
-    Values are divided by the mean over all rows of the whole difference, taken as known, so that their mean is a cell
-    of ``patching_matrix``, whose arguments all others are.
+    Values are divided by the mean over all rows of the whole difference, taken as known, so that
+    their mean is a cell of ``patching_matrix``, whose arguments all others are.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
@@ -134,7 +146,9 @@ def patching_effect(
     pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control)
     runs = [pair.run(interchange_edits(model, pair.base, some, parsed)) for some in pair.sources]
     pair.note_control(parsed)
-    return pair.effect(f"patching ({direction})", told(parsed, model), runs, quantity=SHARES[direction])
+    return pair.effect(
+        f"patching ({direction})", told(parsed, model), runs, quantity=SHARES[direction]
+    )
 
 
 @intervention
@@ -158,13 +172,25 @@ def ablation(
         control: the same rows with their noise redrawn, or None for no control.
     """
     parsed, pair = parse_sites(sites), Comparison(model, metric, answer_at, inputs, control=control)
-    own = values_at(model, inputs, parsed)  # the untouched model's, and one other row's where resampled
-    runs = [pair.run(edits_of(model, inputs, {site: replacement(own[site], method, seed) for site in own}))]
+    own = values_at(
+        model, inputs, parsed
+    )  # the untouched model's, and one other row's where resampled
+    runs = [
+        pair.run(
+            edits_of(model, inputs, {site: replacement(own[site], method, seed) for site in own})
+        )
+    ]
     layers = attention_layers(model) if any(site.role in (None, "all") for site in parsed) else []
     if method != "zero" and layers:
-        attends = capture(model, inputs.tokens, [hook := Site("pattern", layers[0]).hook])[hook].any(-1).any(1)
+        attends = (
+            capture(model, inputs.tokens, [hook := Site("pattern", layers[0]).hook])[hook]
+            .any(-1)
+            .any(1)
+        )
         if padded := int((~attends.all(1)).sum()):
-            text = f"{padded} of {len(inputs)} rows have padding in front, which the {method} takes in"
+            text = (
+                f"{padded} of {len(inputs)} rows have padding in front, which the {method} takes in"
+            )
             pair.notes["padding"] = f"{text}; name roles, or make one call for each length."
     runs += [pair.run(interchange_edits(model, inputs, some, parsed)) for some in pair.sources]
     pair.note_control(parsed)
@@ -181,16 +207,20 @@ def ablations(
     methods: Sequence[str] = METHODS,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Every ablation of every site, from one capture: the same numbers as ``ablation`` one by one, means over inputs.
+    """Every ablation of every site, from one capture: the same numbers as ``ablation`` one by one,
+    means over inputs.
 
-    Columns: component, method, accuracy (without the component), accuracy_drop, loss_increase, control_accuracy_drop,
-    control_loss_increase (the same for all methods; NaN without a control), n, note (such as of a control's rows).
+    Columns: component, method, accuracy (without the component), accuracy_drop, loss_increase,
+    control_accuracy_drop, control_loss_increase (the same for all methods; NaN without a control),
+    n, note (such as of a control's rows).
 
     Args:
         sites: any components. methods: what stands in their place.
     """
     parsed, rows = parse_sites(sites), []
-    accuracy, loss = (Comparison(model, metric, None, inputs, control=control) for metric in ("accuracy", "loss"))
+    accuracy, loss = (
+        Comparison(model, metric, None, inputs, control=control) for metric in ("accuracy", "loss")
+    )
 
     def means(site: Site, values: Tensor) -> list[float]:
         after = accuracy.run(edits_of(model, inputs, {site: values}))
@@ -205,8 +235,23 @@ def ablations(
         notes = accuracy.notes | equal_note(equal, str(site))
         said = len(inputs), " ".join(f"{name}: {why}" for name, why in notes.items())
         for method in methods:
-            rows.append((str(site), method, *means(site, replacement(own[site], method, seed)), *aside, *said))
-    columns = ["accuracy_drop", "loss_increase", "control_accuracy_drop", "control_loss_increase", "n", "note"]
+            rows.append(
+                (
+                    str(site),
+                    method,
+                    *means(site, replacement(own[site], method, seed)),
+                    *aside,
+                    *said,
+                )
+            )
+    columns = [
+        "accuracy_drop",
+        "loss_increase",
+        "control_accuracy_drop",
+        "control_loss_increase",
+        "n",
+        "note",
+    ]
     return pd.DataFrame(rows, columns=pd.Index(["component", "method", "accuracy", *columns]))
 
 
@@ -222,25 +267,35 @@ def interchange(
     hold: Sites = (),
     answer_at: AnswerAt = None,
 ) -> Effect:
-    """Share of base inputs whose answer becomes the predicted one when sites are taken from the source, in [0, 1].
+    """Share of base inputs whose answer becomes the predicted one when sites are taken from the
+    source, in [0, 1].
 
     Args:
-        base, source, control: as many rows each; ``control`` has the base's key, anchors and position, and other noise.
+        base, source, control: as many rows each; ``control`` has the base's key, anchors and
+            position, and other noise.
         sites: what is taken, all together. hold: sites that keep their base value meanwhile.
         predicted: the answer that each base input should get.
 
-    The control is 1 where taking the sites from ``control`` changes the answer at all: the stricter count. Rows whose
+    The control is 1 where taking the sites from ``control`` changes the answer at all: the stricter
+        count. Rows whose
     answer is the predicted one already are left out, and a note has their number.
     """
     if len(predicted) != len(base):
-        raise ModelError(f"got {len(predicted)} predicted answers for {len(base)} inputs; give one for each input.")
+        raise ModelError(
+            f"got {len(predicted)} predicted answers for {len(base)} inputs; give one for each "
+            f"input."
+        )
     taken, kept = parse_sites(sites), parse_sites(hold) if hold else []
     pair = Comparison(model, "kl", answer_at, base, control=control)  # asks for no labels
     held = interchange_edits(model, base, base, kept) if kept else []
-    runs = [pair.run([*held, *interchange_edits(model, base, rows, taken)]) for rows in (source, control)]
+    runs = [
+        pair.run([*held, *interchange_edits(model, base, rows, taken)])
+        for rows in (source, control)
+    ]
     if len(predicted) and not 0 <= predicted.min() <= predicted.max() < pair.own.shape[1]:
         raise ModelError(
-            f"got predicted answers from {predicted.min()} to {predicted.max()}; the model answers with tokens 0 to "
+            f"got predicted answers from {predicted.min()} to {predicted.max()}; the model answers "
+            f"with tokens 0 to "
             f"{pair.own.shape[1] - 1}."
         )
     pair.note_control(taken)
@@ -248,9 +303,14 @@ def interchange(
     answers, moved, changed = (some.argmax(1).numpy() for some in (pair.own, *runs))
     if n_alike := int((answers == predicted).sum()):
         pair.notes["rows"] = (
-            f"{n_alike} of {len(base)} are left out, since their answer is the predicted one already."
+            f"{n_alike} of {len(base)} are left out, since their answer is the predicted one "
+            f"already."
         )
-    values, other = ((some * 1.0)[answers != predicted] for some in (moved == predicted, changed != answers))
+    values, other = (
+        (some * 1.0)[answers != predicted] for some in (moved == predicted, changed != answers)
+    )
     ends = (0.0, float(values.mean())) if len(values) else (np.nan, np.nan)
     about = pair.answered, pair.notes_of(place)
-    return Effect("interchange", place, "moved_as_predicted", values, other[None], REDRAWN, *ends, *about)
+    return Effect(
+        "interchange", place, "moved_as_predicted", values, other[None], REDRAWN, *ends, *about
+    )

@@ -1,36 +1,43 @@
-r"""What is lost when a pattern is replaced, a look is blocked, or values cannot read a subspace, or nothing else.
+r"""What is lost when a pattern is replaced, a look is blocked, or values cannot read a subspace, or
+nothing else.
 
-`forced_average` makes a layer's pattern exactly 1/i in every head (claim M10), or gives it another pattern, such as
-what another model attends to on the same inputs (``pattern=pattern_of(other, tokens)``). Controls are random patterns,
-each one for all inputs: row i is the softmax of Gaussian logits, scaled to exactly the entropy asked for. They are as
-sharp as the pattern that they are compared with, and look at other positions. Or, ``beside``, patterns of other models
-that do the same work: a cost that these have too is that of any change of pattern.
+`forced_average` makes a layer's pattern exactly 1/i in every head (claim M10), or gives it another
+pattern, such as what another model attends to on the same inputs (``pattern=pattern_of(other,
+tokens)``). Controls are random patterns, each one for all inputs: row i is the softmax of Gaussian
+logits, scaled to exactly the entropy asked for. They are as sharp as the pattern that they are
+compared with, and look at other positions. Or, ``beside``, patterns of other models that do the
+same work: a cost that these have too is that of any change of pattern.
 
-How it can mislead. M10 asks that the average costs at most .10 nats and the control at least .20 more, so here the
-control is to hurt *more* than the effect, and p is near 1. Where attention is uniform already, as in an untrained
-model, or where the layer is not used, the average costs nothing.
+How it can mislead. M10 asks that the average costs at most .10 nats and the control at least .20
+more, so here the control is to hurt *more* than the effect, and p is near 1. Where attention is
+uniform already, as in an untrained model, or where the layer is not used, the average costs
+nothing.
 
-Blocked attention: a query cannot attend to some positions; their attention is 0, and the rest is scaled to sum to 1.
-Control: as many of the row's noise positions blocked, chosen at random, or others where no role is called noise. It can
-mislead: what other heads or layers also bring does not show when one look is blocked.
+Blocked attention: a query cannot attend to some positions; their attention is 0, and the rest is
+scaled to sum to 1. Control: as many of the row's noise positions blocked, chosen at random, or
+others where no role is called noise. It can mislead: what other heads or layers also bring does not
+show when one look is blocked.
 
 Subspaces, in the convention x W_V, with U an orthonormal basis [d_model, k]:
 
     without:  W_V - U U^T W_V            only:  U U^T W_V
 
-Bases are ``token_basis`` (the span of a group's embeddings as the head reads them), ``leading`` (W_V's first left
-singular vectors) and ``span`` of any vectors. Where the paper's circuit is there (Fig. 6), the reasoning answers are
-lost without the anchors' direction, and hold with nothing else. The control is a random subspace Q of the same
-dimension with a change of the same Frobenius norm, head by head: c Q Q^T W_V in place of U U^T W_V. A random subspace
-holds little of W_V, so c is often above 1 and reverses the sign of what W_V reads there. It also misses an embedding
-that fills few dimensions. Two controls do not (``matched_spans``): spans of as many random tokens of another group
-(claim M4b: keys), centred as the group is, or Gaussian directions with the covariance of the embeddings in use.
+Bases are ``token_basis`` (the span of a group's embeddings as the head reads them), ``leading``
+(W_V's first left singular vectors) and ``span`` of any vectors. Where the paper's circuit is there
+(Fig. 6), the reasoning answers are lost without the anchors' direction, and hold with nothing else.
+The control is a random subspace Q of the same dimension with a change of the same Frobenius norm,
+head by head: c Q Q^T W_V in place of U U^T W_V. A random subspace holds little of W_V, so c is
+often above 1 and reverses the sign of what W_V reads there. It also misses an embedding that fills
+few dimensions. Two controls do not (``matched_spans``): spans of as many random tokens of another
+group (claim M4b: keys), centred as the group is, or Gaussian directions with the covariance of the
+embeddings in use.
 
-It can mislead: the norm of a change of W_V depends on the basis of the head's values, and so do a control and W_V's
-leading direction; the effect of a span of tokens does not. A large W_V direction that nothing reads costs nothing to
-remove. Tokens that share a mean share their subspace too, so bases are less the mean over all anchors and keys. k
-tokens span k dimensions, however little lies in most of them. With LayerNorm before the attention, token vectors are
-LayerNorm's output; what earlier layers write is in them for layers above the first.
+It can mislead: the norm of a change of W_V depends on the basis of the head's values, and so do a
+control and W_V's leading direction; the effect of a span of tokens does not. A large W_V direction
+that nothing reads costs nothing to remove. Tokens that share a mean share their subspace too, so
+bases are less the mean over all anchors and keys. k tokens span k dimensions, however little lies
+in most of them. With LayerNorm before the attention, token vectors are LayerNorm's output; what
+earlier layers write is in them for layers above the first.
 """
 
 from __future__ import annotations
@@ -45,6 +52,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import entr, softmax
 from torch import Tensor
 
+from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions import sites
 from rb_interp.interventions.effect import Effect
@@ -56,10 +64,23 @@ from rb_interp.probes.capturing import Tokens, capture, visible
 from rb_interp.probes.values import token_embeddings, token_groups
 from rb_interp.statistics.nulls import random_subspaces
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.typed import typed
 
-__all__ = ["Match", "blocked_attention", "blocked_edits", "forced_average", "forced_pattern", "leading"]
-__all__ += ["matched_spans", "pattern_of", "random_patterns", "row_entropies", "span", "subspace_effect"]
+__all__ = [
+    "Match",
+    "blocked_attention",
+    "blocked_edits",
+    "forced_average",
+    "forced_pattern",
+    "leading",
+]
+__all__ += [
+    "matched_spans",
+    "pattern_of",
+    "random_patterns",
+    "row_entropies",
+    "span",
+    "subspace_effect",
+]
 __all__ += ["token_basis", "with_subspace"]
 
 Places = Int[np.ndarray, "row _"]
@@ -68,15 +89,19 @@ Places = Int[np.ndarray, "row _"]
 def forced_pattern(
     model: HookedModel, pattern: np.ndarray | Tensor, *, layer: int = 0, head: int | None = None
 ) -> list[Edit]:
-    """Edits that set a layer's attention pattern, for the context ``with_edits(model, edits)`` and for ``last_logits``.
+    """Edits that set a layer's attention pattern, for the context ``with_edits(model, edits)`` and
+    for ``last_logits``.
 
     Args:
-        pattern: ``[query, key]`` or ``[head, query, key]`` for all inputs, ``[row, head, query, key]`` for each.
+        pattern: ``[query, key]`` or ``[head, query, key]`` for all inputs, ``[row, head, query,
+            key]`` for each.
     """
     site, wanted = Site("pattern", layer, unit=head), torch.as_tensor(pattern)
     site.check(model)
     if wanted[..., ~torch.from_numpy(visible(model, layer, wanted.shape[-1]))].any():
-        raise ModelError("the pattern attends to later positions; rows are queries, columns keys, later ones 0.")
+        raise ModelError(
+            "the pattern attends to later positions; rows are queries, columns keys, later ones 0."
+        )
 
     def change(activation: Tensor, rows: Int[Tensor, " batch"]) -> Tensor:
         heads, changed = slice(None) if head is None else head, activation.clone()
@@ -88,7 +113,9 @@ def forced_pattern(
 
 
 @sites.intervention
-def pattern_of(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Float[Tensor, "row head query key"]:
+def pattern_of(
+    model: HookedModel, tokens: Tokens, *, layer: int = 0
+) -> Float[Tensor, "row head query key"]:
     """What every head of a layer attends to."""
     site = Site("pattern", layer)
     site.check(model)
@@ -99,15 +126,19 @@ def pattern_of(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Float[T
 
 
 def _seen(model: HookedModel, inputs: Inputs, layer: int) -> Bool[np.ndarray, "*row query key"]:
-    """Which positions each query of a layer may attend to, without what attends to nothing: padding in front."""
+    """Which positions each query of a layer may attend to, without what attends to nothing: padding
+    in front."""
     attends = pattern_of(model, inputs.tokens, layer=layer).any(-1).any(1).numpy()
     seen = visible(model, layer, attends.shape[1])
     return seen if attends.all() else seen & attends[:, None] & attends[..., None]
 
 
 @sites.intervention
-def row_entropies(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Float[np.ndarray, "head query"]:
-    """Entropy of each query's attention, 0 (one position) to ln i nats at query i; mean over rows where it attends."""
+def row_entropies(
+    model: HookedModel, tokens: Tokens, *, layer: int = 0
+) -> Float[np.ndarray, "head query"]:
+    """Entropy of each query's attention, 0 (one position) to ln i nats at query i; mean over rows
+    where it attends."""
     pattern = pattern_of(model, tokens, layer=layer).double().numpy()
     return entr(pattern).sum(-1).sum(0) / np.maximum(pattern.any(-1).sum(0), 1)
 
@@ -119,8 +150,8 @@ def random_patterns(
 ) -> Float[np.ndarray, "*lead query key"]:
     """Patterns with Gaussian logits, scaled so that every row has the entropy asked for, in nats.
 
-    Row i can have any entropy from 0 to ln i; the first has no choice. ``seen``: what each query may attend to, by
-    default what is not later.
+    Row i can have any entropy from 0 to ln i; the first has no choice. ``seen``: what each query
+    may attend to, by default what is not later.
 
     >>> pattern = random_patterns(np.array([0.0, np.log(2), 0.5]), np.random.default_rng(0))
     >>> entr(pattern).sum(1).round(9).tolist()
@@ -129,8 +160,12 @@ def random_patterns(
     length = entropies.shape[-1]
     seen = np.tri(length, dtype=bool) if seen is None else seen
     most = np.log(seen.sum(1))
-    if not ((entropies >= -1e-6) & (entropies <= most + 1e-6)).all():  # further outside is no rounding
-        raise ModelError("query i (from 1) sees i positions, so its entropy lies between 0 and ln i nats.")
+    if not (
+        (entropies >= -1e-6) & (entropies <= most + 1e-6)
+    ).all():  # further outside is no rounding
+        raise ModelError(
+            "query i (from 1) sees i positions, so its entropy lies between 0 and ln i nats."
+        )
     logits = rng.standard_normal((*entropies.shape, length))
     logits -= np.where(seen, logits, -np.inf).max(-1, keepdims=True)
 
@@ -162,15 +197,18 @@ def forced_average(
     answer_at: AnswerAt = None,
     seed: int = 0,
 ) -> Effect:
-    """Nats that each input loses when a layer's attention is exactly 1/i; unbounded, 0 where it was so already.
+    """Nats that each input loses when a layer's attention is exactly 1/i; unbounded, 0 where it was
+    so already.
 
-    i counts the positions that a query sees: all of them in a bidirectional model, its window in a local one, and never
-    padding in front.
+    i counts the positions that a query sees: all of them in a bidirectional model, its window in a
+    local one, and never padding in front.
 
     Args:
-        entropies: of each query in nats, those that the random patterns are to have; ``row_entropies`` of a model that
-            does not average (M10: the member of larger initialisation). ``[query]`` or ``[head, query]``.
-        pattern: what the layer attends to in place of 1/i. beside: patterns of the control in place of random ones.
+        entropies: of each query in nats, those that the random patterns are to have;
+            ``row_entropies`` of a model that does not average (M10: the member of larger
+            initialisation). ``[query]`` or ``[head, query]``.
+        pattern: what the layer attends to in place of 1/i. beside: patterns of the control in place
+            of random ones.
 
     Source: paper 1, Fig. 6 ("average operator").
     """
@@ -179,13 +217,24 @@ def forced_average(
     seen = _seen(model, inputs, layer)
     if entropies is not None:
         if seen.ndim == 3:
-            raise ModelError("rows with padding in front have no pattern in common; make one call for each length.")
-        control, n_heads = "random fixed pattern of the same entropy", 1 if head is not None else model.cfg.n_heads
-        wanted = np.broadcast_to(np.asarray(entropies, dtype=np.float64), (n_draws, n_heads, length))
+            raise ModelError(
+                "rows with padding in front have no pattern in common; make one call for each "
+                "length."
+            )
+        control, n_heads = (
+            "random fixed pattern of the same entropy",
+            1 if head is not None else model.cfg.n_heads,
+        )
+        wanted = np.broadcast_to(
+            np.asarray(entropies, dtype=np.float64), (n_draws, n_heads, length)
+        )
         beside = [*random_patterns(wanted, np.random.default_rng([seed, 10]), seen)]
     pair = Comparison(model, metric, answer_at, inputs)
     average = seen / np.maximum(seen.sum(-1, keepdims=True), 1)
-    every = [(average if seen.ndim == 2 else average[:, None]) if pattern is None else pattern, *beside]
+    every = [
+        (average if seen.ndim == 2 else average[:, None]) if pattern is None else pattern,
+        *beside,
+    ]
     runs = (pair.run(forced_pattern(model, one, layer=layer, head=head)) for one in every)
     name = "attention forced to 1/i" if pattern is None else "attention of another model"
     return pair.effect(name, str(Site("pattern", layer, unit=head)), runs, control)
@@ -210,21 +259,31 @@ def blocked_attention(
     Args:
         query, key: roles, as in ``sites.positions``.
 
-    The control blocks as many noise positions, among those that the query sees and other than the query where there
-    are enough. Without a role ``noise`` it blocks positions that have neither of the two roles.
+    The control blocks as many noise positions, among those that the query sees and other than the
+    query where there are enough. Without a role ``noise`` it blocks positions that have neither of
+    the two roles.
     """
     pair, rng = Comparison(model, metric, answer_at, inputs), np.random.default_rng([seed, 11])
-    queries, keys = (sites.site_positions(Site("pattern", layer, role), inputs).numpy() for role in (query, key))
+    queries, keys = (
+        sites.site_positions(Site("pattern", layer, role), inputs).numpy() for role in (query, key)
+    )
     Site("pattern", layer, unit=head).check(model)
     others, seen = _noise(inputs, queries, keys) if n_draws else keys, _seen(model, inputs, layer)
-    seen = np.take_along_axis(np.broadcast_to(seen, (len(queries), *seen.shape[-2:])), queries[..., None], 1)
+    seen = np.take_along_axis(
+        np.broadcast_to(seen, (len(queries), *seen.shape[-2:])), queries[..., None], 1
+    )
     hidden = ~np.take_along_axis(seen.any(1), others, 1)
     if few := int(((~hidden).sum(1) < keys.shape[1]).sum()):
-        text = f"in {few} rows it blocks positions that the query does not see, which changes nothing."
+        text = (
+            f"in {few} rows it blocks positions that the query does not see, which changes nothing."
+        )
         pair.notes |= {"control": text} if n_draws else {}
     blocked = [keys, *(_some(others, queries, hidden, keys.shape[1], rng) for _ in range(n_draws))]
     runs = [pair.run(blocked_edits(model, queries, at, layer=layer, head=head)) for at in blocked]
-    name, site = f"attention from {query} to {key} blocked", str(Site("pattern", layer, query, head))
+    name, site = (
+        f"attention from {query} to {key} blocked",
+        str(Site("pattern", layer, query, head)),
+    )
     kind = "noise" if "noise" in inputs.roles.positions else "other"
     return pair.effect(name, site, runs, f"as many {kind} positions")
 
@@ -232,7 +291,8 @@ def blocked_attention(
 def blocked_edits(
     model: HookedModel, queries: Places, keys: Places, *, layer: int, head: int | None = None
 ) -> list[Edit]:
-    """Edits that set each row's attention from some positions to others to 0 and scale the rest to sum to 1."""
+    """Edits that set each row's attention from some positions to others to 0 and scale the rest to
+    sum to 1."""
     site = Site("pattern", layer, unit=head)
     site.check(model)
 
@@ -242,14 +302,25 @@ def blocked_edits(
         closed = torch.zeros(len(rows), length, dtype=torch.bool)
         at = torch.cat([query.flatten(), key.flatten()])
         if at.numel() and not 0 <= at.min() <= at.max() < length:
-            raise ModelError(f"got positions of queries or keys outside the rows, which have 0 to {length - 1}.")
+            raise ModelError(
+                f"got positions of queries or keys outside the rows, which have 0 to {length - 1}."
+            )
         closed[here, key] = True
-        seen, attends = torch.from_numpy(visible(model, layer, length)), activation.any(-1).any(1).cpu()
-        open_to = (seen[query] & ~closed[:, None] & attends[:, None]).to(activation)  # [row, n, key], no padding
+        seen, attends = (
+            torch.from_numpy(visible(model, layer, length)),
+            activation.any(-1).any(1).cpu(),
+        )
+        open_to = (seen[query] & ~closed[:, None] & attends[:, None]).to(
+            activation
+        )  # [row, n, key], no padding
         if not open_to.any(-1).all():
-            raise ModelError(f"in L{layer} a query sees nothing but what is blocked; choose a later query.")
+            raise ModelError(
+                f"in L{layer} a query sees nothing but what is blocked; choose a later query."
+            )
         kept = activation[here, :, query] * open_to[:, :, None]  # [row, n, head, key]
-        kept = torch.where(kept.sum(-1, keepdim=True) > 0, kept, open_to[:, :, None].expand_as(kept))
+        kept = torch.where(
+            kept.sum(-1, keepdim=True) > 0, kept, open_to[:, :, None].expand_as(kept)
+        )
         new = kept / kept.sum(-1, keepdim=True)
         return sites.scatter(site, activation, query, new if head is None else new[:, :, head])
 
@@ -257,7 +328,8 @@ def blocked_edits(
 
 
 def _noise(inputs: Inputs, queries: Places, keys: Places) -> Places:
-    """Positions that a control may block: noise, or where there is no such role those without the two roles."""
+    """Positions that a control may block: noise, or where there is no such role those without the
+    two roles."""
     if "noise" in inputs.roles.positions:
         free = sites.positions(inputs, "noise")
     else:
@@ -266,14 +338,18 @@ def _noise(inputs: Inputs, queries: Places, keys: Places) -> Places:
         free = np.argsort(~is_free, axis=1, kind="stable")[:, : int(is_free.sum(1).min())]
     if free.shape[1] < keys.shape[1]:
         raise RolesError(
-            f"the control blocks {keys.shape[1]} positions of noise, but rows have {free.shape[1]}; block a role with "
+            f"the control blocks {keys.shape[1]} positions of noise, but rows have "
+            f"{free.shape[1]}; block a role with "
             f"fewer positions, or pass n_draws=0 for no control."
         )
     return free
 
 
-def _some(others: Places, queries: Places, hidden: np.ndarray, count: int, rng: np.random.Generator) -> Places:
-    """So many of these positions at random: what a query sees first, then queries themselves, then hidden ones."""
+def _some(
+    others: Places, queries: Places, hidden: np.ndarray, count: int, rng: np.random.Generator
+) -> Places:
+    """So many of these positions at random: what a query sees first, then queries themselves, then
+    hidden ones."""
     is_query = (others[:, :, None] == queries[:, None]).any(-1)
     order = rng.random(others.shape) + is_query + 2.0 * hidden
     return np.take_along_axis(others, order.argsort(1)[:, :count], 1)
@@ -286,7 +362,8 @@ Basis = Float[np.ndarray, "d_model k"]
 
 
 class Match(NamedTuple):
-    """Subspaces of a control that are drawn from what the model embeds: what they are, in words, and a basis a draw."""
+    """Subspaces of a control that are drawn from what the model embeds: what they are, in words,
+    and a basis a draw."""
 
     name: str
     bases: list[Basis]
@@ -305,7 +382,8 @@ def span(vectors: Float[np.ndarray, "n d_model"]) -> Basis:
 
 
 def leading(W_V: Float[np.ndarray, "d_model d_head"], *, k: int = 1) -> Basis:
-    """The first k left singular vectors of one head's value matrix: the directions that it reads most."""
+    """The first k left singular vectors of one head's value matrix: the directions that it reads
+    most."""
     return np.linalg.svd(np.asarray(W_V, dtype=np.float64), full_matrices=False)[0][:, :k]
 
 
@@ -319,12 +397,14 @@ def token_basis(
     head: int = 0,
     groups: Mapping | None = None,
 ) -> Basis:
-    """Basis of the span of some tokens' embeddings, as a head reads them, less the mean over all tokens of ``groups``.
+    """Basis of the span of some tokens' embeddings, as a head reads them, less the mean over all
+    tokens of ``groups``.
 
     Args:
         inputs: rows, of which only the length is used, and roles that name the groups.
         group: a token group of the roles, or token ids.
-        groups: name -> token ids, see ``probes.values.token_groups``; by default those of the roles.
+        groups: name -> token ids, see ``probes.values.token_groups``; by default those of the
+            roles.
         head: who reads the embeddings.
     """
     return span(_centred(model, inputs, group, layer, head, groups))
@@ -343,16 +423,22 @@ def matched_spans(
     groups: Mapping | None = None,
     seed: int = 0,
 ) -> Match:
-    """Spans that the embedding does fill, for the control of another: of k random tokens of a group, none twice.
+    """Spans that the embedding does fill, for the control of another: of k random tokens of a
+    group, none twice.
 
-    Without a group, of k Gaussian directions with the covariance of the embeddings in use, for ``leading``. Other
-    arguments are those of ``token_basis``.
+    Without a group, of k Gaussian directions with the covariance of the embeddings in use, for
+    ``leading``. Other arguments are those of ``token_basis``.
     """
     vectors = _centred(model, inputs, group, layer, head, groups)
     if group is None:
-        draws = np.random.default_rng([seed, 16]).standard_normal((n_draws, k, len(vectors))) @ vectors
+        draws = (
+            np.random.default_rng([seed, 16]).standard_normal((n_draws, k, len(vectors))) @ vectors
+        )
         return Match("random direction within the embedding", [span(drawn) for drawn in draws])
-    rng, words = np.random.default_rng([seed, 15]), f"{group} tokens" if isinstance(group, str) else "tokens"
+    rng, words = (
+        np.random.default_rng([seed, 15]),
+        f"{group} tokens" if isinstance(group, str) else "tokens",
+    )
     bases = [span(vectors[rng.choice(len(vectors), k, replace=False)]) for _ in range(n_draws)]
     return Match(f"span of as many random {words}", bases)
 
@@ -360,10 +446,19 @@ def matched_spans(
 def _centred(
     model: HookedModel, inputs: Inputs, group: Any, layer: int, head: int, groups: Mapping | None
 ) -> Float[np.ndarray, "token d_model"]:
-    """Embeddings of a group as a head reads them, less the mean over all tokens of the groups; None: of all of them."""
+    """Embeddings of a group as a head reads them, less the mean over all tokens of the groups;
+    None: of all of them."""
     over = np.concatenate(list(token_groups(groups, inputs.roles, "token_basis").values()))
-    ids = inputs.roles.group(group, "token_basis") if isinstance(group, str) else over if group is None else group
-    vectors = token_embeddings(model, np.concatenate([ids, over]), inputs.tokens.shape[1], layer, head)
+    ids = (
+        inputs.roles.group(group, "token_basis")
+        if isinstance(group, str)
+        else over
+        if group is None
+        else group
+    )
+    vectors = token_embeddings(
+        model, np.concatenate([ids, over]), inputs.tokens.shape[1], layer, head
+    )
     return vectors[: len(ids)] - vectors[len(ids) :].mean(0)
 
 
@@ -382,14 +477,17 @@ def subspace_effect(
     match: Match | None = None,
     seed: int = 0,
 ) -> Effect:
-    """What each input loses without a subspace of a layer's value input, or with nothing else (``keep``).
+    """What each input loses without a subspace of a layer's value input, or with nothing else
+    (``keep``).
 
-    Control: random subspaces of the same dimension, or those of ``match``, whose change of W_V (for ``keep``: whose
-    W_V) has the same Frobenius norm.
+    Control: random subspaces of the same dimension, or those of ``match``, whose change of W_V (for
+    ``keep``: whose W_V) has the same Frobenius norm.
 
     Args:
-        basis: orthonormal columns ``[d_model, k]``, as ``span``, ``leading`` and ``token_basis`` give.
-        head: the only head that is changed, with those that share its values where queries are grouped.
+        basis: orthonormal columns ``[d_model, k]``, as ``span``, ``leading`` and ``token_basis``
+            give.
+        head: the only head that is changed, with those that share its values where queries are
+            grouped.
     """
     pair = Comparison(model, metric, answer_at, inputs)
     check_layer_head(model, layer, head, "the value subspace")
@@ -400,7 +498,8 @@ def subspace_effect(
         match = Match("random subspace", list(random))
 
     def run(other: Tensor) -> Tensor:
-        """Logits without a part, or with nothing else, as large, head by head, as the effect's own."""
+        """Logits without a part, or with nothing else, as large, head by head, as the effect's
+        own."""
         own, its = (some.double().norm(dim=(1, 2), keepdim=True) for some in (part, other))
         scaled = other if other is part else other * (own / its.clamp_min(TINY)).to(part)
         with _with_values(model, layer, head, scaled if keep else W_V - scaled):
@@ -412,20 +511,24 @@ def subspace_effect(
     return pair.effect(name, site, runs, f"{match.name}, change of the same norm")
 
 
-@typed
+@checked
 @contextmanager
 def with_subspace(
     model: HookedModel, basis: Basis, *, keep: bool = False, layer: int = 0, head: int | None = None
 ) -> Iterator[HookedModel]:
-    """A context in which a layer's values do not read a subspace, or nothing else, in one head or in all."""
+    """A context in which a layer's values do not read a subspace, or nothing else, in one head or
+    in all."""
     W_V = value_weights(model, layer).detach()
     inside = _inside(basis, W_V)
     with _with_values(model, layer, head, inside if keep else W_V - inside):
         yield model
 
 
-def _with_values(model: HookedModel, layer: int, head: int | None, new: Tensor) -> AbstractContextManager[None]:
-    """A context in which a layer's W_V ``[head, d_model, d_head]`` is another, in one head or in all."""
+def _with_values(
+    model: HookedModel, layer: int, head: int | None, new: Tensor
+) -> AbstractContextManager[None]:
+    """A context in which a layer's W_V ``[head, d_model, d_head]`` is another, in one head or in
+    all."""
     check_layer_head(model, layer, head, "the value subspace")
     W_V = value_weights(model, layer)
     at = slice(None) if head is None else head * len(W_V) // model.cfg.n_heads
@@ -435,6 +538,8 @@ def _with_values(model: HookedModel, layer: int, head: int | None, new: Tensor) 
 def _inside(basis: Basis, W_V: Tensor) -> Tensor:
     """U U^T W_V of every head."""
     U = torch.as_tensor(np.asarray(basis, dtype=np.float64), device=W_V.device)
-    if not torch.allclose(U.T @ U, torch.eye(U.shape[1], dtype=U.dtype, device=U.device), atol=1e-5):
+    if not torch.allclose(
+        U.T @ U, torch.eye(U.shape[1], dtype=U.dtype, device=U.device), atol=1e-5
+    ):
         raise ModelError("the basis is not orthonormal; span(vectors) gives one that is.")
     return (U @ (U.T @ W_V.double())).to(W_V)

@@ -1,58 +1,68 @@
-r"""The anchor task's circuits: by which routes key and anchors travel, and whether a site carries what it should.
+r"""The anchor task's circuits: by which routes key and anchors travel, and whether a site carries
+what it should.
 
-Routes (claims M7r, M8r). A counterfactual changes one thing: the key alone, or one anchor alone. With m the logit of
-the new answer less that of the old one at the last position, its effect on a row is m(changed row) - m(row).
+Routes (claims M7r, M8r). A counterfactual changes one thing: the key alone, or one anchor alone.
+With m the logit of the new answer less that of the old one at the last position, its effect on a
+row is m(changed row) - m(row).
 
-Whatever a change does goes through the residual stream before the last layer. A route is a set of positions there. Its
-part is what happens as the row runs with ``resid_pre`` of the last layer taken from the changed row at these positions:
+Whatever a change does goes through the residual stream before the last layer. A route is a set of
+positions there. Its part is what happens as the row runs with ``resid_pre`` of the last layer taken
+from the changed row at these positions:
 
     share  = sum over rows of (m(the route alone changed) - m(row)) / sum over rows of effects
     needed = 1 - sum over rows of (m(all but the route changed) - m(row)) / sum over rows of effects
 
-both cut off at 0 and 1. The routes are ROUTES. What attention and MLPs of the layers below did on the way is within
-them, and so are the MLPs after. The last token is noise, which no counterfactual changes, so that all that differs at
-its position came by the attention of the layers below: there the route is called ``L0_at_last``. Counted are rows that
-are answered rightly with and without the change, and end in noise; a model without such rows reads nan.
+both cut off at 0 and 1. The routes are ROUTES. What attention and MLPs of the layers below did on
+the way is within them, and so are the MLPs after. The last token is noise, which no counterfactual
+changes, so that all that differs at its position came by the attention of the layers below: there
+the route is called ``L0_at_last``. Counted are rows that are answered rightly with and without the
+change, and end in noise; a model without such rows reads nan.
 
-Source: interchange of one position's state (Geiger et al., 2021, arXiv:2106.02997; Meng et al., 2022,
-arXiv:2202.05262). The ratio of sums keeps single rows with a small effect from deciding.
+Source: interchange of one position's state (Geiger et al., 2021, arXiv:2106.02997; Meng et al.,
+2022, arXiv:2202.05262). The ratio of sums keeps single rows with a small effect from deciding.
 
-How it can mislead. Parts need not add up to 1: two routes that say the same may each suffice (shares near 1, needed
-near 0), and two that only work together may each do nothing alone. A route says from where the last layer has it and
-not how it came there: the last anchor may hold the key alone or key and first anchors together. Where few rows are
-answered rightly the shares describe these few.
+How it can mislead. Parts need not add up to 1: two routes that say the same may each suffice
+(shares near 1, needed near 0), and two that only work together may each do nothing alone. A route
+says from where the last layer has it and not how it came there: the last anchor may hold the key
+alone or key and first anchors together. Where few rows are answered rightly the shares describe
+these few.
 
-Circuit by cause: the name of what a model learned, by the routes that key and anchors take to the answer, by the rules
-of NAMED: paper 1, Fig. 6 (average-then-key) and paper 2, Fig. 3, "inferential" (key-to-anchors). The first that fits is
-the name. The thresholds were fixed before any model was read by them. A model that carries the key twice may fit two
-names; its shares by necessity are low then. ``mixed`` is said of a model that uses two circuits side by side and of one
-that uses a way that has no name here. A name says from where the last layer reads, and not what is added where.
+Circuit by cause: the name of what a model learned, by the routes that key and anchors take to the
+answer, by the rules of NAMED: paper 1, Fig. 6 (average-then-key) and paper 2, Fig. 3, "inferential"
+(key-to-anchors). The first that fits is the name. The thresholds were fixed before any model was
+read by them. A model that carries the key twice may fit two names; its shares by necessity are low
+then. ``mixed`` is said of a model that uses two circuits side by side and of one that uses a way
+that has no name here. A name says from where the last layer reads, and not what is added where.
 
-Swaps (claim M9). `key_and_sum` interchanges sites between two inputs. If a site carries the key and nothing else of the
-source reaches the answer, the answer becomes
+Swaps (claim M9). `key_and_sum` interchanges sites between two inputs. If a site carries the key and
+nothing else of the source reaches the answer, the answer becomes
 
     key: z_source + (sum of the anchors)_base            sum: z_base + (sum of the anchors)_source
 
-The circuits carry them at different sites, CARRIERS. In average-then-key the last position gets the sum from L0's
-attention and the key from the last layer's. In key-to-anchors L0's attention brings the key to the anchors' positions,
-whose own embeddings bring the sum: there the anchors' embedding is taken from the source while L0's attention is held
-as it was, so that the anchors reach the last position through later layers alone. An embedding holds its position too,
-so these pairs share it. The control takes the same sites from the same row with its noise redrawn.
+The circuits carry them at different sites, CARRIERS. In average-then-key the last position gets the
+sum from L0's attention and the key from the last layer's. In key-to-anchors L0's attention brings
+the key to the anchors' positions, whose own embeddings bring the sum: there the anchors' embedding
+is taken from the source while L0's attention is held as it was, so that the anchors reach the last
+position through later layers alone. An embedding holds its position too, so these pairs share it.
+The control takes the same sites from the same row with its noise redrawn.
 
-`permuted_number_line` moves the reasoning anchors along a direction u. If they lie on a number line u, an anchor that
-is moved along u alone to where another one stands counts as that other one: with a permutation pi of the anchors,
+`permuted_number_line` moves the reasoning anchors along a direction u. If they lie on a number line
+u, an anchor that is moved along u alone to where another one stands counts as that other one: with
+a permutation pi of the anchors,
 
     E'[a] = E[a] + (E[pi(a)] . u - E[a] . u) u            predicted answer: z + sum of pi(a)
 
-Directions: ``value``, the leading left singular vector of L0's W_V (paper 1, Fig. 6: the one that the reasoning
-anchors share); ``component``, the anchors' own first principal component (Fig. 5B); or any vector. The control moves
-the anchors by the same permutation along random directions, with a change of W_E of the same Frobenius norm.
+Directions: ``value``, the leading left singular vector of L0's W_V (paper 1, Fig. 6: the one that
+the reasoning anchors share); ``component``, the anchors' own first principal component (Fig. 5B);
+or any vector. The control moves the anchors by the same permutation along random directions, with a
+change of W_E of the same Frobenius norm.
 
-How it can mislead. M9 asks for .90 each, control at most .10. An untrained model has no pairs (nan). A site that
-carries the whole answer moves it to z_source + sum_source, and counts as 0. A low share may mean that another site
-carries it too, or that the sites add a constant that depends on the position: members of the paper's circuit often miss
-by 1 when source and base have their key at different positions, and seldom when it is the same one (``same_position``).
-All layers read an embedding that was moved, and with LayerNorm all its coordinates change with it.
+How it can mislead. M9 asks for .90 each, control at most .10. An untrained model has no pairs
+(nan). A site that carries the whole answer moves it to z_source + sum_source, and counts as 0. A
+low share may mean that another site carries it too, or that the sites add a constant that depends
+on the position: members of the paper's circuit often miss by 1 when source and base have their key
+at different positions, and seldom when it is the same one (``same_position``). All layers read an
+embedding that was moved, and with LayerNorm all its coordinates change with it.
 """
 
 from __future__ import annotations
@@ -65,6 +75,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, TaskError
 from rb_interp.interventions.ablating import interchange
 from rb_interp.interventions.attention import leading
@@ -81,12 +92,26 @@ from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.anchor import AnchorDataset
 from rb_interp.tasks.counterfactual import can_change_anchor, single_anchors
 from rb_interp.tasks.inputs import Inputs, Roles
-from rb_interp.typed import typed
 
-__all__ = ["KeyAndSum", "anchor_routes", "circuit_by_cause", "key_and_sum", "permuted_number_line", "routes"]
+__all__ = [
+    "KeyAndSum",
+    "anchor_routes",
+    "circuit_by_cause",
+    "key_and_sum",
+    "permuted_number_line",
+    "routes",
+]
 
-ROUTES = ("from_key", "from_first_anchors", "from_last_anchor", "from_anchors", "L0_at_last", "from_noise")
-"""Positions of the key, all anchors but the last, the last, all of them, the last position, and the noise before it."""
+ROUTES = (
+    "from_key",
+    "from_first_anchors",
+    "from_last_anchor",
+    "from_anchors",
+    "L0_at_last",
+    "from_noise",
+)
+"""Positions of the key, all anchors but the last, the last, all of them, the last position, and the
+noise before it."""
 UNDEFINED = {
     "anchors:": "a change of a single anchor was not given, or none of its rows counts.",
     "first_anchors:": "there is one anchor alone, or one of their changes was not given or has no row that counts.",
@@ -101,15 +126,17 @@ NEEDED = ":needed"
 def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) -> Reading:
     """Share of each change's effect that travels by each route, in [0, 1]; nan where no row counts.
 
-    Quantities are ``key:from_key`` (the route alone suffices for this share), ``key:from_key:needed`` (this share is
-    lost without it), and so on for each change and each of ROUTES, and ``key:rows``, the rows that counted.
-    ``anchors:...`` is the mean over the changes ``anchor_1``, ``anchor_2``, ..., ``first_anchors:...`` over all of them
-    but the last anchor's. ``n`` is the smallest number of rows of a change.
+    Quantities are ``key:from_key`` (the route alone suffices for this share),
+    ``key:from_key:needed`` (this share is lost without it), and so on for each change and each of
+    ROUTES, and ``key:rows``, the rows that counted. ``anchors:...`` is the mean over the changes
+    ``anchor_1``, ``anchor_2``, ..., ``first_anchors:...`` over all of them but the last anchor's.
+    ``n`` is the smallest number of rows of a change.
 
     Args:
-        inputs: rows with labels and the roles ``key`` and ``anchor``, for a model of two layers or more.
-        changed: name of a change -> as many rows, with key and anchors at the same positions, and their right answers.
-            A row whose answer is the same in both does not count.
+        inputs: rows with labels and the roles ``key`` and ``anchor``, for a model of two layers or
+            more.
+        changed: name of a change -> as many rows, with key and anchors at the same positions, and
+            their right answers. A row whose answer is the same in both does not count.
 
     >>> from rb_interp.models.reference import reference
     >>> data, model = (known := reference("averager")).task.dataset(seed=0), known.model()
@@ -120,7 +147,9 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
     """
     Site("resid_pre", 0).check(model)
     if model.cfg.n_layers < 2:
-        raise ModelError("routes got a model of 1 layer; what enters its last layer is the tokens. Use 2 layers.")
+        raise ModelError(
+            "routes got a model of 1 layer; what enters its last layer is the tokens. Use 2 layers."
+        )
     check_labels(inputs, "routes")
     taken = np.concatenate([inputs.roles.position(role, "routes") for role in ("key", "anchor")], 1)
     ends_in_noise = (taken != inputs.tokens.shape[1] - 1).all(1)
@@ -153,16 +182,20 @@ def anchor_routes(
     """``routes`` of the key and of each anchor, on rows of a dataset's set.
 
     Args:
-        set: whose rows; a changed anchor stays in its set. A row for which the set has no such combination does not
-            count for this anchor.
-        n: rows of the set, at most; about one in ``length - q`` ends in an anchor and does not count.
-        rows: which rows of the dataset, in place of ``set`` and ``n``. seed: of the counterfactuals.
+        set: whose rows; a changed anchor stays in its set. A row for which the set has no such
+            combination does not count for this anchor.
+        n: rows of the set, at most; about one in ``length - q`` ends in an anchor and does not
+            count.
+        rows: which rows of the dataset, in place of ``set`` and ``n``. seed: of the
+            counterfactuals.
     """
     rows = data.sample(set, n) if rows is None else rows
     given, changed = data.inputs(rows), {}
     for number, change in enumerate(("key", *single_anchors(data.task.q))):
         tokens, labels = data.tokens[rows].copy(), data.labels[rows].copy()
-        can = can_change_anchor(data, rows, number - 1) if number else np.ones(len(rows), dtype=bool)
+        can = (
+            can_change_anchor(data, rows, number - 1) if number else np.ones(len(rows), dtype=bool)
+        )
         if can.any():  # the other rows are as they were, and do not count
             other = data.task.counterfactual(data, rows[can], change, seed)
             tokens[can], labels[can] = other.tokens, other.labels
@@ -184,12 +217,16 @@ def _shares(model: HookedModel, inputs: Inputs, other: Inputs) -> dict[str, floa
     key, anchors = inputs.roles.position("key"), inputs.roles.position("anchor")
     last = np.full((len(inputs), 1), length - 1)
     noise = all_but(np.concatenate([key, anchors, last], 1))
-    places = dict(zip(ROUTES, (key, anchors[:, :-1], anchors[:, -1:], anchors, last, noise), strict=True))
+    places = dict(
+        zip(ROUTES, (key, anchors[:, :-1], anchors[:, -1:], anchors, last, noise), strict=True)
+    )
     places |= {name + NEEDED: all_but(positions) for name, positions in places.items()}
     roles = Roles(places)
     base, source = (Inputs(rows.tokens, rows.labels, roles) for rows in (inputs, other))
     last = model.cfg.n_layers - 1
-    found = patching_matrix(model, source, base, components=("resid_pre",), layers=(last,), roles=tuple(places))
+    found = patching_matrix(
+        model, source, base, components=("resid_pre",), layers=(last,), roles=tuple(places)
+    )
     parts = (found.patched[0, 0] - found.corrupted).sum(1) / (found.clean - found.corrupted).sum()
     alone, others = parts[: len(ROUTES)], parts[len(ROUTES) :]
     shares = np.clip(np.concatenate([alone, 1 - others]), 0, 1)
@@ -212,21 +249,26 @@ class Rule(NamedTuple):
 NAMED = {
     "average-then-key": Rule(
         ("key_from_key", "anchors_L0_at_last"),
-        f"at least {SHARE_MIN:.2f} of the key's effect comes from the key's own position, and at least "
+        f"at least {SHARE_MIN:.2f} of the key's effect comes from the key's own position, and at "
+        f"least "
         f"{SHARE_MIN:.2f} of the anchors' by L0's attention to the last position",
     ),
     "gather-at-last-anchor": Rule(
         ("key_from_last_anchor", "first_anchors_from_last_anchor"),
-        f"at least {SHARE_MIN:.2f} of the key's effect and of the first anchors' comes from the last anchor's position",
+        f"at least {SHARE_MIN:.2f} of the key's effect and of the first anchors' comes from the "
+        f"last anchor's position",
     ),
     "key-to-anchors": Rule(
         ("key_from_anchors", "anchors_from_anchors"),
-        f"at least {SHARE_MIN:.2f} of the key's effect and of the anchors' comes from the positions of the anchors "
+        f"at least {SHARE_MIN:.2f} of the key's effect and of the anchors' comes from the "
+        f"positions of the anchors "
         "taken together, without being the circuit before",
     ),
 }
 """Circuits that have a route, in the order in which they are asked."""
-SHARES = {share: re.sub("_(?=from_|L0_)", ":", share) for rule in NAMED.values() for share in rule.shares}
+SHARES = {
+    share: re.sub("_(?=from_|L0_)", ":", share) for rule in NAMED.values() for share in rule.shares
+}
 """The shares that decide -> the quantities of ``routes`` that they are."""
 CAUSE_RULES = {
     **{name: rule.words for name, rule in NAMED.items()},
@@ -237,14 +279,15 @@ CAUSE_RULES = {
 CAUSES = tuple(CAUSE_RULES)
 
 
-@typed
+@checked
 def circuit_by_cause(shares: Mapping[str, float], accuracy: float) -> str:
     """Name the circuit of one model from its shares and its accuracy on rsn_train, all in [0, 1].
 
     Args:
-        shares: quantities of ``routes`` (``routes(...).values``); those of SHARES are used. A share that is missing or
-            nan meets no threshold.
-        accuracy: share of the rows of rsn_train that are answered rightly; nan counts as nothing learned.
+        shares: quantities of ``routes`` (``routes(...).values``); those of SHARES are used. A share
+            that is missing or nan meets no threshold.
+        accuracy: share of the rows of rsn_train that are answered rightly; nan counts as nothing
+            learned.
 
     >>> circuit_by_cause({"key:from_key": 0.97, "anchors:L0_at_last": 0.8}, accuracy=1.0)
     'average-then-key'
@@ -263,15 +306,18 @@ CARRIERS = {
     "average-then-key": ("attn_out.{last}@last", "attn_out.0@last"),
     "key-to-anchors": ("attn_out.0@anchor", "resid_pre.0@anchor", "attn_out.0"),
 }
-"""Circuit -> where it carries the key and where the sum, and what stays as in the base while the sum is taken."""
+"""Circuit -> where it carries the key and where the sum, and what stays as in the base while the
+sum is taken."""
 
 
 def check_reasoning(data: AnchorDataset, set: str, asker: str) -> None:
     """Raise TaskError where the answer of a row of the set is not key + sum."""
     if other := n_other_answers(data, set):
         raise TaskError(
-            f"set='{set}': {asker} needs rows whose answer is key + sum, and {other} of its {len(data.rows(set))} rows "
-            f"have another; give another set, such as 'rsn_train', of a task whose reasoning is key + sum."
+            f"set='{set}': {asker} needs rows whose answer is key + sum, and {other} of its "
+            f"{len(data.rows(set))} rows "
+            f"have another; give another set, such as 'rsn_train', of a task whose reasoning is "
+            f"key + sum."
         )
 
 
@@ -282,7 +328,8 @@ def n_other_answers(data: AnchorDataset, set: str) -> int:
 
 
 class KeyAndSum(NamedTuple):
-    """Interchange of the key and of the sum where a circuit carries them: effects on the same pairs, with controls."""
+    """Interchange of the key and of the sum where a circuit carries them: effects on the same
+    pairs, with controls."""
 
     key: Effect
     sum: Effect
@@ -300,16 +347,19 @@ def key_and_sum(
     other_answers: bool = False,
     seed: int = 0,
 ) -> KeyAndSum:
-    """Does the answer follow a key, and a sum, taken from another input where the circuit carries them?  (claim M9)
+    """Does the answer follow a key, and a sum, taken from another input where the circuit carries
+    them?  (claim M9)
 
-    Up to ``n`` pairs of inputs that the model answers rightly, with different keys and different sums of anchors; no
-    row is in two pairs. A model that has no such pair gets nan and n = 0.
+    Up to ``n`` pairs of inputs that the model answers rightly, with different keys and different
+    sums of anchors; no row is in two pairs. A model that has no such pair gets nan and n = 0.
 
     Args:
-        circuit: whose sites, one of CARRIERS. set: whose answers are key + sum, such as the reasoning sets.
-        same_position: whether the pairs share their key's position; by default only for key-to-anchors, whose sites
-            hold it.
-        other_answers: take rows whose answer is another too, as of a task whose labels were shuffled on purpose.
+        circuit: whose sites, one of CARRIERS. set: whose answers are key + sum, such as the
+            reasoning sets.
+        same_position: whether the pairs share their key's position; by default only for
+            key-to-anchors, whose sites hold it.
+        other_answers: take rows whose answer is another too, as of a task whose labels were
+            shuffled on purpose.
     """
     if not other_answers:
         check_reasoning(data, set, "key_and_sum")
@@ -322,7 +372,9 @@ def key_and_sum(
         return KeyAndSum(*(Effect("interchange", at, "moved_as_predicted", *none) for at in places))
     base, source = data.inputs(base_rows), data.inputs(source_rows)
     control = data.task.counterfactual(data, base_rows, "noise", seed)
-    (base_key, base_sum), (source_key, source_sum) = (_key_sum(data, at) for at in (base_rows, source_rows))
+    (base_key, base_sum), (source_key, source_sum) = (
+        _key_sum(data, at) for at in (base_rows, source_rows)
+    )
     return KeyAndSum(
         interchange(model, base, source, key_at, source_key + base_sum, control=control),
         interchange(model, base, source, sum_at, base_key + source_sum, control=control, hold=hold),
@@ -332,7 +384,8 @@ def key_and_sum(
 def _pairs(
     model: HookedModel, data: AnchorDataset, n: int, set: str, same_position: bool, seed: int
 ) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
-    """Base and source rows, answered rightly, of different key and sum; every row in one pair at most."""
+    """Base and source rows, answered rightly, of different key and sum; every row in one pair at
+    most."""
     rng = np.random.default_rng([data.seed, seed, 8])
     rows = rng.permutation(data.rows(set))[: 5 * n]
     rows = rows[most_likely(model, data.tokens[rows]) == data.labels[rows]] if len(rows) else rows
@@ -364,10 +417,12 @@ def permuted_number_line(
     n_draws: int = 20,
     seed: int = 0,
 ) -> Effect:
-    """Share of inputs whose answer becomes z + sum of pi(a) when the line of anchors is reversed, in [0, 1].
+    """Share of inputs whose answer becomes z + sum of pi(a) when the line of anchors is reversed,
+    in [0, 1].
 
     Args:
-        set: a reasoning set. n: rows looked at; those that are answered rightly and whose answer is to change count.
+        set: a reasoning set. n: rows looked at; those that are answered rightly and whose answer is
+            to change count.
         direction: ``value``, ``component`` or a vector ``[d_model]``, of any length but 0.
     """
     check_reasoning(data, set, "the number line")
@@ -375,7 +430,8 @@ def permuted_number_line(
     own = data.tokens[rows[:, None], data.anchor_positions[rows]]
     if not np.isin(own, anchors).all():
         raise TaskError(
-            f"set='{set}' has rows without reasoning anchors; give one that has them, such as 'rsn_train'."
+            f"set='{set}' has rows without reasoning anchors; give one that has them, such as "
+            f"'rsn_train'."
         )
     order = np.arange(len(anchors))
     by = (order[::-1] - order)[own - data.task.reasoning_anchors[0]].sum(1)
@@ -386,7 +442,9 @@ def permuted_number_line(
     if isinstance(direction, str):
         named = {
             "value": lambda: leading(value_matrix(model))[:, 0],
-            "component": lambda: np.linalg.svd(vectors - vectors.mean(0), full_matrices=False)[2][0],
+            "component": lambda: np.linalg.svd(vectors - vectors.mean(0), full_matrices=False)[2][
+                0
+            ],
         }
         name, direction = f"the {direction} direction", named[direction]()
 
@@ -404,7 +462,9 @@ def permuted_number_line(
         new = W_E.detach().clone()
         new[torch.as_tensor(anchors)] += torch.as_tensor(as_far).to(W_E)
         with replaced(W_E, new):
-            runs.append((most_likely(model, tokens) == predicted) * 1.0 if len(tokens) else np.zeros(0))
+            runs.append(
+                (most_likely(model, tokens) == predicted) * 1.0 if len(tokens) else np.zeros(0)
+            )
     control = "random direction, change of the same norm"
     values, *other = runs
     about = 0.0, values.mean() if len(tokens) else np.nan, float(right.mean()), caller_hooks(model)

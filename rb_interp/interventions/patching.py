@@ -1,32 +1,37 @@
-r"""Activation patching by role: which component, of which layer, at which role carries what the answer depends on.
+r"""Activation patching by role: which component, of which layer, at which role carries what the
+answer depends on.
 
-Denoising runs the corrupted rows with one cell, a component of one layer at the positions of one role, from the clean
-rows; ``recovered`` is the cell's share (see `effect`): 1 where the cell carries all that differs, 0 where it carries
-nothing, anything where others undo a part. It finds what suffices. Noising runs the clean rows with one cell from the
-corrupted ones; ``lost`` is 1 where all is lost. It finds what is needed. The control fills the same cell from rows that
-differ in noise alone from those that run, and so have their answer.
+Denoising runs the corrupted rows with one cell, a component of one layer at the positions of one
+role, from the clean rows; ``recovered`` is the cell's share (see `effect`): 1 where the cell
+carries all that differs, 0 where it carries nothing, anything where others undo a part. It finds
+what suffices. Noising runs the clean rows with one cell from the corrupted ones; ``lost`` is 1
+where all is lost. It finds what is needed. The control fills the same cell from rows that differ in
+noise alone from those that run, and so have their answer.
 
-Source: causal tracing (Meng et al., 2022, arXiv:2202.05262), as in TransformerLens's ``generic_activation_patch``,
-whose numbers these are; pitfalls in Heimersheim and Nanda (2024, arXiv:2404.15255).
+Source: causal tracing (Meng et al., 2022, arXiv:2202.05262), as in TransformerLens's
+``generic_activation_patch``, whose numbers these are; pitfalls in Heimersheim and Nanda (2024,
+arXiv:2404.15255).
 
-Where two components each carry all of it, each alone recovers everything when denoising and loses nothing when noising:
-``patch`` and ``patching_effect`` take several sites together.
+Where two components each carry all of it, each alone recovers everything when denoising and loses
+nothing when noising: ``patch`` and ``patching_effect`` take several sites together.
 
 Attribution patching estimates the whole matrix at once, to first order, as a fast first look:
 
     m(patched) ~ m(run) + sum over the cell's positions of  dm/da . (a_source - a_run)
 
-with a the activation at a cell and the gradient at the rows that run: two forward passes and one backward pass for all
-cells. It is exact where the metric is linear in the activation, and misses what is not: a softmax or a probability that
-is saturated has no gradient, though patching it changes the answer. Source: Nanda (2023, attribution patching,
-neelnanda.io); Syed et al. (2023, arXiv:2310.10348); Kramár et al. (2024, arXiv:2403.00745), whose corrections for
-saturated attention and cancelled gradients are not applied here.
+with a the activation at a cell and the gradient at the rows that run: two forward passes and one
+backward pass for all cells. It is exact where the metric is linear in the activation, and misses
+what is not: a softmax or a probability that is saturated has no gradient, though patching it
+changes the answer. Source: Nanda (2023, attribution patching, neelnanda.io); Syed et al. (2023,
+arXiv:2310.10348); Kramár et al. (2024, arXiv:2403.00745), whose corrections for saturated attention
+and cancelled gradients are not applied here.
 
-How it can mislead. Two cells may recover the same half or one half each, and the matrix looks alike. Roles overlap: the
-last position holds a noise token or an anchor, so it also counts in the cells of that role. Cells of the residual
-stream hold all that differs, so their change is large and an attribution far off: read sublayers and heads. An
-attribution of 0 does not say that a cell does nothing: confirm with the exact cell. Under ``kl`` the gradient is 0 at
-the clean rows, and so is an attribution that noises.
+How it can mislead. Two cells may recover the same half or one half each, and the matrix looks
+alike. Roles overlap: the last position holds a noise token or an anchor, so it also counts in the
+cells of that role. Cells of the residual stream hold all that differs, so their change is large and
+an attribution far off: read sublayers and heads. An attribution of 0 does not say that a cell does
+nothing: confirm with the exact cell. Under ``kl`` the gradient is 0 at the clean rows, and so is an
+attribution that noises.
 """
 
 from __future__ import annotations
@@ -46,7 +51,14 @@ from tqdm import tqdm
 from rb_interp.errors import ModelError
 from rb_interp.interventions import sites
 from rb_interp.interventions.effect import Direction, Matrix
-from rb_interp.interventions.metrics import METRICS, AnswerAt, Comparison, Measured, answer_positions, measure
+from rb_interp.interventions.metrics import (
+    METRICS,
+    AnswerAt,
+    Comparison,
+    Measured,
+    answer_positions,
+    measure,
+)
 from rb_interp.models.protocol import HookedModel, resid_mid_is_a_copy
 from rb_interp.probes.capturing import NOWHERE, as_rows, attached, caller_hooks, evaluation, passes
 from rb_interp.tasks.inputs import Inputs
@@ -86,8 +98,12 @@ def _matrix(fill: Callable[[Comparison, Cells], np.ndarray]):
         control: Inputs | None = None,
     ) -> Matrix:
         rows = [corrupted, clean] if direction == "denoise" else [clean, corrupted]
-        cells = Cells(model, rows if control is None else [*rows, control], components, layers, roles, head)
-        pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control, cells.hooks)
+        cells = Cells(
+            model, rows if control is None else [*rows, control], components, layers, roles, head
+        )
+        pair = Comparison(
+            model, metric, answer_at, clean, corrupted, direction, control, cells.hooks
+        )
         return cells.matrix(pair, fill(pair, cells), fill.__name__.removesuffix("_matrix"))
 
     call.__name__ = call.__qualname__ = fill.__name__
@@ -97,19 +113,23 @@ def _matrix(fill: Callable[[Comparison, Cells], np.ndarray]):
 
 @_matrix
 def patching_matrix(pair: Comparison, cells: Cells) -> np.ndarray:
-    """Share of the clean answer that each cell (component, layer, role) restores in the corrupted rows.
+    """Share of the clean answer that each cell (component, layer, role) restores in the corrupted
+    rows.
 
-    With ``direction="noise"`` the share that is lost in the clean rows when the cell is that of the corrupted ones.
+    With ``direction="noise"`` the share that is lost in the clean rows when the cell is that of the
+    corrupted ones.
 
     Args:
-        clean, corrupted: pairs of rows with different answers, for instance ``inputs`` and ``counterfactual``. A role
-            may stand elsewhere in one of a pair than in the other.
-        components: by default those of ``COMPONENTS`` that the model has; with a head, those that have heads. Where a
-            role stands elsewhere in one of a pair, there are no cells of ``pattern``.
-        layers: by default all. roles: by default all that both kinds of rows have, and the last position.
+        clean, corrupted: pairs of rows with different answers, for instance ``inputs`` and
+            ``counterfactual``. A role may stand elsewhere in one of a pair than in the other.
+        components: by default those of ``COMPONENTS`` that the model has; with a head, those that
+            have heads. Where a role stands elsewhere in one of a pair, there are no cells of
+            ``pattern``.
+        layers: by default all. roles: by default all that both kinds of rows have, and the last
+            position.
         head: one head, or all of them at once; it may share its k and v.
-        control: rows that differ in noise alone from those that run (denoise: ``corrupted``, noise: ``clean``), such
-            as ``corrupted.with_tokens_of(other, "noise")``.
+        control: rows that differ in noise alone from those that run (denoise: ``corrupted``, noise:
+            ``clean``), such as ``corrupted.with_tokens_of(other, "noise")``.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
@@ -136,18 +156,21 @@ def patching_matrix(pair: Comparison, cells: Cells) -> np.ndarray:
 
 @_matrix
 def attribution_matrix(pair: Comparison, cells: Cells) -> np.ndarray:
-    """The patching matrix to first order: what each cell would recover if the metric were linear in it.
+    """The patching matrix to first order: what each cell would recover if the metric were linear in
+    it.
 
     The model keeps its weights, gradients, modes and hooks.
 
     Args:
-        metric: a name or a function of torch tensors with a gradient; ``accuracy`` and ``rank`` have none. All others
-            are those of ``patching_matrix``.
+        metric: a name or a function of torch tensors with a gradient; ``accuracy`` and ``rank``
+            have none. All others are those of ``patching_matrix``.
     """
     model, tokens, is_copy = pair.model, as_rows(pair.base.tokens), resid_mid_is_a_copy(pair.model)
     # a copy of resid_mid reaches the MLP alone, attn_out all that resid_mid does
     reached = [
-        sites.Site("attn_out", site.layer).hook if site.component == "resid_mid" and is_copy else site.hook
+        sites.Site("attn_out", site.layer).hook
+        if site.component == "resid_mid" and is_copy
+        else site.hook
         for site in cells.groups
     ]
     own, *values = pair.held
@@ -156,20 +179,31 @@ def attribution_matrix(pair: Comparison, cells: Cells) -> np.ndarray:
     positions = [role_positions(cells, pair.base, source) for source in pair.sources]
     patched = np.tile(pair.start, (len(values), len(cells.groups), len(cells.roles), 1))
     with torch.enable_grad():
-        value = measure(pair.metric, logits := pair.own.clone().requires_grad_(), *pair.answers).sum()
+        value = measure(
+            pair.metric, logits := pair.own.clone().requires_grad_(), *pair.answers
+        ).sum()
     if not value.requires_grad:
-        raise ModelError(f"the metric '{pair.metric.name}' has no gradient; use one that has, such as logit_diff.")
+        raise ModelError(
+            f"the metric '{pair.metric.name}' has no gradient; use one that has, such as "
+            f"logit_diff."
+        )
     (slope,) = torch.autograd.grad(value, logits)
     n_values = sum(activation[0].numel() for activation in own.values())
-    for rows in torch.arange(len(tokens)).split(min(passes(model, tokens), max(1, HELD_VALUES // n_values))):
+    for rows in torch.arange(len(tokens)).split(
+        min(passes(model, tokens), max(1, HELD_VALUES // n_values))
+    ):
         logits, held = _held(model, tokens[rows], reached)
         with torch.enable_grad():
             logits = logits[torch.arange(len(rows)), at[rows]]
-        found = torch.autograd.grad(logits, [*held.values()], slope[rows].to(logits), allow_unused=True)
+        found = torch.autograd.grad(
+            logits, [*held.values()], slope[rows].to(logits), allow_unused=True
+        )
         gradients = dict(zip(held, found, strict=True))
         for number, (group, site) in product(range(len(values)), enumerate(cells.groups)):
             gradient, place = gradients[reached[group]], site.in_hook(model)
-            for role, (here, source_at) in enumerate(positions[number] if gradient is not None else ()):
+            for role, (here, source_at) in enumerate(
+                positions[number] if gradient is not None else ()
+            ):
                 step = sites.gather(place, values[number][site.hook][rows], source_at[rows])
                 step = step - sites.gather(place, own[site.hook][rows], here[rows])
                 change = sites.gather(place, gradient.cpu(), here[rows]).double() * step.double()
@@ -178,7 +212,8 @@ def attribution_matrix(pair: Comparison, cells: Cells) -> np.ndarray:
 
 
 class Cells:
-    """The cells of a matrix: each of ``groups``, a component in its layer, at each role; why some are not there."""
+    """The cells of a matrix: each of ``groups``, a component in its layer, at each role; why some
+    are not there."""
 
     def __init__(
         self,
@@ -189,16 +224,23 @@ class Cells:
         roles: Names,
         head: int | None,
     ) -> None:
-        n_layers, there = model.cfg.n_layers, set.intersection(*({*some.roles.positions} for some in rows))
+        n_layers, there = (
+            model.cfg.n_layers,
+            set.intersection(*({*some.roles.positions} for some in rows)),
+        )
         known = {"last", *there, *(("first_anchor", "last_anchor") if "anchor" in there else ())}
         own = [role for role in rows[0].roles.positions if role in there and role not in ROLES]
-        self.roles = tuple([*own, *(role for role in ROLES if role in known)] if roles is None else roles)
+        self.roles = tuple(
+            [*own, *(role for role in ROLES if role in known)] if roles is None else roles
+        )
         self.layers = tuple(range(n_layers) if layers is None else layers)
         self.components, self.notes, self.groups = tuple(components or ()), {}, []
         has = sites.components_of(model)
         if not components:
             wanted = COMPONENTS if head is None else sites.PER_HEAD
-            self.notes = {name: "no cells: this model has none." for name in wanted if name not in has}
+            self.notes = {
+                name: "no cells: this model has none." for name in wanted if name not in has
+            }
             for role in self.roles[::-1]:
                 own, *others = (sites.positions(some, role) for some in rows)
                 if not all(np.array_equal(own, other) for other in others):
@@ -209,7 +251,11 @@ class Cells:
             site = sites.Site(name, layer, unit=head)
             if name in sites.EMBEDDINGS and layer != 0:
                 self.notes[name] = "stands before the first layer, and has cells in layer 0 alone."
-            elif name in has and 0 <= layer < n_layers and name not in sites.components_of(model, layer):
+            elif (
+                name in has
+                and 0 <= layer < n_layers
+                and name not in sites.components_of(model, layer)
+            ):
                 self.notes[f"{name} of L{layer}"] = "no cells: this layer has none."
             else:
                 site.check(model)
@@ -217,37 +263,55 @@ class Cells:
                 self.notes |= {name: shared} if (shared := site.shared(model)) else {}
         if not self.groups or not self.roles:
             raise ModelError(
-                "there are no cells: name a role and a component that the model has; embeddings are in L0."
+                "there are no cells: name a role and a component that the model has; embeddings "
+                "are in L0."
             )
         self.streams = [sites.Site("resid_pre", 0)]  # before each layer, and after the last
         self.streams += [sites.Site("resid_post", layer) for layer in range(n_layers)]
-        around = [self.streams[layer] for site in self.groups for layer in (site.layer, site.layer + 1)]
+        around = [
+            self.streams[layer] for site in self.groups for layer in (site.layer, site.layer + 1)
+        ]
         before = [sites.Site("resid_pre", site.layer) for site in self.groups]
         self.hooks = [*{site.hook: None for site in (*self.groups, *around, *before)}]
 
     def matrix(
-        self, pair: Comparison, patched: Float[np.ndarray, "n group role row"], method: str = "patching"
+        self,
+        pair: Comparison,
+        patched: Float[np.ndarray, "n group role row"],
+        method: str = "patching",
     ) -> Matrix:
-        """The metric of each group, role and row, with cells from the source and from the control, as a matrix."""
+        """The metric of each group, role and row, with cells from the source and from the control,
+        as a matrix."""
         axes = {"component": self.components, "layer": self.layers, "role": self.roles}
-        cells = np.full((len(patched), len(self.components), len(self.layers), *patched.shape[2:]), np.nan)
+        cells = np.full(
+            (len(patched), len(self.components), len(self.layers), *patched.shape[2:]), np.nan
+        )
         for group, site in enumerate(self.groups):
-            cells[:, self.components.index(site.component), self.layers.index(site.layer)] = patched[:, group]
+            cells[:, self.components.index(site.component), self.layers.index(site.layer)] = (
+                patched[:, group]
+            )
         unseen = [role for role in self.roles if not pair.reads(sites.Site("embed", 0, role))]
-        self.notes |= dict.fromkeys(unseen, "no cells: it stands behind the answer, which sees none of it.")
+        self.notes |= dict.fromkeys(
+            unseen, "no cells: it stands behind the answer, which sees none of it."
+        )
         cells[..., [role in unseen for role in self.roles], :] = np.nan
         acts = (patched != pair.start).any(-1)
         if len(acts) > 1 and (still := int((acts[0] & ~acts[1]).sum())):
             self.notes["control"] = (
-                f"in {still} of the {int(acts[0].sum())} cells that do something it changes nothing."
+                f"in {still} of the {int(acts[0].sum())} cells that do something it changes "
+                f"nothing."
             )
         return pair.matrix(axes, cells, self.notes, method)
 
 
-def _held(model: HookedModel, tokens: Tensor, names: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Logits and some activations of a pass whose graph begins at the embedding, or where an encoder's blocks do.
+def _held(
+    model: HookedModel, tokens: Tensor, names: Sequence[str]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Logits and some activations of a pass whose graph begins at the embedding, or where an
+    encoder's blocks do.
 
-    Weights that are frozen, or made in inference mode and copied for this pass, give the numbers of others.
+    Weights that are frozen, or made in inference mode and copied for this pass, give the numbers of
+    others.
     """
     begins = EMBED if EMBED in model.hook_dict else sites.Site("resid_pre", 0).hook
     held: dict[str, Tensor] = {}
@@ -257,7 +321,10 @@ def _held(model: HookedModel, tokens: Tensor, names: Sequence[str]) -> tuple[Ten
         held[name] = held[name] if held[name].requires_grad else held[name].requires_grad_()
         return held[name]
 
-    hooks = [(name, lambda value, hook, name=name: keep(value, name)) for name in dict.fromkeys([begins, *names])]
+    hooks = [
+        (name, lambda value, hook, name=name: keep(value, name))
+        for name in dict.fromkeys([begins, *names])
+    ]
     module, copies = cast(Any, model), {}
     for name, value in (*module.named_parameters(), *module.named_buffers()):
         copies |= {name: value.clone()} if value.is_inference() else {}
@@ -268,7 +335,8 @@ def _held(model: HookedModel, tokens: Tensor, names: Sequence[str]) -> tuple[Ten
 
 
 class Write(NamedTuple):
-    """Values at single positions of runs, at one hook. Run ``role * n_rows + row`` is a base row with a role's cell."""
+    """Values at single positions of runs, at one hook. Run ``role * n_rows + row`` is a base row
+    with a role's cell."""
 
     site: sites.Site
     run: Int[Tensor, " write"]
@@ -279,17 +347,27 @@ class Write(NamedTuple):
 class CellRuns:
     """Runs of the base rows with one cell from other rows each.
 
-    ``late``: a run begins at the block of its cell (in a HookedTransformer itself). A cell that acts on its own
-    position alone begins a block later, with what one pass of its block leaves there. ``narrow``: the last block
-    computes the position of the answer alone after its attention. Both are done where they give the logits of the whole
-    pass. Left out are runs that change nothing or that nothing later reads. Under the caller's hooks, which may tell
-    rows apart, a pass has one cell.
+    ``late``: a run begins at the block of its cell (in a HookedTransformer itself). A cell that
+    acts on its own position alone begins a block later, with what one pass of its block leaves
+    there. ``narrow``: the last block computes the position of the answer alone after its attention.
+    Both are done where they give the logits of the whole pass. Left out are runs that change
+    nothing or that nothing later reads. Under the caller's hooks, which may tell rows apart, a pass
+    has one cell.
     """
 
     def __init__(self, pair: Comparison, cells: Cells, own: Mapping[str, Tensor]) -> None:
-        self.pair, self.cells, self.own, self.streams, model = pair, cells, own, cells.streams, pair.model
+        self.pair, self.cells, self.own, self.streams, model = (
+            pair,
+            cells,
+            own,
+            cells.streams,
+            pair.model,
+        )
         self.model, self.groups, self.n_layers = model, cells.groups, model.cfg.n_layers
-        self.tokens, self.device = as_rows(pair.base.tokens), next(model.parameters(), NOWHERE).device
+        self.tokens, self.device = (
+            as_rows(pair.base.tokens),
+            next(model.parameters(), NOWHERE).device,
+        )
         self.n_rows, self.length = self.tokens.shape
         at = answer_positions(pair.answer_at, pair.base)
         self.at = torch.full((self.n_rows,), self.length - 1) if at is None else at
@@ -299,7 +377,9 @@ class CellRuns:
         ends = (sites.Site(name, last).hook for name in ("z", "resid_mid", "resid_post"))
         self.ends = [hook for hook in ends if hook in model.hook_dict]
         can = (True, False) if not self.disturbed else (False,)
-        is_plain = type(model).__module__ == "transformer_lens.HookedTransformer" and "forward" not in vars(model)
+        is_plain = type(
+            model
+        ).__module__ == "transformer_lens.HookedTransformer" and "forward" not in vars(model)
         with torch.no_grad(), evaluation(model):
             for self.late, self.narrow in product(can if is_plain else (False,), can):
                 if not (self.late or self.narrow) or self._gives_the_whole():
@@ -307,17 +387,23 @@ class CellRuns:
         if self.late:  # the stream between two layers is one place
             streams = [self.streams[site.layer] for site in self.groups]
             pairs = zip(self.groups, streams, strict=True)
-            self.groups = [stream if site.component == "resid_pre" else site for site, stream in pairs]
+            self.groups = [
+                stream if site.component == "resid_pre" else site for site, stream in pairs
+            ]
 
     def run(
         self, source: Inputs, found: Mapping[str, Tensor]
     ) -> Iterator[tuple[int, Int[Tensor, " run"], Float[Tensor, "run d_vocab"]]]:
-        """Each group's runs that differ, with values from the source, and their logits where the answer is read."""
+        """Each group's runs that differ, with values from the source, and their logits where the
+        answer is read."""
         at = role_positions(self.cells, self.pair.base, source)
         runs = [
-            (k * self.n_rows + torch.arange(self.n_rows)[:, None]).expand_as(own) for k, (own, _) in enumerate(at)
+            (k * self.n_rows + torch.arange(self.n_rows)[:, None]).expand_as(own)
+            for k, (own, _) in enumerate(at)
         ]
-        run, pos, source_pos = (torch.cat([x.flatten() for x in some]) for some in (runs, *zip(*at, strict=True)))
+        run, pos, source_pos = (
+            torch.cat([x.flatten() for x in some]) for some in (runs, *zip(*at, strict=True))
+        )
         bar = tqdm(self.groups, unit="row of cells", desc="patching", delay=SLOW, leave=False)
         done: dict[sites.Site, tuple[Tensor, Tensor]] = {}
         with bar, torch.no_grad(), evaluation(self.model):
@@ -325,21 +411,31 @@ class CellRuns:
                 if site not in done:
                     write = self._write(site, found[site.hook], run, pos, source_pos)
                     changed = write.run.unique()
-                    logits = self._passes(self._begin(site), changed, write) if len(changed) else self.pair.own[:0]
+                    logits = (
+                        self._passes(self._begin(site), changed, write)
+                        if len(changed)
+                        else self.pair.own[:0]
+                    )
                     done[site] = changed, sites.check_finite(logits)
                 yield group, *done[site]
 
     def _begin(self, site: sites.Site) -> int:
-        """The block at which the runs of a site's cells begin; -1 at the tokens, n_layers after all blocks."""
+        """The block at which the runs of a site's cells begin; -1 at the tokens, n_layers after all
+        blocks."""
         if not self.late or site.component in sites.EMBEDDINGS:
             return -1
         return site.layer + (site.component not in sites.ACTS_ON_OTHERS)
 
     def _gives_the_whole(self) -> bool:
-        """Whether passes that begin and end as they are to do have the values of the whole pass, in every row."""
+        """Whether passes that begin and end as they are to do have the values of the whole pass, in
+        every row."""
         every, pairs = torch.arange(self.n_rows), []
         begins = {*map(self._begin, self.groups)}
-        begins &= {-1, min({*begins} - {-1}, default=0), self.n_layers}  # those between are a part of the first
+        begins &= {
+            -1,
+            min({*begins} - {-1}, default=0),
+            self.n_layers,
+        }  # those between are a part of the first
         try:
             if self.late:
                 _, _, shortformer, mask = self.model.input_to_embed(self.tokens.to(self.device))  # type: ignore[attr-defined]
@@ -351,9 +447,14 @@ class CellRuns:
             pairs += [(self._passes(begin, every), self.pair.own) for begin in begins]
         except Exception:  # whatever the reason, such a model does not run so
             return False
-        return all(torch.allclose(one, other, rtol=0, atol=1e-5 * float(other.abs().max())) for one, other in pairs)
+        return all(
+            torch.allclose(one, other, rtol=0, atol=1e-5 * float(other.abs().max()))
+            for one, other in pairs
+        )
 
-    def _write(self, site: sites.Site, found: Tensor, run: Tensor, pos: Tensor, source_pos: Tensor) -> Write:
+    def _write(
+        self, site: sites.Site, found: Tensor, run: Tensor, pos: Tensor, source_pos: Tensor
+    ) -> Write:
         """What the cells of one component and layer change where their runs begin, or later."""
         place, rows, is_local = (
             site.in_hook(self.model),
@@ -368,26 +469,41 @@ class CellRuns:
             kept = (values != own).reshape(len(run), -1).any(1)
             if is_local and site.layer == self.n_layers - 1:
                 kept &= pos == self.at[rows]
-            run, rows, pos, source_pos, values = (x[kept] for x in (run, rows, pos, source_pos, values))
+            run, rows, pos, source_pos, values = (
+                x[kept] for x in (run, rows, pos, source_pos, values)
+            )
         if site.component == "resid_mid" and resid_mid_is_a_copy(self.model):
             before = self.own[sites.Site("resid_pre", site.layer).hook]
             place, values = sites.Site("attn_out", site.layer), values - before[rows, pos]
         if not (self.late and is_local and len(run)):
             return Write(place, run, pos, values)
-        if site.component != "resid_post":  # all roles in one sequence of a row, where they cannot meet
+        if (
+            site.component != "resid_post"
+        ):  # all roles in one sequence of a row, where they cannot meet
             sequence = rows if torch.equal(pos, source_pos) else run
             sequences, number = sequence.unique(return_inverse=True)
             write = Write(place, sequence, pos, values)
-            values = self._passes(site.layer, sequences, write, stop_at_layer=site.layer + 1)[number, pos]
+            values = self._passes(site.layer, sequences, write, stop_at_layer=site.layer + 1)[
+                number, pos
+            ]
         return Write(self.streams[site.layer + 1], run, pos, values)
 
-    def _passes(self, begin: int, runs: Int[Tensor, " run"], write: Write | None = None, **stop: int) -> Tensor:
-        """Logits where the answer is read, of some runs with a write in them, or the stream before a block."""
-        after_all, narrow, stream = begin == self.n_layers, self.narrow and not stop, self.streams[max(begin, 0)]
+    def _passes(
+        self, begin: int, runs: Int[Tensor, " run"], write: Write | None = None, **stop: int
+    ) -> Tensor:
+        """Logits where the answer is read, of some runs with a write in them, or the stream before
+        a block."""
+        after_all, narrow, stream = (
+            begin == self.n_layers,
+            self.narrow and not stop,
+            self.streams[max(begin, 0)],
+        )
         cfg, length, found = self.model.cfg, 1 if after_all else self.length, []
         in_mlp = 1 if narrow and begin == self.n_layers - 1 else length
         widest = max(length * max(cfg.d_model, cfg.n_heads * length), in_mlp * (cfg.d_mlp or 0))
-        most = min(PASS_VALUES // widest, passes(self.model, self.tokens[:, : 1 if narrow else length]))
+        most = min(
+            PASS_VALUES // widest, passes(self.model, self.tokens[:, : 1 if narrow else length])
+        )
         for part in runs.split(self.n_rows if self.disturbed else max(1, most)):
             rows, hooks, told, each = part % self.n_rows, [], {}, torch.arange(len(part))
             given = self.tokens[rows] if begin < 0 else self.own[stream.hook][rows]
@@ -395,7 +511,11 @@ class CellRuns:
                 given = given[each, self.at[rows]][:, None]
             if write is not None:
                 here = ((write.run >= part[0]) & (write.run <= part[-1])).nonzero()[:, 0]
-                cut = Write(write.site, torch.searchsorted(part, write.run[here]), *(x[here] for x in write[2:]))
+                cut = Write(
+                    write.site,
+                    torch.searchsorted(part, write.run[here]),
+                    *(x[here] for x in write[2:]),
+                )
 
                 def put(value: Tensor, hook: Any = None, cut: Write = cut) -> Tensor:
                     pos = cut.pos * (value.shape[cut.site.position_axis] > 1)
@@ -408,17 +528,28 @@ class CellRuns:
             if narrow:
                 one = each, self.at[rows]
                 hooks += [
-                    (hook, lambda x, hook, one=one: x[one][:, None] if x.shape[1] > 1 else x) for hook in self.ends
+                    (hook, lambda x, hook, one=one: x[one][:, None] if x.shape[1] > 1 else x)
+                    for hook in self.ends
                 ]
             if begin >= 0:
-                told = {"start_at_layer": begin, **{name: value[rows] for name, value in self.mask.items()}}
+                told = {
+                    "start_at_layer": begin,
+                    **{name: value[rows] for name, value in self.mask.items()},
+                }
             with attached(self.model, hooks):
                 out = self.model(given.to(self.device), **told, **stop)
-            found.append((out if stop else out[:, 0] if out.shape[1] == 1 else out[each, self.at[rows]]).cpu())
+            found.append(
+                (
+                    out if stop else out[:, 0] if out.shape[1] == 1 else out[each, self.at[rows]]
+                ).cpu()
+            )
         return torch.cat(found)
 
 
-def role_positions(cells: Cells, base: Inputs, source: Inputs) -> list[tuple[Int[Tensor, "row n"], ...]]:
-    """Positions of each role in the rows and in their source, pair by pair as ``aligned`` has them."""
+def role_positions(
+    cells: Cells, base: Inputs, source: Inputs
+) -> list[tuple[Int[Tensor, "row n"], ...]]:
+    """Positions of each role in the rows and in their source, pair by pair as ``aligned`` has
+    them."""
     site = next((site for site in cells.groups if site.component == "pattern"), cells.groups[0])
     return [sites.aligned(replace(site, role=role), base, source) for role in cells.roles]

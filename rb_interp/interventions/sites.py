@@ -1,16 +1,18 @@
-"""Sites: places in a model by component, layer, head and role; read them in one pass, run with other values in them.
+"""Sites: places in a model by component, layer, head and role; read them in one pass, run with
+other values in them.
 
-A site is written ``attn_out.1@last`` or ``z.0.2@key``. Components are TransformerLens's: the residual stream before,
-between and after the sublayers (``resid_pre``, ``resid_mid``, ``resid_post``), what the sublayers write (``attn_out``,
-``mlp_out``), and inside attention ``q``, ``k``, ``v``, ``z`` and ``pattern``. Layers and heads count from 0.
-``mlp_post`` is what an MLP's neurons give after their activation, all of them or one: ``mlp_post.1.37@last``. ``embed``
-and ``pos_embed`` are what the embeddings add to the stream before L0, and are written without a layer: ``embed@key``.
-The role says at which positions of each row: any role of the Roles at hand, or ``first_anchor``, ``last_anchor``,
-``anchor_1`` .. ``anchor_q``, ``last`` (the last position), ``rest`` (all that no role names), ``all``. The role of a
-``pattern`` is that of the query.
+A site is written ``attn_out.1@last`` or ``z.0.2@key``. Components are TransformerLens's: the
+residual stream before, between and after the sublayers (``resid_pre``, ``resid_mid``,
+``resid_post``), what the sublayers write (``attn_out``, ``mlp_out``), and inside attention ``q``,
+``k``, ``v``, ``z`` and ``pattern``. Layers and heads count from 0. ``mlp_post`` is what an MLP's
+neurons give after their activation, all of them or one: ``mlp_post.1.37@last``. ``embed`` and
+``pos_embed`` are what the embeddings add to the stream before L0, and are written without a layer:
+``embed@key``. The role says at which positions of each row: any role of the Roles at hand, or
+``first_anchor``, ``last_anchor``, ``anchor_1`` .. ``anchor_q``, ``last`` (the last position),
+``rest`` (all that no role names), ``all``. The role of a ``pattern`` is that of the query.
 
-Heads are those of the queries. Where several of them share their keys and values (grouped queries), ``k`` and ``v`` of
-a head are those that it shares.
+Heads are those of the queries. Where several of them share their keys and values (grouped queries),
+``k`` and ``v`` of a head are those that it shares.
 """
 
 from __future__ import annotations
@@ -27,12 +29,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from rb_interp._threads import single_threaded
+from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, RolesError, nearest
 from rb_interp.models.protocol import HookedModel, resid_mid_is_a_copy
 from rb_interp.probes import capturing
 from rb_interp.probes.capturing import Tokens, as_rows
 from rb_interp.tasks.inputs import REST, Inputs, rest_positions
-from rb_interp.typed import few_threads, typed
 
 __all__ = [
     "Edit",
@@ -46,19 +49,26 @@ __all__ = [
 ]
 
 HOOKS = {
-    name: f"blocks.{{}}.hook_{name}" for name in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
+    name: f"blocks.{{}}.hook_{name}"
+    for name in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
 }
 HOOKS |= {name: f"blocks.{{}}.attn.hook_{name}" for name in ("q", "k", "v", "z", "pattern")}
-HOOKS |= {"mlp_post": "blocks.{}.mlp.hook_post", "embed": "hook_embed", "pos_embed": "hook_pos_embed"}
+HOOKS |= {
+    "mlp_post": "blocks.{}.mlp.hook_post",
+    "embed": "hook_embed",
+    "pos_embed": "hook_pos_embed",
+}
 """Component -> hook name, with the layer left open."""
 PER_HEAD = ("q", "k", "v", "z", "pattern")
 """Components that have a head axis: axis 2 of q, k, v and z, axis 1 of pattern."""
 EMBEDDINGS = ("embed", "pos_embed")
 """Components that stand before the first layer."""
 ACTS_ON_OTHERS = ("resid_pre", "k", "v", *EMBEDDINGS)
-"""Components through which a position acts on others in their own block. The others act on their own position there."""
+"""Components through which a position acts on others in their own block. The others act on their
+own position there."""
 FORM = re.compile(r"([^.@]+)(?:\.(0|[1-9][0-9]{0,8})(?:\.(0|[1-9][0-9]{0,8}))?)?(?:@(.+))?")
-"""Component, layer, head or neuron, and role, as they are written; a number is not 01, which may be meant as 0.1."""
+"""Component, layer, head or neuron, and role, as they are written; a number is not 01, which may be
+meant as 0.1."""
 F = TypeVar("F", bound=Callable)
 SHARED = {
     "inputs": "rows, with labels where the metric asks for them, and with the roles that are named.",
@@ -75,16 +85,21 @@ SHARED = {
 
 
 def intervention(function: F) -> F:
-    """The same function with its arguments checked, on few threads, and what is SHARED in its docstring."""
+    """The same function with its arguments checked, on few threads, and what is SHARED in its
+    docstring."""
     text = inspect.getdoc(function) or ""
     text += "" if "Args:\n" in text else "\n\nArgs:\n"
-    told = (f"    {name}: {SHARED[name]}\n" for name in inspect.signature(function).parameters if name in SHARED)
+    told = (
+        f"    {name}: {SHARED[name]}\n"
+        for name in inspect.signature(function).parameters
+        if name in SHARED
+    )
     more = [line for line in told if f"\n{line.split(':')[0]}:" not in text]
     function.__doc__ = text.replace("Args:\n", "Args:\n" + "".join(more), 1)
-    return typed(few_threads(function))  # type: ignore[return-value]
+    return checked(single_threaded(function))  # type: ignore[return-value]
 
 
-@typed
+@checked
 @dataclass(frozen=True)
 class Site:
     """A component of one layer, at the positions of one role (None: everywhere).
@@ -104,28 +119,39 @@ class Site:
 
     def __post_init__(self) -> None:
         if self.component not in HOOKS:
-            raise ModelError(f"there is no component '{self.component}'; {nearest(self.component, HOOKS)}")
+            raise ModelError(
+                f"there is no component '{self.component}'; {nearest(self.component, HOOKS)}"
+            )
         if self.unit is not None and self.component not in (*PER_HEAD, "mlp_post"):
             heads = ", ".join(PER_HEAD)
-            raise ModelError(f"site '{self}' names a head or neuron; heads have {heads}, neurons mlp_post.")
+            raise ModelError(
+                f"site '{self}' names a head or neuron; heads have {heads}, neurons mlp_post."
+            )
 
     @staticmethod
-    @typed
+    @checked
     def parse(text: str | Site) -> Site:
-        """A site from ``component.layer@role``, ``component.layer.head@role``, or either without ``@role``."""
+        """A site from ``component.layer@role``, ``component.layer.head@role``, or either without
+        ``@role``."""
         if isinstance(text, Site):
             return text
         found = FORM.fullmatch(str(text))
         if not found or (found[2] is None) != (found[1] in EMBEDDINGS):
             raise ModelError(
-                f"cannot read the site '{text}'; write component.layer@role, such as attn_out.1@last, with a head "
-                f"component.layer.head@role, such as z.0.2@key, and an embedding without numbers: embed@last."
+                f"cannot read the site '{text}'; write component.layer@role, such as "
+                f"attn_out.1@last, with a head "
+                f"component.layer.head@role, such as z.0.2@key, and an embedding without numbers: "
+                f"embed@last."
             )
-        return Site(found[1], int(found[2] or 0), found[4], None if found[3] is None else int(found[3]))
+        return Site(
+            found[1], int(found[2] or 0), found[4], None if found[3] is None else int(found[3])
+        )
 
     def __str__(self) -> str:
         numbers = () if self.component in EMBEDDINGS else (self.layer, self.unit)
-        place = ".".join([self.component, *(str(number) for number in numbers if number is not None)])
+        place = ".".join(
+            [self.component, *(str(number) for number in numbers if number is not None)]
+        )
         return place + (f"@{self.role}" if self.role else "")
 
     @property
@@ -139,15 +165,25 @@ class Site:
         return 2 if self.component == "pattern" else 1
 
     def in_hook(self, model: HookedModel) -> Site:
-        """The same place with the head's number in its hook, which has fewer keys and values than a model has heads."""
-        shared = getattr(model.cfg, "n_key_value_heads", None) if self.component in ("k", "v") else None
-        if self.unit is None or not shared or getattr(model.cfg, "ungroup_grouped_query_attention", False):
+        """The same place with the head's number in its hook, which has fewer keys and values than a
+        model has heads."""
+        shared = (
+            getattr(model.cfg, "n_key_value_heads", None) if self.component in ("k", "v") else None
+        )
+        if (
+            self.unit is None
+            or not shared
+            or getattr(model.cfg, "ungroup_grouped_query_attention", False)
+        ):
             return self
         return replace(self, unit=self.unit * shared // model.cfg.n_heads)
 
     def shared(self, model: HookedModel) -> str:
-        """Which other heads have the same keys or values, in words; empty where each head has its own."""
-        heads = range(model.cfg.n_heads if self.component in ("k", "v") and self.unit is not None else 0)
+        """Which other heads have the same keys or values, in words; empty where each head has its
+        own."""
+        heads = range(
+            model.cfg.n_heads if self.component in ("k", "v") and self.unit is not None else 0
+        )
         every, here = [replace(self, unit=head) for head in heads], self.in_hook(model)
         others = [str(one.unit) for one in every if one != self and one.in_hook(model) == here]
         return f"shared with head{'s' * (len(others) > 1)} {', '.join(others)}" if others else ""
@@ -158,13 +194,20 @@ class Site:
         if self.component not in (there := components_of(model, layer)):
             has = ", ".join(there) or "no transformer layer: edit its hooks by name"
             raise ModelError(
-                f"site '{self}' is not in this model, a {type(model).__name__}, which has there {has}."
+                f"site '{self}' is not in this model, a {type(model).__name__}, which has there "
+                f"{has}."
             )
         mlp = self.component == "mlp_post"
-        unit = ("neuron", self.unit, model.cfg.d_mlp) if mlp else ("head", self.unit, model.cfg.n_heads)
+        unit = (
+            ("neuron", self.unit, model.cfg.d_mlp)
+            if mlp
+            else ("head", self.unit, model.cfg.n_heads)
+        )
         for what, given, count in (("layer", self.layer, model.cfg.n_layers), unit):
             if given is not None and not 0 <= given < count:
-                raise ModelError(f"site '{self}' is in {what} {given}; this model has {what}s 0 to {count - 1}.")
+                raise ModelError(
+                    f"site '{self}' is in {what} {given}; this model has {what}s 0 to {count - 1}."
+                )
 
 
 Sites = Site | str | Sequence[Site | str]
@@ -180,14 +223,21 @@ def parse_sites(sites: Sites) -> list[Site]:
 
 def told(sites: Sequence[Site], model: HookedModel) -> str:
     """Several sites as text, each with the other heads that share what it has."""
-    return " + ".join(f"{site} ({shared})" if (shared := site.shared(model)) else str(site) for site in sites)
+    return " + ".join(
+        f"{site} ({shared})" if (shared := site.shared(model)) else str(site) for site in sites
+    )
 
 
 def components_of(model: HookedModel, layer: int | None = None) -> tuple[str, ...]:
-    """The components that a model has in any layer, or in one, in the order of HOOKS; none without attention."""
+    """The components that a model has in any layer, or in one, in the order of HOOKS; none without
+    attention."""
     missing = set() if capturing.has_attention(model) else {*HOOKS}
-    missing |= {"resid_mid", "mlp_post", "mlp_out"} if getattr(model.cfg, "attn_only", False) else set()
-    if getattr(model.cfg, "positional_embedding_type", "standard") != "standard":  # a bridge names it still
+    missing |= (
+        {"resid_mid", "mlp_post", "mlp_out"} if getattr(model.cfg, "attn_only", False) else set()
+    )
+    if (
+        getattr(model.cfg, "positional_embedding_type", "standard") != "standard"
+    ):  # a bridge names it still
         missing.add("pos_embed")
     layers, hooks = range(model.cfg.n_layers) if layer is None else [layer], model.hook_dict
     there = (name for name, hook in HOOKS.items() if any(hook.format(at) in hooks for at in layers))
@@ -195,7 +245,8 @@ def components_of(model: HookedModel, layer: int | None = None) -> tuple[str, ..
 
 
 def positions(rows: Inputs, role: str) -> Int[np.ndarray, "row n"]:
-    """Positions of a role in every row: a role of theirs, or one that this module's docstring lists.
+    """Positions of a role in every row: a role of theirs, or one that this module's docstring
+    lists.
 
     >>> from rb_interp.tasks import Roles
     >>> rows = Inputs([[7, 8, 9, 9]], None, Roles({"key": [[0]], "anchor": [[1, 2]]}))
@@ -203,7 +254,10 @@ def positions(rows: Inputs, role: str) -> Int[np.ndarray, "row n"]:
     [[[1, 2]], [[2]], [[1]], [[3]]]
     """
     (n_rows, length), own = rows.tokens.shape, rows.roles.positions
-    known = {"last": np.full((n_rows, 1), length - 1), "all": np.tile(np.arange(length), (n_rows, 1))}
+    known = {
+        "last": np.full((n_rows, 1), length - 1),
+        "all": np.tile(np.arange(length), (n_rows, 1)),
+    }
     if (anchors := own.get("anchor", np.empty((0, 0)))).shape[1]:
         known |= {f"anchor_{i + 1}": anchors[:, i, None] for i in range(anchors.shape[1])}
         known |= {"first_anchor": anchors[:, :1], "last_anchor": anchors[:, -1:]}
@@ -213,13 +267,15 @@ def positions(rows: Inputs, role: str) -> Int[np.ndarray, "row n"]:
     if role not in known:
         name = rows.roles.task
         raise RolesError(
-            f"this intervention needs the role '{role}'; {name} has no such role: {nearest(role, known)}"
+            f"this intervention needs the role '{role}'; {name} has no such role: "
+            f"{nearest(role, known)}"
         )
     at = known[role]
     if len(at) != n_rows or (at.size and not 0 <= at.min() <= at.max() < length):
         text = f"role '{role}' has {len(at)} rows, at positions {np.unique(at).tolist()}"
         raise RolesError(
-            f"{text}; there are {n_rows} rows with the positions 0 to {length - 1}. Pass roles of theirs."
+            f"{text}; there are {n_rows} rows with the positions 0 to {length - 1}. Pass roles of "
+            f"theirs."
         )
     return at
 
@@ -231,50 +287,75 @@ def site_positions(site: Site, rows: Inputs) -> Int[Tensor, "row n"]:
     return torch.from_numpy(np.ascontiguousarray(positions(rows, site.role)))
 
 
-def aligned(site: Site, rows: Inputs, source: Inputs) -> tuple[Int[Tensor, "row n"], Int[Tensor, "row n"]]:
-    """Positions of a site's role in the rows and in their source; ModelError where one cannot stand for the other."""
+def aligned(
+    site: Site, rows: Inputs, source: Inputs
+) -> tuple[Int[Tensor, "row n"], Int[Tensor, "row n"]]:
+    """Positions of a site's role in the rows and in their source; ModelError where one cannot stand
+    for the other."""
     shape, other = list(rows.tokens.shape), list(source.tokens.shape)
     if shape != other:
-        raise ModelError(f"the source has tokens {other} and the rows that run {shape}; patching needs pairs.")
+        raise ModelError(
+            f"the source has tokens {other} and the rows that run {shape}; patching needs pairs."
+        )
     at, source_at = site_positions(site, rows), site_positions(site, source)
     if at.shape != source_at.shape:
         raise ModelError(
-            f"site '{site}' has {at.shape[1]} positions in each of the rows and {source_at.shape[1]} in the source; "
+            f"site '{site}' has {at.shape[1]} positions in each of the rows and "
+            f"{source_at.shape[1]} in the source; "
             f"patch a role that has as many in both."
         )
     if site.component == "pattern" and not torch.equal(at, source_at):
         raise ModelError(
-            f"site '{site}' stands elsewhere in the source; a pattern is over positions: patch q or k."
+            f"site '{site}' stands elsewhere in the source; a pattern is over positions: patch q "
+            f"or k."
         )
     return at, source_at
 
 
 @intervention
 def values_at(model: HookedModel, rows: Inputs, sites: Sites) -> dict[Site, Tensor]:
-    """What a model computes at each of several sites, ``[row, n, ...]`` with n the role's positions, from one pass.
+    """What a model computes at each of several sites, ``[row, n, ...]`` with n the role's
+    positions, from one pass.
 
-    One position's activation is ``[d_model]`` for the residual stream, embeddings and sublayer outputs, ``[head,
-    d_head]`` for q, k, v and z, ``[head, key]`` for pattern, ``[d_mlp]`` for mlp_post; one head's or neuron's is
-    without that axis. All are on CPU.
+    One position's activation is ``[d_model]`` for the residual stream, embeddings and sublayer
+    outputs, ``[head, d_head]`` for q, k, v and z, ``[head, key]`` for pattern, ``[d_mlp]`` for
+    mlp_post; one head's or neuron's is without that axis. All are on CPU.
     """
     parsed = [Site.parse(site) for site in ([sites] if isinstance(sites, Site | str) else sites)]
     for site in parsed:
         site.check(model)
-    values = capturing.capture(model, rows.tokens, sorted({site.hook for site in parsed})) if parsed else {}
-    return {site: gather(site.in_hook(model), values[site.hook], site_positions(site, rows)) for site in parsed}
+    values = (
+        capturing.capture(model, rows.tokens, sorted({site.hook for site in parsed}))
+        if parsed
+        else {}
+    )
+    return {
+        site: gather(site.in_hook(model), values[site.hook], site_positions(site, rows))
+        for site in parsed
+    }
 
 
-def gather(site: Site, activation: Tensor, at: Int[Tensor, "*n"], rows: Int[Tensor, "*n"] | None = None) -> Tensor:
-    """An activation at positions ``[row, n]``, or at single ones of given rows, in a head or neuron of its hook."""
+def gather(
+    site: Site, activation: Tensor, at: Int[Tensor, "*n"], rows: Int[Tensor, "*n"] | None = None
+) -> Tensor:
+    """An activation at positions ``[row, n]``, or at single ones of given rows, in a head or neuron
+    of its hook."""
     rows = torch.arange(len(at))[:, None] if rows is None else rows
-    found = activation.movedim(site.position_axis, 1)[rows.to(activation.device), at.to(activation.device)]
+    found = activation.movedim(site.position_axis, 1)[
+        rows.to(activation.device), at.to(activation.device)
+    ]
     return found if site.unit is None else found.select(at.ndim, site.unit)
 
 
 def scatter(
-    site: Site, activation: Tensor, at: Int[Tensor, "*n"], values: Tensor, rows: Int[Tensor, "*n"] | None = None
+    site: Site,
+    activation: Tensor,
+    at: Int[Tensor, "*n"],
+    values: Tensor,
+    rows: Int[Tensor, "*n"] | None = None,
 ) -> Tensor:
-    """A copy of an activation with values at positions ``[row, n]``, or at single ones of given rows, as `gather`."""
+    """A copy of an activation with values at positions ``[row, n]``, or at single ones of given
+    rows, as `gather`."""
     rows, changed = torch.arange(len(at))[:, None] if rows is None else rows, activation.clone()
     moved = changed.movedim(site.position_axis, 1)
     moved = moved if site.unit is None else moved.select(2, site.unit)
@@ -283,11 +364,13 @@ def scatter(
 
 
 class Edit(NamedTuple):
-    """A change at one hook: ``change(activation, rows)`` gives the new activation of the rows in this pass.
+    """A change at one hook: ``change(activation, rows)`` gives the new activation of the rows in
+    this pass.
 
-    ``rows`` ``[batch]`` says which rows of the whole input they are. ``change`` must not write into the activation it
-    is given: other readers may hold it. ``n_rows`` is how many rows the edit holds data of, ``tokens`` ``[row, pos]``
-    what they are; None where it serves any row, or where nobody knows.
+    ``rows`` ``[batch]`` says which rows of the whole input they are. ``change`` must not write into
+    the activation it is given: other readers may hold it. ``n_rows`` is how many rows the edit
+    holds data of, ``tokens`` ``[row, pos]`` what they are; None where it serves any row, or where
+    nobody knows.
     """
 
     hook: str
@@ -296,32 +379,38 @@ class Edit(NamedTuple):
     tokens: Int[Tensor, "row pos"] | None = None
 
 
-@typed
+@checked
 @contextmanager
 def with_edits(
     model: HookedModel, edits: Sequence[Edit], rows: Int[Tensor, " batch"] | None = None
 ) -> Iterator[HookedModel]:
-    """A context in which every forward pass carries the edits, in the order given; hooks are gone when it is left.
+    """A context in which every forward pass carries the edits, in the order given; hooks are gone
+    when it is left.
 
-    A pass holds all the rows that the edits were made for, in their order, or those that ``rows`` says. Hooks that the
-    caller has attached stay, and act first.
+    A pass holds all the rows that the edits were made for, in their order, or those that ``rows``
+    says. Hooks that the caller has attached stay, and act first.
     """
     known = [edit.tokens for edit in edits if rows is None and edit.tokens is not None]
 
     def look(_: Any, args: tuple, kwargs: dict[str, Any]) -> None:
         passed = (
-            next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)).detach().cpu().long()
+            next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
+            .detach()
+            .cpu()
+            .long()
         )
         if not all(torch.equal(passed, tokens) for tokens in known):
             raise ModelError(
-                f"this pass has not the {len(known[0])} rows that the edits were made for; call the model with those "
+                f"this pass has not the {len(known[0])} rows that the edits were made for; call "
+                f"the model with those "
                 f"rows, all of them in their order, or make edits for these."
             )
 
     def change(edit: Edit, activation: Tensor) -> Tensor:
         if rows is None and edit.n_rows not in (None, len(activation)):
             raise ModelError(
-                f"the edit at '{edit.hook}' holds {edit.n_rows} rows, this pass has {len(activation)}."
+                f"the edit at '{edit.hook}' holds {edit.n_rows} rows, this pass has "
+                f"{len(activation)}."
             )
         return edit.change(activation, torch.arange(len(activation)) if rows is None else rows)
 
@@ -343,7 +432,8 @@ def last_logits(
     *,
     at: Int[Tensor, " row"] | None = None,
 ) -> Float[Tensor, "row d_vocab"]:
-    """Logits at the last position, or at one of each row, under edits, on CPU, in evaluation mode, with no gradient.
+    """Logits at the last position, or at one of each row, under edits, on CPU, in evaluation mode,
+    with no gradient.
 
     Args:
         tokens: integers ``[row, pos]``. at: a position of each row.
@@ -355,28 +445,37 @@ def last_logits(
         for rows in torch.arange(len(inputs)).split(capturing.passes(model, inputs)):
             with with_edits(model, edits, rows):
                 logits = model(inputs[rows].to(device))
-                parts.append((logits[:, -1] if at is None else logits[torch.arange(len(rows)), at[rows]]).cpu())
+                parts.append(
+                    (
+                        logits[:, -1] if at is None else logits[torch.arange(len(rows)), at[rows]]
+                    ).cpu()
+                )
     logits = torch.cat(parts)
     return check_finite(logits)
 
 
 def check_finite(logits: Tensor) -> Tensor:
-    """The logits; ModelError where they are not finite, so that no metric and no answer can be read."""
+    """The logits; ModelError where they are not finite, so that no metric and no answer can be
+    read."""
     if not logits.isfinite().all():
         raise ModelError(
-            "the model's logits are not all finite, so its training has diverged; use one that has not."
+            "the model's logits are not all finite, so its training has diverged; use one that has "
+            "not."
         )
     return logits
 
 
-def most_likely(model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = ()) -> Int[np.ndarray, " row"]:
+def most_likely(
+    model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = ()
+) -> Int[np.ndarray, " row"]:
     """The most likely answer at the last position of each row, under edits."""
     return last_logits(model, tokens, edits).argmax(1).numpy()
 
 
 @intervention
 def interchange_edits(model: HookedModel, base: Inputs, source: Inputs, sites: Sites) -> list[Edit]:
-    """Edits that give runs on ``base`` the activations that sites have on ``source``, row by row and role to role."""
+    """Edits that give runs on ``base`` the activations that sites have on ``source``, row by row
+    and role to role."""
     parsed = parse_sites(sites)
     for site in parsed:
         aligned(site, base, source)
@@ -384,7 +483,8 @@ def interchange_edits(model: HookedModel, base: Inputs, source: Inputs, sites: S
 
 
 def edits_of(model: HookedModel, rows: Inputs, values: Mapping[Site, Tensor]) -> list[Edit]:
-    """Edits that write values ``[row, n, ...]``, shaped as `values_at` gives them, at sites of some rows.
+    """Edits that write values ``[row, n, ...]``, shaped as `values_at` gives them, at sites of some
+    rows.
 
     Values and positions that are the same in all rows are written in any row of that length.
     """
@@ -392,7 +492,8 @@ def edits_of(model: HookedModel, rows: Inputs, values: Mapping[Site, Tensor]) ->
 
 
 def _writes(model: HookedModel, rows: Inputs, site: Site, values: Tensor) -> list[Edit]:
-    """One edit; for ``resid_mid`` on TransformerLens 4 two, which set attention's output to what gives that sum."""
+    """One edit; for ``resid_mid`` on TransformerLens 4 two, which set attention's output to what
+    gives that sum."""
     site.check(model)
     place, at, held = site.in_hook(model), site_positions(site, rows), {}
     length, same = rows.tokens.shape[1], bool((values == values[:1]).all() and (at == at[:1]).all())
@@ -402,7 +503,10 @@ def _writes(model: HookedModel, rows: Inputs, site: Site, values: Tensor) -> lis
 
     def change(activation: Tensor, numbers: Tensor) -> Tensor:
         if activation.shape[place.position_axis] != length:
-            raise ModelError(f"the edit at '{site}' was made for rows of {length} positions; make edits for these.")
+            raise ModelError(
+                f"the edit at '{site}' was made for rows of {length} positions; make edits for "
+                f"these."
+            )
         numbers = torch.zeros(len(activation), dtype=torch.long) if same else numbers
         new, to = values[numbers].to(activation), at[numbers]
         if is_copy:
@@ -410,7 +514,9 @@ def _writes(model: HookedModel, rows: Inputs, site: Site, values: Tensor) -> lis
         return scatter(place, activation, to, new)
 
     known = (None, None) if same else (len(values), as_rows(rows.tokens))
-    before = [Edit(Site("resid_pre", site.layer).hook, lambda x, _: held.update(resid_pre=x) or x)] * is_copy
+    before = [
+        Edit(Site("resid_pre", site.layer).hook, lambda x, _: held.update(resid_pre=x) or x)
+    ] * is_copy
     return [*before, Edit(place.hook, change, *known)]
 
 
@@ -420,7 +526,9 @@ def replaced(weight: Tensor, value: Tensor) -> Iterator[None]:
     before = weight.detach().clone()
 
     def write(new: Tensor) -> None:
-        with torch.inference_mode(weight.is_inference()):  # one made in inference mode is written there alone
+        with torch.inference_mode(
+            weight.is_inference()
+        ):  # one made in inference mode is written there alone
             weight.detach().copy_(new)
 
     try:

@@ -60,43 +60,48 @@ class ModelConfig(Settings):
     act: Activation = "relu"
     """``gelu_new`` is GPT-2's approximation of gelu through tanh."""
     norm: Norm = "none"
-    """LayerNorm nowhere (``none``), before each sublayer and at the end (``pre``, as in GPT-2), or after each residual
-    addition (``post``, as in the code of the paper's group)."""
+    """LayerNorm nowhere (``none``), before each sublayer and at the end (``pre``, as in GPT-2), or
+    after each residual addition (``post``, as in the code of the paper's group)."""
     scheme: Scheme = "fan_in"
     """How the standard deviation of each matrix follows from gamma, see ``models.schemes``."""
     gammas: MatrixGammas = MatrixGammas()
     """Rates of single groups of matrices."""
     train_biases: bool = False
-    """Train the biases of attention and MLP, which otherwise stay at 0. The unembedding bias and LayerNorm's own
-    parameters are always trained."""
+    """Train the biases of attention and MLP, which otherwise stay at 0. The unembedding bias and
+    LayerNorm's own parameters are always trained."""
     layer_norm_eps: Annotated[float, Field(ge=0, le=1)] = 1e-5
     """Added to the variance in LayerNorm."""
     architecture: Architecture = "transformer"
-    """``one_layer`` is paper 1's Definition 2: one layer without LayerNorm, positions and unembedding, so that d_model
-    is d_vocab. ``emb_mlp`` is its Definition 1: an MLP on the sum of embeddings, which has no use for d_head. Both have
-    one layer, one head, no norm, and the scheme ``fan_in``."""
+    """``one_layer`` is paper 1's Definition 2: one layer without LayerNorm, positions and
+    unembedding, so that d_model is d_vocab. ``emb_mlp`` is its Definition 1: an MLP on the sum of
+    embeddings, which has no use for d_head. Both have one layer, one head, no norm, and the scheme
+    ``fan_in``."""
     tied: bool = False
-    """Unembed with the transpose of the token embedding and without a bias, as GPT-2 does. A model built here holds a
-    copy of it as W_U, so training such a model elsewhere unties it."""
+    """Unembed with the transpose of the token embedding and without a bias, as GPT-2 does. A model
+    built here holds a copy of it as W_U, so training such a model elsewhere unties it."""
     uniform_layers: tuple[Annotated[int, Field(ge=0, le=999)], ...] = ()
-    """Layers whose attention is exactly 1/i at query i: there W_Q and b_Q are 0 and are not trained, so that all scores
-    are 0. Every other tensor starts as it would without this setting."""
+    """Layers whose attention is exactly 1/i at query i: there W_Q and b_Q are 0 and are not
+    trained, so that all scores are 0. Every other tensor starts as it would without this
+    setting."""
 
     def __post_init__(self) -> None:
         for name, only in SIMPLIFIED.items() if self.architecture != "transformer" else ():
             if getattr(self, name) != only:
                 raise ModelError(
-                    f"{name}={getattr(self, name)!r} with architecture='{self.architecture}'; its definition has "
+                    f"{name}={getattr(self, name)!r} with architecture='{self.architecture}'; its "
+                    f"definition has "
                     f"{name}={only!r}."
                 )
         if not set(self.uniform_layers) <= set(range(self.n_layers)):
             raise ModelError(
-                f"uniform_layers={self.uniform_layers} of a model with {self.n_layers} layers; expected layers from 0 "
+                f"uniform_layers={self.uniform_layers} of a model with {self.n_layers} layers; "
+                f"expected layers from 0 "
                 f"to {self.n_layers - 1}."
             )
         if self.tied and self.gammas.unembedding is not None:
             raise ModelError(
-                f"gammas.unembedding={self.gammas.unembedding} of a tied model; its unembedding is the embedding, so "
+                f"gammas.unembedding={self.gammas.unembedding} of a tied model; its unembedding is "
+                f"the embedding, so "
                 f"set gammas.embedding, or tied=False."
             )
 
@@ -116,4 +121,6 @@ SIMPLIFIED = {
 def check_gamma(gamma: float) -> None:
     """Raise ModelError where an initialisation rate is no number from 0 to 20."""
     if isinstance(gamma, bool) or not isinstance(gamma, Real) or not 0 <= gamma <= 20:
-        raise ModelError(f"gamma={gamma!r}; expected 0 to 20, for above it every weight starts at 0 in float32.")
+        raise ModelError(
+            f"gamma={gamma!r}; expected 0 to 20, for above it every weight starts at 0 in float32."
+        )

@@ -1,14 +1,17 @@
-"""TransformerLens's interface: what probes ask of a model, and the one place that knows its two generations apart.
+"""TransformerLens's interface: what probes ask of a model, and the one place that knows its two
+generations apart.
 
-A ``HookedTransformer``, a ``TransformerBridge`` and the models of this package are a `HookedModel`. A type checker
-checks it. At run time the name is a check for ``cfg``: a probe names what else it misses itself.
+A ``HookedTransformer``, a ``TransformerBridge`` and the models of this package are a `HookedModel`.
+A type checker checks it. At run time the name is a check for ``cfg``: a probe names what else it
+misses itself.
 
-Up to 3.9 a model is a ``HookedTransformer``; from 4.0 on it is a ``TransformerBridge`` booted from a native
-configuration. Either way it computes the textbook transformer (docs/models.md), and no weight is folded or centred.
+Up to 3.9 a model is a ``HookedTransformer``; from 4.0 on it is a ``TransformerBridge`` booted from
+a native configuration. Either way it computes the textbook transformer (docs/models.md), and no
+weight is folded or centred.
 
-Everything here speaks the names and shapes of HookedTransformer's state dict (``blocks.0.attn.W_Q`` of shape
-``[n_heads, d_model, d_head]``), whatever a generation stores behind them. TransformerLens is imported where a model is
-built, so that training runs without it.
+Everything here speaks the names and shapes of HookedTransformer's state dict (``blocks.0.attn.W_Q``
+of shape ``[n_heads, d_model, d_head]``), whatever a generation stores behind them. TransformerLens
+is imported where a model is built, so that training runs without it.
 """
 
 from __future__ import annotations
@@ -42,15 +45,17 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 if TYPE_CHECKING:
 
     class HookedModel(Protocol):
-        """A model with TransformerLens's hook names and weights; see its documentation for their shapes.
+        """A model with TransformerLens's hook names and weights; see its documentation for their
+        shapes.
 
         Attributes:
             cfg: ``n_layers``, ``n_heads``, ``d_model``, ``d_vocab``, ``n_ctx`` and the other sizes.
             hook_dict: every hook point by its full name, such as ``blocks.0.attn.hook_pattern``.
             W_E: token embedding ``[d_vocab, d_model]``, all that a probe of the embedding needs.
             W_V, W_O: weights of attention ``[layer, head, ...]``, where the model has attention.
-            embed, blocks, unembed: what is given the tokens, the layers, and what maps the residual stream to logits.
-                ``blocks[layer].attn.b_V`` is None, or missing, where values have no bias.
+            embed, blocks, unembed: what is given the tokens, the layers, and what maps the residual
+                stream to logits. ``blocks[layer].attn.b_V`` is None, or missing, where values have
+                no bias.
         """
 
         cfg: Any
@@ -83,11 +88,16 @@ else:
 
 
 def hooked(source: Any, asker: str = "", *, caches: bool = False) -> Any:
-    """A hooked model, or activations of one where ``caches`` are read; ModelError for anything else."""
+    """A hooked model, or activations of one where ``caches`` are read; ModelError for anything
+    else."""
     cache = hasattr(source, "cache_dict")
     if cache and not caches:
         arrays = hasattr(source.model, "arrays")
-        text = "arrays and needs a model that runs" if arrays else "an ActivationCache and needs a model"
+        text = (
+            "arrays and needs a model that runs"
+            if arrays
+            else "an ActivationCache and needs a model"
+        )
         raise ModelError(f"{asker} got {text}; pass {'one' if arrays else 'cache.model'}.".lstrip())
     model = source.model if cache else source
     if (
@@ -102,15 +112,22 @@ def hooked(source: Any, asker: str = "", *, caches: bool = False) -> Any:
 
 
 def resid_mid_is_a_copy(model: HookedModel) -> bool:
-    """Whether ``hook_resid_mid`` feeds the MLP alone (a 4.x bridge), so that editing it leaves the residual stream."""
+    """Whether ``hook_resid_mid`` feeds the MLP alone (a 4.x bridge), so that editing it leaves the
+    residual stream."""
     from transformer_lens import HookedRootModule
 
     return not isinstance(model, HookedRootModule)
 
 
-def lens_config(config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32) -> Any:
-    """TransformerLens's configuration object of a model: what its ``cfg`` holds, in either generation."""
-    fields = {name: getattr(config, name) for name in ("n_layers", "n_heads", "d_model", "d_head", "d_mlp")}
+def lens_config(
+    config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32
+) -> Any:
+    """TransformerLens's configuration object of a model: what its ``cfg`` holds, in either
+    generation."""
+    fields = {
+        name: getattr(config, name)
+        for name in ("n_layers", "n_heads", "d_model", "d_head", "d_mlp")
+    }
     fields |= {
         "d_vocab": d_vocab,
         "d_vocab_out": d_vocab,
@@ -127,7 +144,9 @@ def lens_config(config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtyp
     except ImportError:
         from transformer_lens.config import TransformerBridgeConfig as Configuration
     found = Configuration(**fields)
-    found.act_fn = config.act  # set late: TransformerLens has no tanh, and its constructor refuses the name
+    found.act_fn = (
+        config.act
+    )  # set late: TransformerLens has no tanh, and its constructor refuses the name
     return found
 
 
@@ -162,69 +181,89 @@ def make_lens_model(
 
 
 def live_tensors(model: HookedModel) -> dict[str, Tensor]:
-    """Every weight by its TransformerLens name, as a view of the model's own memory: writing to it writes the model."""
+    """Every weight by its TransformerLens name, as a view of the model's own memory: writing to it
+    writes the model."""
     if hasattr(model, "tl_parameters"):
         return cast(Any, model).tl_parameters()
     return dict(model.named_parameters())
 
 
 def live_parameters(model: HookedModel) -> dict[str, nn.Parameter]:
-    """The parameter that holds each named weight of a model built here; a bridge stores some under another shape."""
+    """The parameter that holds each named weight of a model built here; a bridge stores some under
+    another shape."""
     owner = {parameter.data_ptr(): parameter for parameter in model.parameters()}
     return {name: owner[tensor.data_ptr()] for name, tensor in live_tensors(model).items()}
 
 
 def read_weights(model: HookedModel) -> dict[str, Tensor]:
-    """A copy of every weight under the names and shapes of HookedTransformer's state dict, whatever the model."""
-    return {name: tensor.detach().clone().contiguous() for name, tensor in live_tensors(model).items()}
+    """A copy of every weight under the names and shapes of HookedTransformer's state dict, whatever
+    the model."""
+    return {
+        name: tensor.detach().clone().contiguous() for name, tensor in live_tensors(model).items()
+    }
 
 
 def write_weights(model: HookedModel, weights: Mapping[str, Tensor | np.ndarray]) -> None:
-    """Write every weight of a model in place, cast to its dtype and device; ModelError, and nothing written, if not."""
+    """Write every weight of a model in place, cast to its dtype and device; ModelError, and nothing
+    written, if not."""
     with torch.no_grad():
         held = writable_tensors(model, weights)
         missing = [name for name in live_tensors(model) if name not in held]
         if missing:
             total = len(missing) + len(held)
             raise ModelError(
-                f"{len(missing)} of {total} weights are missing: {', '.join(missing)}; write all of them."
+                f"{len(missing)} of {total} weights are missing: {', '.join(missing)}; write all "
+                f"of them."
             )
         for name, tensor in held.items():
             value = weights[name]
-            tensor.copy_(value if isinstance(value, Tensor) else torch.tensor(np.ascontiguousarray(value)))
+            tensor.copy_(
+                value if isinstance(value, Tensor) else torch.tensor(np.ascontiguousarray(value))
+            )
 
 
-def writable_tensors(model: HookedModel, weights: Mapping[str, Tensor | np.ndarray]) -> dict[str, Tensor]:
-    """The model's own tensors of the given names; ModelError without such a one, or for another shape."""
+def writable_tensors(
+    model: HookedModel, weights: Mapping[str, Tensor | np.ndarray]
+) -> dict[str, Tensor]:
+    """The model's own tensors of the given names; ModelError without such a one, or for another
+    shape."""
     held, own = live_tensors(model), _storages(model)
     for name, value in weights.items():
         if name not in held:
             raise ModelError(f"this model has no weight '{name}'; {nearest(name, held)}")
         if tuple(value.shape) != tuple(held[name].shape):
             raise ModelError(
-                f"'{name}' has shape {tuple(value.shape)}; this model holds {tuple(held[name].shape)}. "
+                f"'{name}' has shape {tuple(value.shape)}; this model holds "
+                f"{tuple(held[name].shape)}. "
                 f"Use the ModelConfig, d_vocab and n_ctx that the weights were made with."
             )
         if held[name].untyped_storage().data_ptr() not in own:
             raise ModelError(
-                f"'{name}' of this {type(model).__name__} is derived from other weights; write those instead."
+                f"'{name}' of this {type(model).__name__} is derived from other weights; write "
+                f"those instead."
             )
     return {name: held[name] for name in weights}
 
 
 def value_weights(model: HookedModel, layer: int) -> Tensor:
-    """W_V of a layer ``[head, d_model, d_head]`` where the model holds it: writing to it writes the model.
+    """W_V of a layer ``[head, d_model, d_head]`` where the model holds it: writing to it writes the
+    model.
 
-    Queries that are grouped share it, so that it has fewer heads than the model. Raises ModelError where it is derived
-    from other weights.
+    Queries that are grouped share it, so that it has fewer heads than the model. Raises ModelError
+    where it is derived from other weights.
     """
     attention = model.blocks[layer].attn
     W_V = attention.W_V if getattr(attention, "_W_V", None) is None else attention._W_V
     if W_V.untyped_storage().data_ptr() not in _storages(model):
-        raise ModelError(f"W_V of this {type(model).__name__} is derived from other weights; write those instead.")
+        raise ModelError(
+            f"W_V of this {type(model).__name__} is derived from other weights; write those "
+            f"instead."
+        )
     return W_V
 
 
 def _storages(model: HookedModel) -> set[int]:
     """Where a model's own tensors lie in memory."""
-    return {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
+    return {
+        tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())
+    }

@@ -1,11 +1,12 @@
 """Initialisation schemes: the standard deviation of every tensor, and the draws themselves.
 
-docs/models.md has a table of the schemes, `intended_std` their formulas. ``conv1d`` is the letter of the group's GPT-2
-code for another paper: size(1)^-gamma of each Conv1D weight, which is stored [in, out], so that d_out stands where d_in
-should (3 d_model for Q, K and V, which share one weight).
+docs/models.md has a table of the schemes, `intended_std` their formulas. ``conv1d`` is the letter
+of the group's GPT-2 code for another paper: size(1)^-gamma of each Conv1D weight, which is stored
+[in, out], so that d_out stands where d_in should (3 d_model for Q, K and V, which share one
+weight).
 
-A tied model draws no unembedding. A seed fixes one standard normal (or uniform) draw per tensor name, shared across
-gammas: models of one seed differ in scale alone.
+A tied model draws no unembedding. A seed fixes one standard normal (or uniform) draw per tensor
+name, shared across gammas: models of one seed differ in scale alone.
 """
 
 from __future__ import annotations
@@ -22,10 +23,19 @@ from rb_interp.errors import ModelError
 from rb_interp.models.config import MatrixGammas, ModelConfig, check_gamma
 
 GROUPS = {
-    "W_E": "embedding", "W_pos": "embedding", "W_Q": "qk", "W_K": "qk", "W_V": "vo", "W_O": "vo",
-    "W_in": "mlp", "W_gate": "mlp", "W_out": "mlp", "W_U": "unembedding", "W_token_type": "embedding",
+    "W_E": "embedding",
+    "W_pos": "embedding",
+    "W_Q": "qk",
+    "W_K": "qk",
+    "W_V": "vo",
+    "W_O": "vo",
+    "W_in": "mlp",
+    "W_gate": "mlp",
+    "W_out": "mlp",
+    "W_U": "unembedding",
+    "W_token_type": "embedding",
     "W": "other",
-}  # fmt: skip
+}
 OUTPUTS = ("W_O", "W_out")
 
 FIXED_EMBEDDING = 0.02
@@ -34,7 +44,8 @@ FIXED_EMBEDDING = 0.02
 
 @dataclass(frozen=True)
 class Rule:
-    """What the standard deviations of a model follow, beside gamma; a ModelConfig says all of it too.
+    """What the standard deviations of a model follow, beside gamma; a ModelConfig says all of it
+    too.
 
     Attributes:
         scheme: one of ``config.SCHEMES``. gammas: rates of single groups of matrices.
@@ -48,14 +59,16 @@ class Rule:
 
 
 class Drawn(NamedTuple):
-    """What the standard deviations of a draw followed: a rule, and gamma where the rule needs one."""
+    """What the standard deviations of a draw followed: a rule, and gamma where the rule needs
+    one."""
 
     rule: ModelConfig | Rule
     gamma: float | None
 
 
 DRAWN: WeakKeyDictionary[Any, Drawn] = WeakKeyDictionary()
-"""Model -> what this package drew last into this very module, whatever was done to it since, as long as it lives.
+"""Model -> what this package drew last into this very module, whatever was done to it since, as
+long as it lives.
 
 Its state dict, its copies and its files know nothing of it.
 """
@@ -63,17 +76,20 @@ Its state dict, its copies and its files know nothing of it.
 
 @dataclass(frozen=True)
 class Parameter:
-    """One tensor of a model: a weight under its TransformerLens name, or any other model's under its own.
+    """One tensor of a model: a weight under its TransformerLens name, or any other model's under
+    its own.
 
     Attributes:
-        d_in: input dimension that sets the scale; 0 for what starts as a constant (biases, LayerNorm, and W_Q of a
-            layer that attends uniformly).
+        d_in: input dimension that sets the scale; 0 for what starts as a constant (biases,
+            LayerNorm, and W_Q of a layer that attends uniformly).
         trained: whether training changes it.
-        group: ``embedding``, ``qk``, ``vo``, ``mlp`` or ``unembedding``, whose rate may be its own; ``other`` for a
-            matrix that belongs to none; ``qkv`` for one that holds values beside queries, it is not known where; empty
-            for a constant.
-        writes: whether it is an output projection, W_O or W_out, which the scheme ``d_model`` makes smaller.
-        width: size(1) of the weight in GPT-2's code, for the scheme ``conv1d``; 0 where GPT-2 has no such weight.
+        group: ``embedding``, ``qk``, ``vo``, ``mlp`` or ``unembedding``, whose rate may be its own;
+            ``other`` for a matrix that belongs to none; ``qkv`` for one that holds values beside
+            queries, it is not known where; empty for a constant.
+        writes: whether it is an output projection, W_O or W_out, which the scheme ``d_model`` makes
+            smaller.
+        width: size(1) of the weight in GPT-2's code, for the scheme ``conv1d``; 0 where GPT-2 has
+            no such weight.
         constant: what every entry starts at where d_in is 0.
     """
 
@@ -92,13 +108,21 @@ def lens_parameter(name: str, shape: tuple[int, ...], d_in: int, trained: bool) 
     kind = name.rsplit(".", 1)[-1]
     if kind not in GROUPS:
         return Parameter(name, shape, d_in, trained, constant=float(kind == "w"))
-    # In GPT-2 W_U is the weight of a torch.nn.Linear, [out, in], all others Conv1D's, [in, out]; Q, K, V share one.
-    width = 3 * shape[0] * shape[2] if kind in ("W_Q", "W_K", "W_V") else shape[0] if kind == "W_U" else shape[-1]
+    # In GPT-2 W_U is the weight of a torch.nn.Linear, [out, in], all others Conv1D's, [in, out]; Q,
+    # K, V share one.
+    width = (
+        3 * shape[0] * shape[2]
+        if kind in ("W_Q", "W_K", "W_V")
+        else shape[0]
+        if kind == "W_U"
+        else shape[-1]
+    )
     return Parameter(name, shape, d_in, trained, GROUPS[kind], kind in OUTPUTS, width)
 
 
 def parameters(model: ModelConfig, d_vocab: int, n_ctx: int) -> list[Parameter]:
-    """Every parameter of a model, in forward order, under the names of HookedTransformer's state dict.
+    """Every parameter of a model, in forward order, under the names of HookedTransformer's state
+    dict.
 
     >>> [p.name for p in parameters(ModelConfig(n_layers=1), 10, 3)][:3]
     ['embed.W_E', 'pos_embed.W_pos', 'blocks.0.attn.W_Q']
@@ -122,7 +146,8 @@ def parameters(model: ModelConfig, d_vocab: int, n_ctx: int) -> list[Parameter]:
         add("pos_embed.W_pos", (n_ctx, d), d)
     elif d != d_vocab:
         raise ModelError(
-            f"d_model={d} and d_vocab={d_vocab} with architecture='one_layer', which has no unembedding; give both the "
+            f"d_model={d} and d_vocab={d_vocab} with architecture='one_layer', which has no "
+            f"unembedding; give both the "
             f"same value."
         )
     for layer in range(model.n_layers):
@@ -152,7 +177,8 @@ def parameters(model: ModelConfig, d_vocab: int, n_ctx: int) -> list[Parameter]:
 
 
 def intended_std(parameter: Parameter, model: ModelConfig | Rule, gamma: float | None) -> float:
-    """Standard deviation that the model's scheme gives a parameter (0 for what starts as a constant)."""
+    """Standard deviation that the model's scheme gives a parameter (0 for what starts as a
+    constant)."""
     if not parameter.d_in:
         return 0.0
     if model.scheme == "torch_default":
@@ -162,7 +188,8 @@ def intended_std(parameter: Parameter, model: ModelConfig | Rule, gamma: float |
     rate = _rate(parameter, model.gammas, gamma)
     if rate is None:
         raise ModelError(
-            f"scheme '{model.scheme}' needs a gamma for '{parameter.name}'; pass gamma=0.8, for instance."
+            f"scheme '{model.scheme}' needs a gamma for '{parameter.name}'; pass gamma=0.8, for "
+            f"instance."
         )
     check_gamma(rate)
     if model.scheme in ("fan_in", "fan_in_fixed_embedding"):
@@ -170,18 +197,28 @@ def intended_std(parameter: Parameter, model: ModelConfig | Rule, gamma: float |
     if model.scheme == "conv1d" and parameter.width:
         return parameter.width**-rate
     if model.scheme == "conv1d" or not model.d_model or not model.n_layers:
-        lacks = "a width in GPT-2's code" if model.scheme == "conv1d" else "d_model and n_layers of this model"
-        raise ModelError(f"scheme '{model.scheme}' needs {lacks} for '{parameter.name}'; use scheme='fan_in'.")
+        lacks = (
+            "a width in GPT-2's code"
+            if model.scheme == "conv1d"
+            else "d_model and n_layers of this model"
+        )
+        raise ModelError(
+            f"scheme '{model.scheme}' needs {lacks} for '{parameter.name}'; use scheme='fan_in'."
+        )
     return model.d_model**-rate / (math.sqrt(2 * model.n_layers) if parameter.writes else 1.0)
 
 
 def _rate(parameter: Parameter, gammas: MatrixGammas, gamma: float | None) -> float | None:
     """Gamma of a parameter's group."""
     groups = ("qk", "vo") if parameter.group == "qkv" else (parameter.group,)
-    rates = {gamma if getattr(gammas, group, None) is None else getattr(gammas, group) for group in groups}
+    rates = {
+        gamma if getattr(gammas, group, None) is None else getattr(gammas, group)
+        for group in groups
+    }
     if len(rates) > 1:
         raise ModelError(
-            f"gammas qk={gammas.qk} and vo={gammas.vo} differ, and '{parameter.name}' holds queries, keys and values "
+            f"gammas qk={gammas.qk} and vo={gammas.vo} differ, and '{parameter.name}' holds "
+            f"queries, keys and values "
             f"in an order that is not known; give both the same."
         )
     return rates.pop()
@@ -195,7 +232,9 @@ def standard_draw(parameter: Parameter, scheme: str, seed: int) -> np.ndarray:
     return rng.standard_normal(parameter.shape)
 
 
-def draw(model: ModelConfig, d_vocab: int, n_ctx: int, gamma: float | None, seed: int) -> dict[str, np.ndarray]:
+def draw(
+    model: ModelConfig, d_vocab: int, n_ctx: int, gamma: float | None, seed: int
+) -> dict[str, np.ndarray]:
     """Initial value of every parameter (float64), by TransformerLens name.
 
     >>> weights = draw(ModelConfig(), d_vocab=200, n_ctx=9, gamma=0.8, seed=0)

@@ -1,49 +1,57 @@
 r"""Attention of one head: which role attends to which, and is it uniform on everything it can see?
 
-`attention` (paper 2, Fig. 3). With A the pattern on row r, Q_r and K_r the positions of two roles in it, and O_rq the
-other positions that query q sees: itself and those before it, of its window where attention is local, or all of them
-where attention looks both ways, and never padding in front:
+`attention` (paper 2, Fig. 3). With A the pattern on row r, Q_r and K_r the positions of two roles
+in it, and O_rq the other positions that query q sees: itself and those before it, of its window
+where attention is local, or all of them where attention looks both ways, and never padding in
+front:
 
     query_to_key          mean over rows r and q in Q_r of a_rq = sum over k in K_r of A_r[q, k]       [0, 1]
     query_to_key_excess   mean over the same of a_rq - |K_r| times the mean of A_r[q, k] over O_rq    [-1, 1]
 
-From one role to all of them the numbers sum to 1 where every position has exactly one of the roles. The excess leaves
-out queries that see fewer other positions than positions of the role: they have no choice.
+From one role to all of them the numbers sum to 1 where every position has exactly one of the roles.
+The excess leaves out queries that see fewer other positions than positions of the role: they have
+no choice.
 
-`attention_by_role` (paper 1, "Second attention module") is the same from the last position, in the anchor task's
-words: key + anchors + self + noise = 1 with anchors = anchor_1 + ... + anchor_q. ``self`` is the last position where
-it is noise itself; where it is an anchor, it counts as that anchor.
+`attention_by_role` (paper 1, "Second attention module") is the same from the last position, in the
+anchor task's words: key + anchors + self + noise = 1 with anchors = anchor_1 + ... + anchor_q.
+``self`` is the last position where it is noise itself; where it is an anchor, it counts as that
+anchor.
 
-`attention_to_key` (paper 2, Fig. 3, "inferential" flow: L0 moves the key onto the anchors, L1 moves the anchors'
-positions to the last token) is the same from each anchor: key_from_anchor_j = mean over rows of A_r[a_rj, p_r].
+`attention_to_key` (paper 2, Fig. 3, "inferential" flow: L0 moves the key onto the anchors, L1 moves
+the anchors' positions to the last token) is the same from each anchor: key_from_anchor_j = mean
+over rows of A_r[a_rj, p_r].
 
-The null gives each row the roles of another row, one of the same padding in front, and keeps the pattern: it asks
-whether the head follows what stands in the row. A head that prefers a place, or a distance, reads as much under it.
-Where the places are the same in every row p is 1, and a note says so: read the size of the excess beside an untrained
-model's. Patterns drawn at random are no null: under them any preference for a place is significant.
+The null gives each row the roles of another row, one of the same padding in front, and keeps the
+pattern: it asks whether the head follows what stands in the row. A head that prefers a place, or a
+distance, reads as much under it. Where the places are the same in every row p is 1, and a note says
+so: read the size of the excess beside an untrained model's. Patterns drawn at random are no null:
+under them any preference for a place is significant.
 
-How it can mislead. An averaging head gives about n / L to a role of n positions of L, and an excess of 0. An early
-position can look at few others: the second one of a row gives half to the first under an even pattern. The paper's
-circuit reads key near 1 in L1 (claims M7 and M7b ask for .90); other circuits read anchors near 1, since L0 has already
-carried the key to them. An untrained model reads 1/L for each position. After L0 the key's position also holds what L0
-wrote, and W_V W_O may drop it; see variance_explained. A model that carries reads key_from_anchor_j above .99, one that
-averages about .25, an untrained one at small initialisation the mean of 1/i over the anchors' positions (.25 and .19).
-A head that looks at the previous position reads 1 for the first anchor. Attention shows where a position looks, not
-what it takes, nor that it is passed on; patch to know.
+How it can mislead. An averaging head gives about n / L to a role of n positions of L, and an excess
+of 0. An early position can look at few others: the second one of a row gives half to the first
+under an even pattern. The paper's circuit reads key near 1 in L1 (claims M7 and M7b ask for .90);
+other circuits read anchors near 1, since L0 has already carried the key to them. An untrained model
+reads 1/L for each position. After L0 the key's position also holds what L0 wrote, and W_V W_O may
+drop it; see variance_explained. A model that carries reads key_from_anchor_j above .99, one that
+averages about .25, an untrained one at small initialisation the mean of 1/i over the anchors'
+positions (.25 and .19). A head that looks at the previous position reads 1 for the first anchor.
+Attention shows where a position looks, not what it takes, nor that it is passed on; patch to know.
 
-`uniformity` (paper 1, Lemma 1 and Fig. 6: "average operator"). Query i (counted from 1) of the average operator puts
-1/i on each of positions 1..i. The distance of a pattern from it:
+`uniformity` (paper 1, Lemma 1 and Fig. 6: "average operator"). Query i (counted from 1) of the
+average operator puts 1/i on each of positions 1..i. The distance of a pattern from it:
 
     TV_i = 1/2 sum_j |A_ij - 1/i|      entropy_i = -sum_j A_ij ln A_ij / ln i      for i = 2..L  (i = 1 has no choice)
 
-Where attention looks both ways every query sees all L positions, and 1/L stands for 1/i, for i = 1..L. Local attention
-sees its window. A query that attends to nothing is padding: it does not count, and i counts no position of it.
+Where attention looks both ways every query sees all L positions, and 1/L stands for 1/i, for i =
+1..L. Local attention sees its window. A query that attends to nothing is padding: it does not
+count, and i counts no position of it.
 
-How it can mislead. A trained averaging head reads TV near 0 (claim M1 asks for at most .10) and entropy near 1. A head
-that looks at one position reads 1 - 1/i, .77 on average over i = 2..9; a fixed pattern drawn at random reads
-(1 - 1/i)^i, about .32. But an *untrained* model of small initialisation also reads 0 (Lemma 1), a larger one too where
-no LayerNorm precedes the attention: uniform attention shows a circuit only together with a loss that has fallen. A head
-may average when the circuit forms and sharpen later, so say at which step. What is averaged, value_alignment tells.
+How it can mislead. A trained averaging head reads TV near 0 (claim M1 asks for at most .10) and
+entropy near 1. A head that looks at one position reads 1 - 1/i, .77 on average over i = 2..9; a
+fixed pattern drawn at random reads (1 - 1/i)^i, about .32. But an *untrained* model of small
+initialisation also reads 0 (Lemma 1), a larger one too where no LayerNorm precedes the attention:
+uniform attention shows a circuit only together with a loss that has fallen. A head may average when
+the circuit forms and sharpen later, so say at which step. What is averaged, value_alignment tells.
 """
 
 from __future__ import annotations
@@ -74,7 +82,8 @@ ROUNDING = 1e-12
 TOGETHER = 2**22
 """Numbers that a part of a null holds at once, about."""
 UNDEFINED = (
-    "no position has the query's role, or, for an excess, none of them sees the other role and as many other "
+    "no position has the query's role, or, for an excess, none of them sees the other role and as "
+    "many other "
     "positions."
 )
 Mask = Bool[np.ndarray, "row pos"]
@@ -86,18 +95,25 @@ Excess = tuple[Float[np.ndarray, "row query"], float, float]
 
 @probe(pattern, UNDEFINED)
 def attention(
-    read: Attention, inputs: Inputs, *, query: str | Sequence[str] = (), to: str | Sequence[str] = ()
+    read: Attention,
+    inputs: Inputs,
+    *,
+    query: str | Sequence[str] = (),
+    to: str | Sequence[str] = (),
 ) -> Found:
-    """Mean attention from some roles to others in one head, in [0, 1], and what it exceeds other positions by.
+    """Mean attention from some roles to others in one head, in [0, 1], and what it exceeds other
+    positions by.
 
-    Values as in the module's table, for each pair of roles; NaN where no position has the query's role. Arrays:
-    attention ``[query, key]``, in the order of the roles.
+    Values as in the module's table, for each pair of roles; NaN where no position has the query's
+    role. Arrays: attention ``[query, key]``, in the order of the roles.
 
     Args:
         inputs: rows, and roles that name the positions asked for.
-        query: roles that look, one name or several; by default every role of the inputs. ``last`` is the last position
-            where no role has that name, ``rest`` are all positions that no role names.
-        to: roles that are looked at, likewise. By default a note says how many positions have no role.
+        query: roles that look, one name or several; by default every role of the inputs. ``last``
+            is the last position where no role has that name, ``rest`` are all positions that no
+            role names.
+        to: roles that are looked at, likewise. By default a note says how many positions have no
+            role.
 
     Raises RolesError for a role that is not there.
 
@@ -121,22 +137,33 @@ def attention(
 
 
 def _between(
-    read: Attention, looking: Looking, seen: Seen, places: Mapping[str, tuple[int, int]],
-    parts: Mapping[str, Excess] = {}, nulled: Sequence[str] = (),
-) -> Found:  # fmt: skip
-    """What some roles give to others: by name, the numbers of both roles and the excess of the same.
+    read: Attention,
+    looking: Looking,
+    seen: Seen,
+    places: Mapping[str, tuple[int, int]],
+    parts: Mapping[str, Excess] = {},
+    nulled: Sequence[str] = (),
+) -> Found:
+    """What some roles give to others: by name, the numbers of both roles and the excess of the
+    same.
 
     All have a null of other rows of the same padding, or those that are ``nulled``.
     """
     pattern, alike, still = read.pattern, read.alike, {}
     total = (looking.astype(float).swapaxes(-1, -2) @ pattern @ seen.astype(float)).sum(0)
-    table = _per_query(total, looking)  # mean attention from the positions of each role to those of each role
+    table = _per_query(
+        total, looking
+    )  # mean attention from the positions of each role to those of each role
     values = {name: float(table[place]) for name, place in places.items()}
     for name, (weights, off, count) in parts.items():
         given = np.einsum("rqk,rq,rk->", pattern, weights, seen[..., places[name][1]])
         values[name + EXCESS] = float((given - off) / count)
     still_q, still_k = (looking == looking[alike]).all((0, 1)), (seen == seen[alike]).all((0, 1))
-    named, n_lone, padded = nulled or tuple(places), int((np.bincount(alike) == 1).sum()), bool(alike.any())
+    named, n_lone, padded = (
+        nulled or tuple(places),
+        int((np.bincount(alike) == 1).sum()),
+        bool(alike.any()),
+    )
     for name in named:
         q, k = places[name]
         why = LONE.format(n_lone, len(alike)) if n_lone else ""
@@ -148,9 +175,13 @@ def _between(
         for names in [[name] for name in nulled] or [named]:  # these have draws of their own
             orders = permutations(n_null, len(alike), rng, alike)
             draws = _per_query(other_rows(pattern, looking, seen, orders), looking)
-            drawn |= {name: Null(PERMUTED, draws[(..., *places[name])] + ROUNDING) for name in names}
+            drawn |= {
+                name: Null(PERMUTED, draws[(..., *places[name])] + ROUNDING) for name in names
+            }
             for name, (weights, off, count) in parts.items():
-                given = other_rows(pattern, weights[..., None], seen[..., [places[name][1]]], orders)[:, 0, 0]
+                given = other_rows(
+                    pattern, weights[..., None], seen[..., [places[name][1]]], orders
+                )[:, 0, 0]
                 drawn[name + EXCESS] = Null(PERMUTED, (given - off) / count + ROUNDING)
         return drawn
 
@@ -159,10 +190,12 @@ def _between(
 
 @probe(pattern, place={"layer": 1, "head": 0})
 def attention_by_role(read: Attention, inputs: Inputs) -> Found:
-    """Attention of the last position by role, on the given rows (memory and reasoning inputs: call it on each).
+    """Attention of the last position by role, on the given rows (memory and reasoning inputs: call
+    it on each).
 
-    Values, all in [0, 1]: ``key``, ``anchor_1`` .. ``anchor_q``, ``anchors``, ``self`` and ``noise`` (all other noise).
-    Array: ``mean_attention`` ``[L]`` by position. ``key`` and ``anchors`` have a null.
+    Values, all in [0, 1]: ``key``, ``anchor_1`` .. ``anchor_q``, ``anchors``, ``self`` and
+    ``noise`` (all other noise). Array: ``mean_attention`` ``[L]`` by position. ``key`` and
+    ``anchors`` have a null.
 
     Args:
         inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
@@ -193,10 +226,12 @@ def attention_by_role(read: Attention, inputs: Inputs) -> Found:
 def attention_to_key(read: Attention, inputs: Inputs) -> Found:
     """Attention of each anchor's position to the key in one head, mean over rows, in [0, 1].
 
-    Values: key_from_anchor_1 .. key_from_anchor_q, key_from_last_anchor. Arrays: attention ``[row, q]``.
+    Values: key_from_anchor_1 .. key_from_anchor_q, key_from_last_anchor. Arrays: attention ``[row,
+    q]``.
 
     Args:
-        inputs: rows, and roles that name the positions of ``key`` and ``anchor``; RolesError where one is missing.
+        inputs: rows, and roles that name the positions of ``key`` and ``anchor``; RolesError where
+            one is missing.
     """
     anchors, key = (occupied(inputs, role, "attention_to_key") for role in ("anchor", "key"))
     pattern, attends = read.pattern, read.attends
@@ -220,19 +255,26 @@ def role_masks(
     """The roles asked for, all by default, and which positions of rows of a shape have which."""
     names = (given,) if isinstance(given, str) else tuple(given) or tuple(roles.positions)
     if not names:
-        raise RolesError("attention needs roles and got none; pass Inputs(tokens, roles=Roles({name: positions})).")
+        raise RolesError(
+            "attention needs roles and got none; pass Inputs(tokens, roles=Roles({name: "
+            "positions}))."
+        )
     if len({*names}) < len(names):
         raise RolesError(f"attention got the roles {list(names)}; name each of them once.")
     length, masks = shape[1], np.zeros((*shape, len(names)), dtype=bool)
     for number, name in enumerate(names):
         if name in (LAST, REST) and name not in roles.positions:
-            masks[:, :, number] = roles.rest(length) if name == REST else np.arange(length) == length - 1
+            masks[:, :, number] = (
+                roles.rest(length) if name == REST else np.arange(length) == length - 1
+            )
         else:
             masks[:, :, number] = _mask(roles.position(name, "attention"), length)
     return names, masks
 
 
-def _per_query(total: Float[np.ndarray, "*draw q k"], looking: Looking) -> Float[np.ndarray, "*draw q k"]:
+def _per_query(
+    total: Float[np.ndarray, "*draw q k"], looking: Looking
+) -> Float[np.ndarray, "*draw q k"]:
     """A mean over the queries of each role; NaN without a query."""
     count = looking.sum((0, 1))[:, None]
     return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
@@ -244,7 +286,8 @@ def other_rows(
     seen: Seen,
     orders: Int[np.ndarray, "draw row"],
 ) -> Float[np.ndarray, "draw q k"]:
-    """What the queries of each role give to the positions of each role, over all rows, with the roles of other rows."""
+    """What the queries of each role give to the positions of each role, over all rows, with the
+    roles of other rows."""
     asks, asked = looking.any((0, 2)), seen.any((0, 2))
     pattern, looking, seen = (
         pattern[:, asks][:, :, asked],
@@ -252,22 +295,28 @@ def other_rows(
         seen[:, asked].astype(float),
     )
     n, cells = len(pattern), asks.sum() * asked.sum()
-    every = np.zeros((n, n, looking.shape[2], seen.shape[2]))  # of each row with the roles of each row
+    every = np.zeros(
+        (n, n, looking.shape[2], seen.shape[2])
+    )  # of each row with the roles of each row
     if not cells:  # nobody asks, or nobody is asked for
         return every[0, orders[:, 0]]
     together = max(1, TOGETHER // (cells * every[0, 0].size))
     for start in range(0, n, together):
         part = slice(start, start + together)
         roles = np.einsum("siq,sjk->ijsqk", looking[part], seen[part])
-        every[:, part] = (pattern.reshape(n, -1) @ roles.reshape(cells, -1)).reshape(n, *roles.shape[2:])
+        every[:, part] = (pattern.reshape(n, -1) @ roles.reshape(cells, -1)).reshape(
+            n, *roles.shape[2:]
+        )
     return every[np.arange(n), orders].sum(1)
 
 
 def excess(looking: Mask, seen: Mask, visible: Bool[np.ndarray, "*row query key"]) -> Excess:
-    """How the queries ``looking`` count for what they give to the positions ``seen`` beyond as many others.
+    """How the queries ``looking`` count for what they give to the positions ``seen`` beyond as many
+    others.
 
-    A query that sees n positions of the role and m others, and gives a to the role, gives a - n (1 - a) / m beyond: so
-    a counts 1 + n / m times, and n / m is taken off. Queries with m < n have no choice and do not count.
+    A query that sees n positions of the role and m others, and gives a to the role, gives a - n (1
+    - a) / m beyond: so a counts 1 + n / m times, and n / m is taken off. Queries with m < n have no
+      choice and do not count.
     """
     n = (visible.astype(float) @ seen.astype(float)[..., None])[..., 0]
     others = visible.sum(-1) - n
@@ -277,26 +326,33 @@ def excess(looking: Mask, seen: Mask, visible: Bool[np.ndarray, "*row query key"
 
 
 @probe(pattern)
-def uniformity(read: Attention, inputs: Inputs, *, counted: Bool[np.ndarray, "row pos"] | None = None) -> Found:
+def uniformity(
+    read: Attention, inputs: Inputs, *, counted: Bool[np.ndarray, "row pos"] | None = None
+) -> Found:
     """How far one head's attention is from uniform, on the given rows.
 
-    Values: ``tv`` in [0, 1] and ``entropy`` (1: uniform), means over inputs and queries; ``max_deviation``, the largest
-    abs(A_ij - 1/i) of any input. Arrays: ``tv_per_row`` ``[L - 1]`` (``[L]`` where attention looks both ways), NaN for
-    a query that counts in no row, and ``mean_pattern`` ``[L, L]``, means over inputs. Null of ``tv``: random patterns.
+    Values: ``tv`` in [0, 1] and ``entropy`` (1: uniform), means over inputs and queries;
+    ``max_deviation``, the largest abs(A_ij - 1/i) of any input. Arrays: ``tv_per_row`` ``[L - 1]``
+    (``[L]`` where attention looks both ways), NaN for a query that counts in no row, and
+    ``mean_pattern`` ``[L, L]``, means over inputs. Null of ``tv``: random patterns.
 
     Args:
         inputs: rows of two positions or more, else ModelError; roles and labels are not needed.
-        counted: queries that are text, where rows are filled up behind their end; what fills a row is no query. By
-            default all.
+        counted: queries that are text, where rows are filled up behind their end; what fills a row
+            is no query. By default all.
     """
     pattern, visible = read.pattern, read.visible
     counted = read.attends & (True if counted is None else counted)
     seen, chooses = visible & read.attends[:, None], visible.sum(1) > 1
     sizes = np.maximum(seen.sum(-1), 1)
-    deviation, chosen = np.abs(pattern - seen / sizes[..., None]), (counted & (sizes > 1))[:, chooses]
+    deviation, chosen = (
+        np.abs(pattern - seen / sizes[..., None]),
+        (counted & (sizes > 1))[:, chooses],
+    )
     if not chosen.any():
         raise ModelError(
-            f"uniformity got {len(pattern)} rows in which no query that counts attends to anything and has a choice."
+            f"uniformity got {len(pattern)} rows in which no query that counts attends to anything "
+            f"and has a choice."
         )
     distance = deviation[:, chooses].sum(-1) / 2
     entropy = entr(pattern[:, chooses]).sum(-1) / np.log(np.maximum(sizes[:, chooses], 2))
@@ -305,17 +361,25 @@ def uniformity(read: Attention, inputs: Inputs, *, counted: Bool[np.ndarray, "ro
         "max_deviation": float(deviation.max(-1)[counted].max()),
         "entropy": float(entropy[chosen].mean()),
     }
-    typical = sizes[np.abs(sizes.sum(1) - sizes.sum(1).mean()).argmin()]  # of a row with the usual padding
+    typical = sizes[
+        np.abs(sizes.sum(1) - sizes.sum(1).mean()).argmin()
+    ]  # of a row with the usual padding
     n = chosen.sum(0)
     per_row = np.where(n > 0, (distance * chosen).sum(0) / np.maximum(n, 1), np.nan)
     arrays = {"tv_per_row": per_row, "mean_pattern": pattern.mean(0)}
     typical = tuple(typical[typical > 1].tolist())
-    return Found(values, lambda n_null, seed: {"tv": simplex_null(typical, n_null, seed)}, arrays, len(inputs))
+    return Found(
+        values,
+        lambda n_null, seed: {"tv": simplex_null(typical, n_null, seed)},
+        arrays,
+        len(inputs),
+    )
 
 
 @lru_cache(maxsize=64)  # heads share it
 def simplex_null(sizes: tuple[int, ...], n_null: int, seed: int) -> Null:
-    """TV of patterns whose rows are uniform on the simplex of what each query sees, one pattern for all inputs."""
+    """TV of patterns whose rows are uniform on the simplex of what each query sees, one pattern for
+    all inputs."""
     total, rng = np.zeros(n_null), np.random.default_rng(seed)
     for i in sizes:
         total += np.abs(dirichlet_rows(n_null, i, rng) - 1 / i).sum(1) / 2

@@ -1,9 +1,11 @@
-"""What every probe shares: its arguments, what it reads, the untrained model, nulls, and notes of NaN; and `scan`.
+"""What every probe shares: its arguments, what it reads, the untrained model, nulls, and notes of
+NaN; and `scan`.
 
-A probe is written as a function of what it reads, such as an attention pattern, the embedding or a layer's matrices,
-and returns what it `Found`. ``@probe(reads)`` makes the public call of it, ``probe(model, inputs, *, layer, head,
-untrained, n_null, seed, ...)``: layer, head and rows are checked; the untrained model is read by the same function;
-nulls are drawn of the model alone; and a number that is not finite gets a note that says why.
+A probe is written as a function of what it reads, such as an attention pattern, the embedding or a
+layer's matrices, and returns what it `Found`. ``@probe(reads)`` makes the public call of it,
+``probe(model, inputs, *, layer, head, untrained, n_null, seed, ...)``: layer, head and rows are
+checked; the untrained model is read by the same function; nulls are drawn of the model alone; and a
+number that is not finite gets a note that says why.
 """
 
 from __future__ import annotations
@@ -22,20 +24,29 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from rb_interp._threads import single_threaded
+from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.models.protocol import hooked
 from rb_interp.probes import capturing
-from rb_interp.probes.capturing import Source, attention_layers, capture, float64, has_attention, model_of
+from rb_interp.probes.capturing import (
+    Source,
+    attention_layers,
+    capture,
+    float64,
+    has_attention,
+    model_of,
+)
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import REST, Inputs, rest_positions
-from rb_interp.typed import few_threads, typed
 
 NOT_FINITE = "the model's activations are not finite."
 DIVERGED = "weights are not all finite: its training has diverged."
 HEAD: Mapping[str, int | None] = {"layer": 0, "head": 0}
 """The place of a probe that reads one head, unless another one is asked for."""
 ROOM = 2**30
-"""Bytes of activations that one pass of `scan` keeps, about; where all layers need more, several passes share them."""
+"""Bytes of activations that one pass of `scan` keeps, about; where all layers need more, several
+passes share them."""
 SHARED = {
     "model": "a model, its activations on these rows (``captured``), or arrays (``from_arrays``).",
     "inputs": "not looked at, since the probe reads weights alone.",
@@ -45,7 +56,8 @@ SHARED = {
     "n_null": "draws of each null; 0 for none.",
     "seed": "seed of the draws.",
     "counts": "how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first; or two corpora of yours\n"
-    "        by name, each with its ``[d_vocab]``. Their names stand in place of prontoqa and stories then.",
+    "        by name, each with its ``[d_vocab]``. Their names stand in place of prontoqa and "
+    "stories then.",
 }
 """What a docstring says of the arguments that probes share; it stands here alone."""
 
@@ -55,7 +67,8 @@ class Found(NamedTuple):
 
     Attributes:
         values: quantity -> number. n: rows that it rests on; 0 for weights.
-        nulls: gives the nulls, from the number of draws and their seed. tables: gives tables, from the seed.
+        nulls: gives the nulls, from the number of draws and their seed. tables: gives tables, from
+            the seed.
         arrays: by name, or a function that gives them.
         still: quantity -> what its null cannot say.
         words: what stands in place of some words in every name and note.
@@ -73,7 +86,8 @@ class Found(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """A head's pattern, what its queries may attend to and which do, and each row's first one with the same padding."""
+    """A head's pattern, what its queries may attend to and which do, and each row's first one with
+    the same padding."""
 
     pattern: Float[np.ndarray, "row query key"]
     visible: Bool[np.ndarray, "query key"]
@@ -88,9 +102,17 @@ class Probe(Protocol):
     __name__: str
 
     def __call__(
-        self, model: Source, inputs: Inputs | None = None, *, layer: int | None = ..., head: int | None = ...,
-        untrained: Source | None = ..., n_null: int = ..., seed: int = ..., **own: Any,
-    ) -> Reading: ...  # fmt: skip
+        self,
+        model: Source,
+        inputs: Inputs | None = None,
+        *,
+        layer: int | None = ...,
+        head: int | None = ...,
+        untrained: Source | None = ...,
+        n_null: int = ...,
+        seed: int = ...,
+        **own: Any,
+    ) -> Reading: ...
 
 
 def source(model: Source, **_: Any) -> Source:
@@ -114,46 +136,66 @@ def pattern(model: Source, inputs: Inputs, layer: int, head: int) -> Attention:
         _, first, number = np.unique(attends, axis=0, return_index=True, return_inverse=True)
         alike = first[number.reshape(-1)]
     ahead = bool(np.triu(found, 1).any())  # arrays do not say what their queries may attend to
-    return Attention(found, capturing.visible(model_of(model), layer, found.shape[-1]) | ahead, attends, alike)
+    return Attention(
+        found, capturing.visible(model_of(model), layer, found.shape[-1]) | ahead, attends, alike
+    )
 
 
 def probe(
-    reads: Callable[..., Any], why: str | Mapping[str, str] = NOT_FINITE, *, name: str = "",
-    place: Mapping[str, int | None] = HEAD, looks: bool = True,
-) -> Callable[[Callable[..., Found]], Probe]:  # fmt: skip
+    reads: Callable[..., Any],
+    why: str | Mapping[str, str] = NOT_FINITE,
+    *,
+    name: str = "",
+    place: Mapping[str, int | None] = HEAD,
+    looks: bool = True,
+) -> Callable[[Callable[..., Found]], Probe]:
     """Make a probe of a function of what it reads.
 
     Args:
         reads: gives that from a model, its inputs, the layer and the head.
-        why: why a number is not finite, or several reasons by what the names of their quantities begin with.
+        why: why a number is not finite, or several reasons by what the names of their quantities
+            begin with.
         name: the reading's; by default the function's.
-        place: which of layer and head the probe takes, and their defaults. looks: whether it needs these.
+        place: which of layer and head the probe takes, and their defaults. looks: whether it needs
+            these.
     """
 
     def decorate(function: Callable[..., Found]) -> Probe:
-        asker, checked = function.__name__, typed(function)
+        asker, measure = function.__name__, checked(function)
         own = dict(list(inspect.signature(function).parameters.items())[1:])
         takes = own.keys() & {"inputs", "layer", "head"}
 
         def call(
-            model: Source, inputs: Inputs | None = None, *, layer: int | None = None, head: int | None = None,
-            untrained: Source | None = None, n_null: int = 200, seed: int = 0, **options: Any,
-        ) -> Reading:  # fmt: skip
+            model: Source,
+            inputs: Inputs | None = None,
+            *,
+            layer: int | None = None,
+            head: int | None = None,
+            untrained: Source | None = None,
+            n_null: int = 200,
+            seed: int = 0,
+            **options: Any,
+        ) -> Reading:
             at = dict(place)
             for one, asked in (("layer", layer), ("head", head)):
                 if asked is not None:
                     at[one] = asked
             if place and (looks or has_attention(model_of(model))):
-                check_layer_head(model, at["layer"] or 0, at.get("head"), asker, untrained, caches=True)
+                check_layer_head(
+                    model, at["layer"] or 0, at.get("head"), asker, untrained, caches=True
+                )
             if inputs is not None and "inputs" in takes:
                 check_rows(inputs, asker)
             for one in takes:
                 options[one] = inputs if one == "inputs" else at[one]
             what, before = reads(model, inputs=inputs, **at), {}
-            found = checked(what, **options)
-            values, nulls = dict(found.values), dict(found.nulls(n_null, seed)) if n_null and found.nulls else {}
+            found = measure(what, **options)
+            values, nulls = (
+                dict(found.values),
+                dict(found.nulls(n_null, seed)) if n_null and found.nulls else {},
+            )
             if untrained is not None:
-                before = dict(checked(reads(untrained, inputs=inputs, **at), **options).values)
+                before = dict(measure(reads(untrained, inputs=inputs, **at), **options).values)
             if "participation_ratio" in "".join(values):
                 _beside(values, before, nulls)
             # where the pattern is finite, weights are not the reason
@@ -165,25 +207,34 @@ def probe(
             arrays: Any = found.arrays() if callable(found.arrays) else found.arrays or {}
             tables, where = found.tables(seed) if found.tables else {}, at if looks else {}
             spot = where.get("layer"), where.get("head")
-            reading = Reading(name or asker, values, *spot, before, nulls, arrays, found.n, tables, notes)
+            reading = Reading(
+                name or asker, values, *spot, before, nulls, arrays, found.n, tables, notes
+            )
             return _renamed(reading, found.words) if found.words else reading
 
         parts = dict(inspect.signature(call).parameters)
-        parts = {one: parts[one] for one in ("model", "inputs", *place, "untrained", "n_null", "seed")} | own
+        parts = {
+            one: parts[one] for one in ("model", "inputs", *place, "untrained", "n_null", "seed")
+        } | own
         parts |= {one: parts[one].replace(default=default) for one, default in place.items()}
         call.__signature__ = inspect.Signature(list(parts.values()), return_annotation="Reading")  # type: ignore
         call.__name__, call.__qualname__, call.__module__ = asker, asker, function.__module__
         text = inspect.getdoc(function) or ""
-        told = [f"    {one}: {SHARED[one]}\n" for one in parts if one in SHARED and f"\n    {one}:" not in text]
+        told = [
+            f"    {one}: {SHARED[one]}\n"
+            for one in parts
+            if one in SHARED and f"\n    {one}:" not in text
+        ]
         text = text if "Args:\n" in text else f"{text}\n\nArgs:\n"
         call.__doc__ = text.replace("Args:\n", "Args:\n" + "".join(told), 1)
-        return cast(Any, typed(few_threads(call)))
+        return cast(Any, checked(single_threaded(call)))
 
     return decorate
 
 
 def _beside(values: dict[str, float], before: dict[str, float], nulls: dict[str, Null]) -> None:
-    """Fill in the participation ratios, which compare with the untrained model; their nulls are scaled likewise."""
+    """Fill in the participation ratios, which compare with the untrained model; their nulls are
+    scaled likewise."""
     for ratio in [one for one in values if one.startswith("participation_ratio")]:
         own = ratio.replace("_ratio", "")
         if before:
@@ -220,25 +271,37 @@ def check_layer_head(
     *,
     caches: bool = False,
 ) -> None:
-    """Raise ModelError for a layer or head that is not there or no attention; and for a cache, unless ``caches``."""
+    """Raise ModelError for a layer or head that is not there or no attention; and for a cache,
+    unless ``caches``."""
     both = {"this model": model} | ({} if untrained is None else {"the untrained model": untrained})
     for what, source in both.items():
         read = model_of(hooked(source, probe, caches=caches))
         if not has_attention(read):
             raise ModelError(
-                f"{probe} looks at layers and heads, and {what}, of type {type(read).__name__}, has none; use it "
+                f"{probe} looks at layers and heads, and {what}, of type {type(read).__name__}, "
+                f"has none; use it "
                 f"on a model with attention. geometry reads a model without."
             )
-        for name, given, count in (("layer", layer, read.cfg.n_layers), ("head", head, read.cfg.n_heads)):
+        for name, given, count in (
+            ("layer", layer, read.cfg.n_layers),
+            ("head", head, read.cfg.n_heads),
+        ):
             if given is not None and not 0 <= given < count:
-                raise ModelError(f"{probe} got {name}={given}; {what} has {count} {name}s, counted from 0.")
+                raise ModelError(
+                    f"{probe} got {name}={given}; {what} has {count} {name}s, counted from 0."
+                )
         pattern, read = f"blocks.{layer}.attn.hook_pattern", cast(Any, source)
-        if pattern not in getattr(read, "hook_dict", ()) and layer not in (layers := attention_layers(read)):
-            raise ModelError(f"{probe} got layer={layer}; {what} has attention in the layers {layers} alone.")
+        if pattern not in getattr(read, "hook_dict", ()) and layer not in (
+            layers := attention_layers(read)
+        ):
+            raise ModelError(
+                f"{probe} got layer={layer}; {what} has attention in the layers {layers} alone."
+            )
 
 
 def check_rows(inputs: Inputs, probe: str) -> None:
-    """Raise ModelError where tokens are not ``[row, pos]``, and RolesError where roles are of other rows."""
+    """Raise ModelError where tokens are not ``[row, pos]``, and RolesError where roles are of other
+    rows."""
     rows, roles = capturing.as_rows(inputs.tokens), inputs.roles
     if roles.positions and len(roles) != len(rows):
         raise RolesError(
@@ -249,20 +312,24 @@ def check_rows(inputs: Inputs, probe: str) -> None:
         if at.size and not 0 <= at.min() <= at.max() < rows.shape[1]:
             raise RolesError(
                 f"{probe} got role '{role}' at positions {at.min()} to {at.max()}; "
-                f"these rows have positions 0 to {rows.shape[1] - 1}. Leave out rows that lack it: inputs.take(rows)."
+                f"these rows have positions 0 to {rows.shape[1] - 1}. Leave out rows that lack it: "
+                f"inputs.take(rows)."
             )
 
 
 def check_labels(inputs: Inputs, asker: str) -> np.ndarray:
-    """The right answer of each row; ModelError where the inputs have none, or something else than tokens."""
+    """The right answer of each row; ModelError where the inputs have none, or something else than
+    tokens."""
     labels = inputs.labels
     if labels is None:
         raise ModelError(
-            f"{asker} got {len(inputs)} rows and none labels; pass Inputs(tokens, labels, roles), a label a row."
+            f"{asker} got {len(inputs)} rows and none labels; pass Inputs(tokens, labels, roles), "
+            f"a label a row."
         )
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or (labels.size and labels.min() < 0):
         raise ModelError(
-            f"{asker} got labels of shape {list(labels.shape)} and type {labels.dtype}; expected a token a row."
+            f"{asker} got labels of shape {list(labels.shape)} and type {labels.dtype}; expected a "
+            f"token a row."
         )
     return labels
 
@@ -273,22 +340,32 @@ def occupied(inputs: Inputs, role: str, probe: str) -> Int[np.ndarray, "row n"]:
         return rest_positions(inputs.roles, inputs.tokens.shape[1])
     places = inputs.roles.position(role, probe)
     if not places.shape[1]:
-        raise RolesError(f"{probe} got the role '{role}' without a position; give it one or more in each row.")
+        raise RolesError(
+            f"{probe} got the role '{role}' without a position; give it one or more in each row."
+        )
     return places
 
 
 def check_attends(model: Source, attends: Bool[np.ndarray, "*lead query"]) -> None:
-    """Raise ModelError where queries attend to nothing and are no padding in front: TransformerLens wrote 0 for NaN."""
-    finite, ends = finite_weights(model), attends[..., -1].all() or hasattr(model_of(model), "arrays")
+    """Raise ModelError where queries attend to nothing and are no padding in front: TransformerLens
+    wrote 0 for NaN."""
+    finite, ends = (
+        finite_weights(model),
+        attends[..., -1].all() or hasattr(model_of(model), "arrays"),
+    )
     if not (finite and ends):
-        raise ModelError(f"got a model whose {'attention is not all finite.' if finite else DIVERGED}")
+        raise ModelError(
+            f"got a model whose {'attention is not all finite.' if finite else DIVERGED}"
+        )
 
 
 def finite_weights(source: Source) -> bool:
     """Whether every weight of a model is finite; those of a diverged one are not."""
     if (known := getattr(source, "finite", None)) is not None:  # a scan asks once for all heads
         return known
-    return all(bool(weight.isfinite().all()) for weight in getattr(model_of(source), "parameters", tuple)())
+    return all(
+        bool(weight.isfinite().all()) for weight in getattr(model_of(source), "parameters", tuple)()
+    )
 
 
 def undefined(
@@ -301,8 +378,10 @@ def undefined(
     """The notes of a reading: why some of its values, or the untrained model's, are not finite.
 
     Args:
-        model: its weights are named first where they are not finite; None where they are known not to be the reason.
-        why: the reason, or several by what the names of their quantities begin with, the first that fits.
+        model: its weights are named first where they are not finite; None where they are known not
+            to be the reason.
+        why: the reason, or several by what the names of their quantities begin with, the first that
+            fits.
         before, untrained: values and model of the same, untrained.
 
     >>> from types import SimpleNamespace
@@ -313,38 +392,55 @@ def undefined(
     {'cos': 'of the untrained model: no pair.'}
     """
     reasons, notes = {"": why} if isinstance(why, str) else why, {}
-    for told, source, start in ((before or {}, untrained, "of the untrained model: "), (values, model, "")):
+    for told, source, start in (
+        (before or {}, untrained, "of the untrained model: "),
+        (values, model, ""),
+    ):
         if np.isfinite(list(told.values())).all():
             continue
         names = [name for name, value in told.items() if name in values and not np.isfinite(value)]
         broken = bool(names) and source is not None and not finite_weights(source)
         for name in names:
-            reason = next((reason for first, reason in reasons.items() if name.startswith(first)), NOT_FINITE)
+            reason = next(
+                (reason for first, reason in reasons.items() if name.startswith(first)), NOT_FINITE
+            )
             notes[name] = start + (f"the model's {DIVERGED}" if broken else reason)
     return notes
 
 
-@typed
+@checked
 def scan(
-    probe: Callable[..., Reading], model: Source, inputs: Inputs, *, layers: Iterable[int] | None = None,
-    heads: Iterable[int] | None = None, **options: Any,
-) -> pd.DataFrame:  # fmt: skip
-    """Readings of a probe on every given layer and head (default: all), one row per layer, head and quantity.
+    probe: Callable[..., Reading],
+    model: Source,
+    inputs: Inputs,
+    *,
+    layers: Iterable[int] | None = None,
+    heads: Iterable[int] | None = None,
+    **options: Any,
+) -> pd.DataFrame:
+    """Readings of a probe on every given layer and head (default: all), one row per layer, head and
+    quantity.
 
-    The columns are those of Reading.to_frame(), and ``p_adjusted`` behind ``p_value``: p after Benjamini and Hochberg,
-    over the heads of the table, for each quantity. Of the heads with p_adjusted <= .05 about one in twenty is there by
-    chance. It cannot be below 1 / (1 + n_null), or below heads / (1 + n_null) for a head that is alone.
+    The columns are those of Reading.to_frame(), and ``p_adjusted`` behind ``p_value``: p after
+    Benjamini and Hochberg, over the heads of the table, for each quantity. Of the heads with
+    p_adjusted <= .05 about one in twenty is there by chance. It cannot be below 1 / (1 + n_null),
+    or below heads / (1 + n_null) for a head that is alone.
 
     Args:
         probe: any probe that takes ``layer`` and ``head``.
         layers, heads: numbers, counted from 0; by default all that have attention.
         options: go to the probe, such as ``untrained``, ``n_null``, ``seed`` or ``k``.
 
-    Raises ModelError where the probe does not look at single heads, or a layer or head is not there.
+    Raises ModelError where the probe does not look at single heads, or a layer or head is not
+    there.
     """
     name = getattr(probe, "__name__", "this probe")
-    if not {"layer", "head"} <= {*inspect.signature(probe).parameters} or {"layer", "head"} & {*options}:
-        raise ModelError(f"scan reads {name} of many layers and heads; give layers=[...], or call {name} itself.")
+    if not {"layer", "head"} <= {*inspect.signature(probe).parameters} or {"layer", "head"} & {
+        *options
+    }:
+        raise ModelError(
+            f"scan reads {name} of many layers and heads; give layers=[...], or call {name} itself."
+        )
     if not has_attention(model_of(model)):
         check_layer_head(model, 0, 0, "scan", caches=True)
     heads = list(range(model_of(model).cfg.n_heads) if heads is None else heads)
@@ -373,7 +469,8 @@ def _adjusted(p_values: pd.Series) -> pd.Series:
 
 
 class OnePass:
-    """A source for one call: what is asked of one layer is captured of all layers, and remembered."""
+    """A source for one call: what is asked of one layer is captured of all layers, and
+    remembered."""
 
     def __init__(self, source: Source, layers: Sequence[int]) -> None:
         self.source, self.model, self.layers = source, model_of(source), sorted(layers)
@@ -394,16 +491,28 @@ class OnePass:
         self, rows: Int[Tensor, "row pos"], names: Sequence[str], keep: capturing.Keep = None
     ) -> dict[str, Tensor]:
         """Named activations of any rows, which the model runs where they are not kept yet."""
-        places = [name.split(".", 2) if name.startswith("blocks.") else ["", "0", name] for name in names]
-        key = (tuple(rows.shape), blake2b(rows.numpy().data).digest(), frozenset(name for *_, name in places))
+        places = [
+            name.split(".", 2) if name.startswith("blocks.") else ["", "0", name] for name in names
+        ]
+        key = (
+            tuple(rows.shape),
+            blake2b(rows.numpy().data).digest(),
+            frozenset(name for *_, name in places),
+        )
         held = self._kept.get(key, {})
         if not set(names) <= held.keys():
             cfg, length = self.model.cfg, rows.shape[1]
-            widest = max(getattr(cfg, "d_mlp", 0) or 0, cfg.d_model, cfg.n_heads * max(length, cfg.d_head))
-            most = max(1, ROOM // (4 * rows.numel() * widest * len(names)))  # layers that there is room for
+            widest = max(
+                getattr(cfg, "d_mlp", 0) or 0, cfg.d_model, cfg.n_heads * max(length, cfg.d_head)
+            )
+            most = max(
+                1, ROOM // (4 * rows.numel() * widest * len(names))
+            )  # layers that there is room for
             first = min(int(layer) for _, layer, _ in places)
             layers = [layer for layer in self.layers if layer >= first][:most]
             more = [f"blocks.{at}.{name}" for at in layers for block, _, name in places if block]
             wanted = [*names, *(name for name in more if name in self.hook_dict)]
-            held = self._kept[key] = capture(self.model, rows, wanted)  # in place of the layers before
+            held = self._kept[key] = capture(
+                self.model, rows, wanted
+            )  # in place of the layers before
         return {name: capturing.kept(held[name], keep) for name in names}

@@ -1,23 +1,27 @@
-"""Sources, which probes read: activations of any TransformerLens model by hook name, or plain arrays; heads' weights.
+"""Sources, which probes read: activations of any TransformerLens model by hook name, or plain
+arrays; heads' weights.
 
-A source is a model, activations that were captured of it beforehand, or plain arrays. ``captured`` gives
-TransformerLens's own ``ActivationCache``, so that several probes of the same model and rows need one pass; a cache of
-``model.run_with_cache`` does as well. No gradient and no hook is left behind.
+A source is a model, activations that were captured of it beforehand, or plain arrays. ``captured``
+gives TransformerLens's own ``ActivationCache``, so that several probes of the same model and rows
+need one pass; a cache of ``model.run_with_cache`` does as well. No gradient and no hook is left
+behind.
 
-``from_arrays`` reads plain arrays by the names that TransformerLens gives them. Those of every layer may be given
-together, under a short name:
+``from_arrays`` reads plain arrays by the names that TransformerLens gives them. Those of every
+layer may be given together, under a short name:
 
     pattern [layer, row, head, query, key]      resid_pre, resid_mid, resid_post, attn_out, mlp_out [layer, row, pos, d]
     q, k, v, z [layer, row, pos, head, d_head]  logits [row, pos, d_vocab]
     W_Q, W_K, W_V [layer, head, d_model, d_head]    W_O [layer, head, d_head, d_model]     W_E [d_vocab, d_model]
     W_in [layer, d_model, d_mlp]    W_out [layer, d_mlp, d_model]
-    token_inputs [d_vocab, d_model] or [layer, d_vocab, d_model]: each token's embedding as attention reads it
+    token_inputs [d_vocab, d_model] or [layer, d_vocab, d_model]: each token's embedding as
+    attention reads it
 
-Weights are in the convention x W. ``token_inputs`` is W_E where no LayerNorm stands before the attention, else
-LayerNorm's output for each token.
+Weights are in the convention x W. ``token_inputs`` is W_E where no LayerNorm stands before the
+attention, else LayerNorm's output for each token.
 
-How it can mislead. A cache and arrays do not know their tokens: activations must be of the rows whose roles and labels
-the probe is given, in their order, and of the weights that the model still has.
+How it can mislead. A cache and arrays do not know their tokens: activations must be of the rows
+whose roles and labels the probe is given, in their order, and of the weights that the model still
+has.
 """
 
 from __future__ import annotations
@@ -36,9 +40,10 @@ from beartype.vale import Is
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from rb_interp._threads import single_threaded
+from rb_interp.arguments import checked
 from rb_interp.errors import ArgumentError, ModelError, nearest, shown
 from rb_interp.models.protocol import HookedModel, hooked
-from rb_interp.typed import few_threads, typed
 
 if TYPE_CHECKING:
     from transformer_lens import ActivationCache
@@ -48,7 +53,8 @@ else:
     Source = Annotated[object, Is[lambda value: hooked(value, caches=True) is not None]]
 
 Tokens = np.ndarray | Tensor
-"""Integers ``[row, pos]``. The annotation leaves the shape to ``as_rows``, whose message says what to change."""
+"""Integers ``[row, pos]``. The annotation leaves the shape to ``as_rows``, whose message says what
+to change."""
 Keep = Callable[[Tensor], Tensor] | None
 NOWHERE = torch.empty(0)
 """Stands for the weights of a wrapper that lists none."""
@@ -90,29 +96,37 @@ class MissingArrayError(ModelError, AttributeError):
     """An array that a probe reads was not given; `hasattr` says no."""
 
 
-@typed
-@few_threads
+@checked
+@single_threaded
 def capture(
-    model: Source, tokens: Tokens, names: Sequence[str], *,
-    batch: int | None = None, keep: Callable[[Tensor], Tensor] | None = None,
-) -> dict[str, Tensor]:  # fmt: skip
-    """Run tokens through a model and return the named activations, rows first, on CPU, in the model's own dtype.
+    model: Source,
+    tokens: Tokens,
+    names: Sequence[str],
+    *,
+    batch: int | None = None,
+    keep: Callable[[Tensor], Tensor] | None = None,
+) -> dict[str, Tensor]:
+    """Run tokens through a model and return the named activations, rows first, on CPU, in the
+    model's own dtype.
 
-    The model runs in evaluation mode and is given back as it was; hooks that the caller has attached stay and act. A
-    pass ends where the last of the names has been read.
+    The model runs in evaluation mode and is given back as it was; hooks that the caller has
+    attached stay and act. A pass ends where the last of the names has been read.
 
     Args:
         model: the model, or what `captured` gave for these tokens; then nothing runs.
         tokens: integers ``[row, pos]``.
         names: full hook names, such as ``blocks.0.attn.hook_pattern``, or ``logits``.
         batch: rows of one pass; by default at most 1,024 and no more than MAX_LOGITS allows.
-        keep: what to keep of each activation, for instance ``lambda pattern: pattern[:, 0]`` for one head.
+        keep: what to keep of each activation, for instance ``lambda pattern: pattern[:, 0]`` for
+            one head.
 
-    Raises ModelError for a hook that does not exist in this model or does not fire, for tokens outside its vocabulary
-    or context, and for a cache that lacks one or is of other rows.
+    Raises ModelError for a hook that does not exist in this model or does not fire, for tokens
+    outside its vocabulary or context, and for a cache that lacks one or is of other rows.
     """
     rows, names = as_rows(tokens), list(dict.fromkeys(names))
-    own: Any = getattr(model, "source", model)  # that of a scan, which remembers what a model has given
+    own: Any = getattr(
+        model, "source", model
+    )  # that of a scan, which remembers what a model has given
     if hasattr(own, "cache_dict"):
         return {name: kept(_held(own, rows, name), keep) for name in names}
     if own is not model:
@@ -140,19 +154,22 @@ def capture(
             for name in names:
                 if name not in fired:
                     raise ModelError(
-                        f"the hook '{name}' did not fire; the model's configuration switches it off "
-                        f"(for instance cfg.use_attn_result for 'hook_result', cfg.use_attn_in for 'hook_attn_in')."
+                        f"the hook '{name}' did not fire; the model's configuration switches it "
+                        f"off "
+                        f"(for instance cfg.use_attn_result for 'hook_result', cfg.use_attn_in for "
+                        f"'hook_attn_in')."
                     )
                 parts[name].append(kept(fired[name], keep))
     return {name: torch.cat(chunks) for name, chunks in parts.items()}
 
 
-@typed
-@few_threads
+@checked
+@single_threaded
 def captured(
     model: HookedModel, tokens: Tokens, names: Sequence[str] = (), *, batch: int | None = None
 ) -> ActivationCache:
-    """The named activations of some rows in one pass: give them to probes of these rows in place of the model.
+    """The named activations of some rows in one pass: give them to probes of these rows in place of
+    the model.
 
     Args:
         tokens: integers ``[row, pos]``. batch: rows of one pass.
@@ -173,12 +190,14 @@ def captured(
 
 
 def _held(cache: ActivationCache, rows: Int[Tensor, "row pos"], name: str) -> Tensor:
-    """An activation of a cache; ModelError where it lacks it, or is of another number of rows or positions."""
+    """An activation of a cache; ModelError where it lacks it, or is of another number of rows or
+    positions."""
     if name not in cache.cache_dict:
         if hasattr(cache.model, "arrays"):
             raise _missing(name)
         raise ModelError(
-            f"this cache has no '{name}'; capture it too, or pass the model; {nearest(name, cache.cache_dict)}"
+            f"this cache has no '{name}'; capture it too, or pass the model; "
+            f"{nearest(name, cache.cache_dict)}"
         )
     value, (n_rows, length), n_heads = cache.cache_dict[name], rows.shape, cache.model.cfg.n_heads
     axes = _axes(name.replace("hook_attn_scores", "hook_pattern")) or ["row", "pos"]
@@ -188,11 +207,14 @@ def _held(cache: ActivationCache, rows: Int[Tensor, "row pos"], name: str) -> Te
         sizes.get(axis) != wanted[axis] for axis in axes if axis in wanted
     ):
         raise ModelError(
-            f"the cache holds '{name}' of shape {list(value.shape)} and the rows are {list(rows.shape)}; give the "
+            f"the cache holds '{name}' of shape {list(value.shape)} and the rows are "
+            f"{list(rows.shape)}; give the "
             f"cache of these rows, with its batch dimension."
         )
     if "head" in sizes and not _fits(name, sizes["head"], n_heads):
-        raise ModelError(f"the cache holds '{name}' of {sizes['head']} heads, and its model has {n_heads}.")
+        raise ModelError(
+            f"the cache holds '{name}' of {sizes['head']} heads, and its model has {n_heads}."
+        )
     return value
 
 
@@ -206,16 +228,20 @@ def kept(value: Tensor, keep: Keep) -> Tensor:
     part: Any = value if keep is None else keep(value)
     if not isinstance(part, Tensor) or part.shape[:1] != value.shape[:1]:
         raise ArgumentError(
-            f"keep gave {shown(part)} for an activation of shape {list(value.shape)}; expected a tensor of its rows, "
+            f"keep gave {shown(part)} for an activation of shape {list(value.shape)}; expected a "
+            f"tensor of its rows, "
             f"such as lambda z: z[:, -1] gives."
         )
     return part.detach().cpu()
 
 
 def logits_of(source: Source, tokens: Tokens, keep: Keep = None) -> Tensor:
-    """Logits ``[row, pos, d_vocab]`` of some rows, or what is kept of them, on CPU; of a cache its model's."""
+    """Logits ``[row, pos, d_vocab]`` of some rows, or what is kept of them, on CPU; of a cache its
+    model's."""
     model = model_of(source)
-    return capture(source if isinstance(model, Arrays) else model, tokens, ["logits"], keep=keep)["logits"]
+    return capture(source if isinstance(model, Arrays) else model, tokens, ["logits"], keep=keep)[
+        "logits"
+    ]
 
 
 def model_of(source: Source) -> HookedModel:
@@ -224,7 +250,8 @@ def model_of(source: Source) -> HookedModel:
 
 
 def caller_hooks(model: Source, untrained: Source | None = None) -> dict[str, str]:
-    """A caution that names the hooks that somebody left on a model, which act in every pass; none of activations."""
+    """A caution that names the hooks that somebody left on a model, which act in every pass; none
+    of activations."""
     for who, source in (("the model", model), ("the untrained model", untrained)):
         read: Any = getattr(source, "source", source)
         if hasattr(read, "cache_dict") or not hasattr(read, "hook_dict"):
@@ -242,9 +269,7 @@ def caller_hooks(model: Source, untrained: Source | None = None) -> dict[str, st
         remedies += ["the handle's remove()"] * bool(of_torch)
         if names := names | of_torch:
             more = f" and {len(names) - 3} others" if len(names) > 3 else ""
-            text = (
-                f"{who} carries hooks of yours, which act in every pass: {', '.join([*names.values()][:3])}{more}"
-            )
+            text = f"{who} carries hooks of yours, which act in every pass: {', '.join([*names.values()][:3])}{more}"
             return {"hooks": f"{text}. Take them off by {' and '.join(remedies)}."}
     return {}
 
@@ -255,33 +280,47 @@ def has_attention(model: HookedModel) -> bool:
 
 
 def attention_layers(source: Source) -> list[int]:
-    """The layers that have attention: all, or of a model of several kinds of layers those that have its hooks."""
+    """The layers that have attention: all, or of a model of several kinds of layers those that have
+    its hooks."""
     model: Any = model_of(source)
     every = list(range(model.cfg.n_layers if has_attention(model) else 0))
-    hooks = {} if isinstance(model, Arrays) else getattr(source, "hook_dict", None) or model.hook_dict
+    hooks = (
+        {} if isinstance(model, Arrays) else getattr(source, "hook_dict", None) or model.hook_dict
+    )
     ends = "hook_pattern", "hook_z", "hook_v"
     return [at for at in every if any(f"blocks.{at}.attn.{end}" in hooks for end in ends)] or every
 
 
 def visible(model: HookedModel, layer: int, length: int) -> Bool[np.ndarray, "query key"]:
-    """Which positions each query of a layer may attend to: all, those up to its own, or those of a window before it."""
+    """Which positions each query of a layer may attend to: all, those up to its own, or those of a
+    window before it."""
     attn = getattr(model.blocks[layer], "attn", None)
-    inner = getattr(attn, "original_component", None)  # a bridge's, where transformers keeps windows
+    inner = getattr(
+        attn, "original_component", None
+    )  # a bridge's, where transformers keeps windows
     inner = getattr(inner, "self", inner)  # BERT's
-    direction = getattr(attn, "_attention_dir_override", None) or getattr(model.cfg, "attention_dir", "causal")
+    direction = getattr(attn, "_attention_dir_override", None) or getattr(
+        model.cfg, "attention_dir", "causal"
+    )
     if direction == "bidirectional" or not getattr(inner, "is_causal", True):
         return np.ones((length, length), dtype=bool)
-    window = getattr(inner, "sliding_window", getattr(getattr(inner, "config", None), "sliding_window", None))
+    window = getattr(
+        inner, "sliding_window", getattr(getattr(inner, "config", None), "sliding_window", None)
+    )
     if getattr(attn, "attn_type", "global") == "local":
         window = model.cfg.window_size
     return np.triu(np.tri(length, dtype=bool), 1 - window if window else -length)
 
 
 @contextmanager
-def attached(model: HookedModel, hooks: Sequence[tuple[str, Callable[[Tensor, Any], Any]]]) -> Iterator[None]:
-    """A context in which functions ``(activation, hook)`` see the named activations, after the hooks already there.
+def attached(
+    model: HookedModel, hooks: Sequence[tuple[str, Callable[[Tensor, Any], Any]]]
+) -> Iterator[None]:
+    """A context in which functions ``(activation, hook)`` see the named activations, after the
+    hooks already there.
 
-    What a function returns takes the activation's place; None leaves it. ``model.hooks`` would clear every hook point.
+    What a function returns takes the activation's place; None leaves it. ``model.hooks`` would
+    clear every hook point.
     """
     points, added = model.hook_dict, []
     try:
@@ -292,16 +331,20 @@ def attached(model: HookedModel, hooks: Sequence[tuple[str, Callable[[Tensor, An
     finally:
         for point, handle in reversed(added):
             handle.hook.remove()
-            if handle in point.fwd_hooks:  # gone where somebody called model.reset_hooks() meanwhile
+            if (
+                handle in point.fwd_hooks
+            ):  # gone where somebody called model.reset_hooks() meanwhile
                 point.fwd_hooks.remove(handle)
 
 
 def as_rows(tokens: Tokens) -> Int[Tensor, "row pos"]:
-    """Tokens of any integer type as a long tensor on CPU; ModelError where they are not ``[row, pos]``."""
+    """Tokens of any integer type as a long tensor on CPU; ModelError where they are not ``[row,
+    pos]``."""
     rows = tokens.cpu() if isinstance(tokens, Tensor) else torch.from_numpy(np.array(tokens))
     if rows.ndim != 2 or rows.is_floating_point() or rows.is_complex() or rows.numel() == 0:
         raise ModelError(
-            f"got tokens of shape {list(rows.shape)} and type {rows.dtype}; expected integers [row, pos], "
+            f"got tokens of shape {list(rows.shape)} and type {rows.dtype}; expected integers "
+            f"[row, pos], "
             f"at least one of each. A single sequence is tokens[None]."
         )
     return rows.long().contiguous()  # columns put in another order are not
@@ -314,13 +357,17 @@ def passes(model: HookedModel, rows: Int[Tensor, "row pos"]) -> int:
 
 
 def check_range(model: HookedModel, rows: Int[Tensor, "row pos"]) -> None:
-    """Raise ModelError where tokens lie outside a model's vocabulary, or rows outside its context."""
+    """Raise ModelError where tokens lie outside a model's vocabulary, or rows outside its
+    context."""
     cfg, low, high = model.cfg, int(rows.min()), int(rows.max())
     if low < 0 or high >= cfg.d_vocab:
-        raise ModelError(f"got tokens from {low} to {high}; this model knows tokens 0 to {cfg.d_vocab - 1}.")
+        raise ModelError(
+            f"got tokens from {low} to {high}; this model knows tokens 0 to {cfg.d_vocab - 1}."
+        )
     if rows.shape[1] > cfg.n_ctx:
         raise ModelError(
-            f"got rows of {rows.shape[1]} positions; this model's context has {cfg.n_ctx}. Cut the rows."
+            f"got rows of {rows.shape[1]} positions; this model's context has {cfg.n_ctx}. Cut the "
+            f"rows."
         )
 
 
@@ -338,7 +385,8 @@ def evaluation(model: HookedModel) -> Iterator[None]:
 
 
 def modules_of(model: HookedModel) -> dict[nn.Module, str]:
-    """Every module that runs in a pass, with its name; a bridge or a wrapper may hold a model without listing it."""
+    """Every module that runs in a pass, with its name; a bridge or a wrapper may hold a model
+    without listing it."""
     inner, found = getattr(getattr(model, "run_with_cache", model), "__self__", model), {}
     for name, whole in (("", model), ("", inner), *zip(PARTS, repeat(inner))):
         part = getattr(whole, name, None) if name else whole
@@ -349,9 +397,11 @@ def modules_of(model: HookedModel) -> dict[nn.Module, str]:
 
 
 def layer_heads(source: Source, layer: int, name: str) -> Float[Tensor, "head rows columns"]:
-    """W_Q, W_K, W_V or W_O of all heads of a layer; grouped heads may share one, so that there are fewer.
+    """W_Q, W_K, W_V or W_O of all heads of a layer; grouped heads may share one, so that there are
+    fewer.
 
-    ``model.W_V`` would copy the weights of every layer, and in a bridge a block may hold all heads side by side.
+    ``model.W_V`` would copy the weights of every layer, and in a bridge a block may hold all heads
+    side by side.
     """
     model = model_of(source)
     held = getattr(model.blocks[layer].attn, name, None)
@@ -365,20 +415,22 @@ def float64(weight: Tensor) -> np.ndarray:
     return weight.detach().cpu().double().numpy()
 
 
-@typed
+@checked
 def from_arrays(arrays: Mapping | None = None, *, attn_only: bool = False, **named: Any) -> Arrays:
-    """A source for every probe from plain arrays, numpy's or torch's; ``untrained=`` takes such a source as well.
+    """A source for every probe from plain arrays, numpy's or torch's; ``untrained=`` takes such a
+    source as well.
 
-    A probe that reads an array which is not there says which one to add. From ``W_E`` alone ``geometry`` reads the
-    embedding itself; with heads it reads your ``token_inputs``. Raises ModelError for a name that is not known, and an
-    array of another number of axes.
+    A probe that reads an array which is not there says which one to add. From ``W_E`` alone
+    ``geometry`` reads the embedding itself; with heads it reads your ``token_inputs``. Raises
+    ModelError for a name that is not known, and an array of another number of axes.
 
     Args:
-        arrays: by name: ``blocks.0.attn.hook_pattern``, ``blocks.0.attn.W_V``, ``("pattern", 0)``, or a short name of
-            the module's table with all layers, stacked or as a list or mapping by layer.
+        arrays: by name: ``blocks.0.attn.hook_pattern``, ``blocks.0.attn.W_V``, ``("pattern", 0)``,
+            or a short name of the module's table with all layers, stacked or as a list or mapping
+            by layer.
         attn_only: whether the layers have no MLP.
-        named: the same by short name. A pattern does not tell that its layer is local, so what lies outside the window
-            counts as seen.
+        named: the same by short name. A pattern does not tell that its layer is local, so what lies
+            outside the window counts as seen.
 
     >>> from rb_interp import Inputs
     >>> from rb_interp.probes import uniformity
@@ -394,19 +446,23 @@ def from_arrays(arrays: Mapping | None = None, *, attn_only: bool = False, **nam
 
 
 class _Named(SimpleNamespace):
-    """Arrays of one part of a model, or sizes, as attributes; MissingArrayError names one that is not there."""
+    """Arrays of one part of a model, or sizes, as attributes; MissingArrayError names one that is
+    not there."""
 
     def __getattr__(self, name: str) -> Any:
         raise _missing(self.__dict__.get("place", "") + name)
 
 
 class Arrays(_Named):
-    """Activations and weights under TransformerLens's names, as a cache and as what they know of its model."""
+    """Activations and weights under TransformerLens's names, as a cache and as what they know of
+    its model."""
 
     def __init__(self, held: Mapping[str, Tensor], attn_only: bool) -> None:
         whole = {name: held[full] for name, (full, _) in WHOLE.items() if full in held}
         hooks, sizes = dict.fromkeys(name for name in held if "hook_" in name), _sizes(held)
-        super().__init__(arrays=held, hook_dict=hooks, cfg=_Named(attn_only=attn_only, **sizes), **whole)
+        super().__init__(
+            arrays=held, hook_dict=hooks, cfg=_Named(attn_only=attn_only, **sizes), **whole
+        )
         self.cache_dict, self.model = held, self
         of_all = {"token_inputs": held["token_inputs"]} if "token_inputs" in held else {}
         self.blocks = []
@@ -427,7 +483,9 @@ def _missing(name: str) -> MissingArrayError:
     """The error for an array, or for a size that no array tells."""
     name = WHOLE.get(name, (name,))[0]
     if name in TELLING:
-        return MissingArrayError(f"these arrays do not tell {name}; add {TELLING[name]} to from_arrays.")
+        return MissingArrayError(
+            f"these arrays do not tell {name}; add {TELLING[name]} to from_arrays."
+        )
     shape = f" [{', '.join(_axes(name))}]" if _axes(name) else ""
     return MissingArrayError(f"these arrays have no '{name}'{shape}; add it to from_arrays.")
 
@@ -446,10 +504,13 @@ def _sizes(held: Mapping[str, Tensor]) -> dict[str, int]:
         heads |= {name: shape["head"]} if "head" in shape else {}
         sizes |= {axis: shape[axis] for axis in TELLING if axis in shape}
         sizes["n_ctx"] = shape.get("pos", sizes["n_ctx"])
-    n_heads = max(heads.values(), default=int(bool(numbers)))  # without heads no probe can ask for another than 0
+    n_heads = max(
+        heads.values(), default=int(bool(numbers))
+    )  # without heads no probe can ask for another than 0
     if others := {name: size for name, size in heads.items() if not _fits(name, size, n_heads)}:
         raise ModelError(
-            f"from_arrays got {n_heads} heads, and other numbers in {others}; give arrays of one model."
+            f"from_arrays got {n_heads} heads, and other numbers in {others}; give arrays of one "
+            f"model."
         )
     return sizes | {"n_heads": n_heads}
 
@@ -460,40 +521,58 @@ def _read(name: Any, value: Any) -> dict[str, Tensor]:
         name = f"blocks.{name[1]}.{BY_LAYER[name[0]][0]}"
     several = isinstance(value, Mapping | list | tuple)
     of_all = name == "token_inputs" and not several and np.ndim(value) == 2
-    if of_all or name in WHOLE or (isinstance(name, str) and ("." in name or name.startswith("hook_"))):
+    if (
+        of_all
+        or name in WHOLE
+        or (isinstance(name, str) and ("." in name or name.startswith("hook_")))
+    ):
         full = WHOLE[name][0] if name in WHOLE else str(name)
         return {full: _array(full, str(name), value)}
     if name not in BY_LAYER:
         near = nearest(str(name), [*BY_LAYER, *WHOLE])
-        raise ModelError(f"from_arrays does not know {shown(name)}, nor is it the full name of a hook; {near}")
+        raise ModelError(
+            f"from_arrays does not know {shown(name)}, nor is it the full name of a hook; {near}"
+        )
     layers = value.items() if isinstance(value, Mapping) else enumerate(value)
     full = {f"blocks.{layer}.{BY_LAYER[name][0]}": (layer, one) for layer, one in layers}
     if not full:
         eager = "; a model of transformers gives its attentions with attn_implementation='eager'"
         raise ModelError(f"from_arrays got {name} of no layer{eager if name == 'pattern' else ''}.")
-    return {place: _array(place, f"{name} of L{layer}", one) for place, (layer, one) in full.items()}
+    return {
+        place: _array(place, f"{name} of L{layer}", one) for place, (layer, one) in full.items()
+    }
 
 
 def _array(full: str, name: str, value: Any) -> Tensor:
     """An array as a tensor on CPU; ModelError where it has another number of axes."""
     axes = _axes(full)
-    found = value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+    found = (
+        value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+    )
     if axes and found.ndim != len(axes):
         raise ModelError(
-            f"from_arrays got {name} of shape {list(found.shape)}; expected [{', '.join(axes)}] for each layer."
+            f"from_arrays got {name} of shape {list(found.shape)}; expected [{', '.join(axes)}] "
+            f"for each layer."
         )
     if full.endswith("hook_pattern"):
         sums = found.double().sum(-1)
         wrong = ((sums - 1).abs() > SUM) & found.any(-1)  # a query of padding attends to nothing
         if found.min() < 0 or not found.any() or bool(wrong.any()):
             raise ModelError(
-                f"from_arrays got {name} with rows that sum to {float(sums.min()):.3g} to {float(sums.max()):.3g}; "
+                f"from_arrays got {name} with rows that sum to {float(sums.min()):.3g} to "
+                f"{float(sums.max()):.3g}; "
                 f"expected attention after its softmax, each row of which sums to 1."
             )
         ahead, even = found.triu(1).any(-1), (found == found[..., :1]).all(-1)
-        if not ahead[..., :-1].all() and bool((even | ~ahead).all()):  # causal, and transformers gives a query of
-            found = found.masked_fill((even & ahead)[..., None], 0)  # padding in front the same of every position
-        if found.shape[1] > 1 and found.triu(1).any():  # both ways: the end that no query of any head attends to
+        if not ahead[..., :-1].all() and bool(
+            (even | ~ahead).all()
+        ):  # causal, and transformers gives a query of
+            found = found.masked_fill(
+                (even & ahead)[..., None], 0
+            )  # padding in front the same of every position
+        if (
+            found.shape[1] > 1 and found.triu(1).any()
+        ):  # both ways: the end that no query of any head attends to
             behind = (~found.any((1, 2))).flip(1).int().cumprod(1).flip(1).bool()
             found = found.masked_fill(behind[:, None, :, None], 0)
     return found

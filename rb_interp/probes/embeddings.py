@@ -1,8 +1,8 @@
 r"""Geometry of the token embeddings, and of those that stand for numbers.
 
-`geometry` (paper 1, Figs. 4A, 5 and 14; Theorem 1, Eq. 14). For used tokens s in groups g with vectors w_s, d =
-d_model: the rows of W_E, and in a pre-norm model what the first attention reads, the normalised embedding. A model
-without attention will do (Fig. 4A).
+`geometry` (paper 1, Figs. 4A, 5 and 14; Theorem 1, Eq. 14). For used tokens s in groups g with
+vectors w_s, d = d_model: the rows of W_E, and in a pre-norm model what the first attention reads,
+the normalised embedding. A model without attention will do (Fig. 4A).
 
     cos_g            mean of cos(w_s, w_t) over distinct s, t of the group (raw)                   [-1, 1]
     abs_cos          mean |cos| over all distinct used tokens                                      [0, 1]
@@ -16,19 +16,20 @@ without attention will do (Fig. 4A).
     participation_ratio   participation / the untrained model's; nan without an untrained model    > 0
     theory           Pearson(cos, Eq. 14's cos) over pairs of the line                             [-1, 1]
 
-The line is the last ordered group. Where none is ordered nothing is said of order or theory. A value that nothing
-defines (one token only, zero vectors) is nan.
+The line is the last ordered group. Where none is ordered nothing is said of order or theory. A
+value that nothing defines (one token only, zero vectors) is nan.
 
-How it can mislead. A network that learned the rule (gamma .8) reads order_rho -.91 to -.95, theory .95 to .99,
-participation 4; one that did not (gamma .3) stays near random vectors, as an untrained one does: abs_cos_ratio 1,
-participation 27. Both circuits of the rule order their tokens alike, so order is no proof of a mechanism. With 5
-anchors there are 10 pairs: the null of order_rho has sd .32, and pc1_reasoning, an absolute value, reads .42 by chance;
-its perfect 1 has p = .03. The pooled component may be spent on telling keys from anchors: pc1_key .17 beside
-own_pc1_key .99 has been seen. Raw cosines near 1 follow from any shared mean. theory is nearly order_rho again: any
+How it can mislead. A network that learned the rule (gamma .8) reads order_rho -.91 to -.95, theory
+.95 to .99, participation 4; one that did not (gamma .3) stays near random vectors, as an untrained
+one does: abs_cos_ratio 1, participation 27. Both circuits of the rule order their tokens alike, so
+order is no proof of a mechanism. With 5 anchors there are 10 pairs: the null of order_rho has sd
+.32, and pc1_reasoning, an absolute value, reads .42 by chance; its perfect 1 has p = .03. The
+pooled component may be spent on telling keys from anchors: pc1_key .17 beside own_pc1_key .99 has
+been seen. Raw cosines near 1 follow from any shared mean. theory is nearly order_rho again: any
 cosine that falls with distance correlates with it.
 
-`lattice` (paper 2, Figs. 5c, 5d, 11, 12 and 16). Tokens s, in ascending order and n of them, with embeddings w_s less
-their mean; c_s,t the cosine of s and t:
+`lattice` (paper 2, Figs. 5c, 5d, 11, 12 and 16). Tokens s, in ascending order and n of them, with
+embeddings w_s less their mean; c_s,t the cosine of s and t:
 
     cos_k          C(k) = mean of c_s,s+k over all s                    for k = 1 to 10    [-1, 1]
     contrast       mean of C over the steps less mean of C(first - 1) and C(last + 1)      [-2, 2]
@@ -38,15 +39,17 @@ their mean; c_s,t the cosine of s and t:
     log_participation     its natural logarithm
     participation_ratio   participation / the untrained model's; nan without an untrained model
 
-``steps`` are 3 and 4 unless others are given: the differences of paper 2's anchors are sums of 3s and 4s. A token's
-number is its id.
+``steps`` are 3 and 4 unless others are given: the differences of paper 2's anchors are sums of 3s
+and 4s. A token's number is its id.
 
-How it can mislead. Tokens on a line or a circle in order: pc_order near 1, nearest 0, contrast about 0. A lattice of
-period 3.5 with a slower change beside it: nearest 1, contrast up to 1. An untrained model: contrast 0 and nearest near
-4 / (n - 1), as their nulls; but pc_order .17 for 80 tokens, since it is the largest of three absolute correlations.
-contrast > 0 alone says little: wherever C(k) bends downwards, as on a circle, C(3) and C(4) lie above the mean of C(2)
-and C(5). nearest misses a lattice without a slower change, whose tokens are nearest to those a whole period away, and
-one beside a large slower change, whose nearest are 1 away. Of equally near tokens the lowest counts.
+How it can mislead. Tokens on a line or a circle in order: pc_order near 1, nearest 0, contrast
+about 0. A lattice of period 3.5 with a slower change beside it: nearest 1, contrast up to 1. An
+untrained model: contrast 0 and nearest near 4 / (n - 1), as their nulls; but pc_order .17 for 80
+tokens, since it is the largest of three absolute correlations. contrast > 0 alone says little:
+wherever C(k) bends downwards, as on a circle, C(3) and C(4) lie above the mean of C(2) and C(5).
+nearest misses a lattice without a slower change, whose tokens are nearest to those a whole period
+away, and one beside a large slower change, whose nearest are 1 away. Of equally near tokens the
+lowest counts.
 """
 
 from __future__ import annotations
@@ -64,7 +67,14 @@ from rb_interp.probes import vectors as of_vectors
 from rb_interp.probes._probe import Found, embedding, probe, source
 from rb_interp.probes.capturing import Source, float64, model_of
 from rb_interp.probes.values import numbered, token_embeddings, token_groups
-from rb_interp.probes.vectors import cosines, pairs, participation, principal_components, ranks, spearman
+from rb_interp.probes.vectors import (
+    cosines,
+    pairs,
+    participation,
+    principal_components,
+    ranks,
+    spearman,
+)
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs, Roles
@@ -73,14 +83,18 @@ from rb_interp.theory.theorem_1 import theorem_1_embeddings
 TIES = 12
 """Decimals of a cosine that rank it, so that equal cosines tie in spite of rounding."""
 SHORT = 16
-"""Positions over which normalised embeddings are averaged where no tokens say how long a row is, at most."""
+"""Positions over which normalised embeddings are averaged where no tokens say how long a row is, at
+most."""
 LAGS, COMPONENTS = 10, 3
-RATIO = {"participation_ratio": "no untrained model was given, or its own participation is not defined."}
+RATIO = {
+    "participation_ratio": "no untrained model was given, or its own participation is not defined."
+}
 Vectors = Float[np.ndarray, "token d_model"]
 
 
 class Laid(NamedTuple):
-    """Embeddings by group, groups whose mean cosine is read, numbers of the ordered ones, and the line of Theorem 1."""
+    """Embeddings by group, groups whose mean cosine is read, numbers of the ordered ones, and the
+    line of Theorem 1."""
 
     vectors: Mapping[str, Vectors]
     alike: Sequence[str]
@@ -93,41 +107,68 @@ class Laid(NamedTuple):
         return np.concatenate(list(self.vectors.values()))
 
     def theory(self) -> Float[np.ndarray, "n n"] | None:
-        """Eq. (14)'s cosines of the line's tokens; None unless all numbers are whole ones, which are its labels."""
-        if not self.line or not all(np.issubdtype(numbers.dtype, np.integer) for numbers in self.ordered.values()):
+        """Eq. (14)'s cosines of the line's tokens; None unless all numbers are whole ones, which
+        are its labels."""
+        if not self.line or not all(
+            np.issubdtype(numbers.dtype, np.integer) for numbers in self.ordered.values()
+        ):
             return None
         return cosines(theorem_1_embeddings(self.ordered[self.line], self.d_vocab, "reasoning"))
 
     def leading(self) -> dict[str, np.ndarray]:
-        """The ordered groups' scores on the leading component of all tokens, and on that of each group."""
+        """The ordered groups' scores on the leading component of all tokens, and on that of each
+        group."""
         ends = np.cumsum([len(of) for of in self.vectors.values()])[:-1]
-        pooled = dict(zip(self.vectors, np.split(principal_components(self.every())[0][:, 0], ends), strict=True))
-        own = {f"own_pc1_{name}": principal_components(self.vectors[name])[0][:, 0] for name in self.ordered}
+        pooled = dict(
+            zip(
+                self.vectors,
+                np.split(principal_components(self.every())[0][:, 0], ends),
+                strict=True,
+            )
+        )
+        own = {
+            f"own_pc1_{name}": principal_components(self.vectors[name])[0][:, 0]
+            for name in self.ordered
+        }
         return {f"pc1_{name}": pooled[name] for name in self.ordered} | own
 
 
 @probe(
-    source, {**RATIO, "": "the group has too few different tokens, or their embeddings are zero or all the same."},
+    source,
+    {
+        **RATIO,
+        "": "the group has too few different tokens, or their embeddings are zero or all the same.",
+    },
     looks=False,
-)  # fmt: skip
+)
 def geometry(
-    model: Source, inputs: Inputs | None = None, *, layer: int, head: int,
-    groups: Mapping | None = None, alike: Sequence[str] = (), ordered: Sequence[str] = (),
+    model: Source,
+    inputs: Inputs | None = None,
+    *,
+    layer: int,
+    head: int,
+    groups: Mapping | None = None,
+    alike: Sequence[str] = (),
+    ordered: Sequence[str] = (),
     values: Mapping | None = None,
-) -> Found:  # fmt: skip
+) -> Found:
     """Read the embedding's geometry.
 
-    Values as in the module's table. Arrays: cos_g_matrix, cos_all_matrix, tokens, group, pca [token, 3], explained,
-    theory_cos_matrix, pca_theory [token, 2], pca_theory_tokens, pca_theory_group. Nulls: the group's token values
-    permuted (order_rho, pc1_g, own_pc1_g, theory), random vectors (the rest).
+    Values as in the module's table. Arrays: cos_g_matrix, cos_all_matrix, tokens, group, pca
+    [token, 3], explained, theory_cos_matrix, pca_theory [token, 2], pca_theory_tokens,
+    pca_theory_group. Nulls: the group's token values permuted (order_rho, pc1_g, own_pc1_g,
+    theory), random vectors (the rest).
 
     Args:
-        inputs: their roles name the groups, and their rows give a pre-norm model its length. None needs ``groups``.
+        inputs: their roles name the groups, and their rows give a pre-norm model its length. None
+            needs ``groups``.
         layer, head: matter in pre-norm models alone, whose embedding is seen through its LayerNorm.
-        groups: name -> token ids, or the name of a group of the roles; by default every group of the roles.
+        groups: name -> token ids, or the name of a group of the roles; by default every group of
+            the roles.
         alike: groups whose mean cosine is read; by default all.
         ordered: groups whose token ids are the numbers that they stand for; by default none.
-        values: the numbers where they are not the ids, ``{group: a number for each token}``. Such groups are ordered.
+        values: the numbers where they are not the ids, ``{group: a number for each token}``. Such
+            groups are ordered.
 
     Raises RolesError where a token group is missing, and for values of other tokens.
     """
@@ -137,7 +178,8 @@ def geometry(
     for name, of in own.items():
         if of.shape != named[name].shape or of.dtype.kind not in "iuf" or not np.isfinite(of).all():
             raise RolesError(
-                f"geometry got values of the group '{name}' as {shown(of)}; expected a number for each of its "
+                f"geometry got values of the group '{name}' as {shown(of)}; expected a number for "
+                f"each of its "
                 f"{len(named[name])} tokens."
             )
     numbers = {name: own.get(name, named[name]) for name in (*ordered, *own)}
@@ -159,8 +201,15 @@ def _values(laid: Laid) -> dict[str, float]:
         of_vectors.mean_off_diagonal(np.abs(cosines(every))),
         of_vectors.expected_abs_cos(every.shape[1]),
     )
-    values = {f"cos_{name}": of_vectors.mean_off_diagonal(cosines(laid.vectors[name])) for name in laid.alike}
-    values |= {"abs_cos": abs_cos, "abs_cos_random": by_chance, "abs_cos_ratio": abs_cos / by_chance}
+    values = {
+        f"cos_{name}": of_vectors.mean_off_diagonal(cosines(laid.vectors[name]))
+        for name in laid.alike
+    }
+    values |= {
+        "abs_cos": abs_cos,
+        "abs_cos_random": by_chance,
+        "abs_cos_ratio": abs_cos / by_chance,
+    }
     along = pairs(cosines(laid.vectors[laid.line])) if laid.line else np.zeros(0)
     if laid.ordered:
         numbers = laid.ordered[laid.line]
@@ -168,7 +217,9 @@ def _values(laid: Laid) -> dict[str, float]:
         for name, scores in laid.leading().items():
             values[name] = abs(spearman(laid.ordered[name.partition("pc1_")[2]], scores))
     values |= {"participation": participation(every), "participation_ratio": math.nan}
-    return values if theory is None else {**values, "theory": of_vectors.pearson(pairs(theory), along)}
+    return (
+        values if theory is None else {**values, "theory": of_vectors.pearson(pairs(theory), along)}
+    )
 
 
 def _nulls(laid: Laid, n_null: int, rng: np.random.Generator) -> dict[str, Null]:
@@ -190,18 +241,25 @@ def _nulls(laid: Laid, n_null: int, rng: np.random.Generator) -> dict[str, Null]
 
 
 def _order_nulls(laid: Laid, n_null: int, rng: np.random.Generator) -> dict[str, Null]:
-    line, real, said = laid.ordered[laid.line], pairs(cosines(laid.vectors[laid.line])), "token values permuted"
+    line, real, said = (
+        laid.ordered[laid.line],
+        pairs(cosines(laid.vectors[laid.line])),
+        "token values permuted",
+    )
     orders = permutations(n_null, len(line), rng)
 
     def draws(matrix: Float[np.ndarray, "n n"], of: np.ndarray) -> Float[np.ndarray, " draw"]:
-        return of_vectors.row_correlations(pairs(matrix[orders[:, :, None], orders[:, None, :]]), of)
+        return of_vectors.row_correlations(
+            pairs(matrix[orders[:, :, None], orders[:, None, :]]), of
+        )
 
     distance, theory = of_vectors.ranked_pairs(np.abs(line[:, None] - line)), laid.theory()
     nulls = {"order_rho": Null(said, draws(distance, ranks(real.round(TIES))), "less")}
     if theory is not None:
         nulls["theory"] = Null(said, draws(theory, real))
     shuffled = {
-        of: rng.permuted(np.tile(ranks(number), (n_null, 1)), axis=1) for of, number in laid.ordered.items()
+        of: rng.permuted(np.tile(ranks(number), (n_null, 1)), axis=1)
+        for of, number in laid.ordered.items()
     }
     for name, scores in laid.leading().items():
         drawn = of_vectors.row_correlations(shuffled[name.partition("pc1_")[2]], ranks(scores))
@@ -213,7 +271,11 @@ def _arrays(laid: Laid, named: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
     """What Fig. 5 draws: cosine matrices, principal components, and Theorem 1's counterparts."""
     scores, explained = principal_components(laid.every())
     arrays = {f"cos_{name}_matrix": cosines(laid.vectors[name]) for name in laid.alike}
-    arrays |= {"cos_all_matrix": cosines(laid.every()), "pca": _columns(scores, 3), "explained": explained}
+    arrays |= {
+        "cos_all_matrix": cosines(laid.every()),
+        "pca": _columns(scores, 3),
+        "explained": explained,
+    }
     if (theory := laid.theory()) is not None:
         ideal = [
             theorem_1_embeddings(numbers, laid.d_vocab, "reasoning" if name == laid.line else "key")
@@ -222,7 +284,9 @@ def _arrays(laid: Laid, named: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
         arrays["theory_cos_matrix"] = theory
         arrays["pca_theory"] = _columns(principal_components(np.concatenate(ideal))[0], 2)
         arrays["pca_theory_tokens"], group = numbered({name: named[name] for name in laid.ordered})
-        arrays["pca_theory_group"] = np.array([list(named).index(name) for name in laid.ordered])[group]
+        arrays["pca_theory_group"] = np.array([list(named).index(name) for name in laid.ordered])[
+            group
+        ]
     return arrays
 
 
@@ -231,28 +295,36 @@ def _columns(scores: Float[np.ndarray, "token component"], n: int) -> Float[np.n
     return np.pad(scores[:, :n], ((0, 0), (0, max(0, n - scores.shape[1]))))
 
 
-@probe(embedding, {**RATIO, "": "the tokens are too few, or their embeddings are zero or all the same."}, place={})
+@probe(
+    embedding,
+    {**RATIO, "": "the tokens are too few, or their embeddings are zero or all the same."},
+    place={},
+)
 def lattice(
     W_E: Tensor, inputs: Inputs | None = None, *, tokens: Any = "key", steps: Sequence[int] = (3, 4)
 ) -> Found:
-    """Order of some tokens' embeddings: by distance, by principal component, and how many directions they use.
+    """Order of some tokens' embeddings: by distance, by principal component, and how many
+    directions they use.
 
-    Values as in the module's table; nan for what fewer tokens than it needs leave undefined. Nulls: tokens permuted,
-    and independent Gaussian vectors (participation). Arrays: tokens, and pca ``[token, 3]``, scores on the first three
-    components.
+    Values as in the module's table; nan for what fewer tokens than it needs leave undefined. Nulls:
+    tokens permuted, and independent Gaussian vectors (participation). Arrays: tokens, and pca
+    ``[token, 3]``, scores on the first three components.
 
     Args:
         inputs: their roles give the tokens of a role; not needed where ``tokens`` are ids.
         tokens: token ids, or the name of a group of the roles.
         steps: the distances that ``contrast`` and ``nearest`` ask about, from 2.
 
-    Raises RolesError for a group of tokens that is not there, ModelError for tokens that the model does not have.
+    Raises RolesError for a group of tokens that is not there, ModelError for tokens that the model
+    does not have.
     """
     roles, d_vocab = Roles() if inputs is None else inputs.roles, len(W_E)
     ids = np.unique(token_groups({"tokens": tokens}, roles, "lattice")["tokens"])
     if not len(ids) or not 0 <= ids[0] <= ids[-1] < d_vocab:
         got = f"tokens from {ids[0]} to {ids[-1]}" if len(ids) else "no tokens"
-        raise ModelError(f"lattice got {got}; give some of this model's tokens, 0 to {d_vocab - 1}.")
+        raise ModelError(
+            f"lattice got {got}; give some of this model's tokens, 0 to {d_vocab - 1}."
+        )
     vectors = float64(W_E[ids])
     cos = cosines(vectors - vectors.mean(0)).round(TIES)
     scores, spread = principal_components(vectors)[0][:, :COMPONENTS], participation(vectors)
@@ -260,13 +332,21 @@ def lattice(
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
         rng = np.random.default_rng(seed)
         orders = permutations(n_null, len(ids), rng)
-        drawn = [_laid_out(cos[np.ix_(order, order)], scores[order], ids, steps) for order in orders]
-        permuted = {name: Null("tokens permuted", np.array([one[name] for one in drawn])) for name in drawn[0]}
+        drawn = [
+            _laid_out(cos[np.ix_(order, order)], scores[order], ids, steps) for order in orders
+        ]
+        permuted = {
+            name: Null("tokens permuted", np.array([one[name] for one in drawn]))
+            for name in drawn[0]
+        }
         gaussian = of_vectors.gaussian_participations(n_null, len(ids), vectors.shape[1], rng)
         return permuted | {"participation": Null("random vectors", gaussian, "less")}
 
     values = {**_laid_out(cos, scores, ids, steps), "participation": spread}
-    values |= {"log_participation": math.log(spread) if spread > 0 else math.nan, "participation_ratio": math.nan}
+    values |= {
+        "log_participation": math.log(spread) if spread > 0 else math.nan,
+        "participation_ratio": math.nan,
+    }
     return Found(values, nulls, {"tokens": ids, "pca": _columns(scores, COMPONENTS)})
 
 
@@ -281,14 +361,19 @@ def _laid_out(
     ids: Int[np.ndarray, " token"],
     steps: Sequence[int],
 ) -> dict[str, float]:
-    """C(k), contrast, nearest and pc_order from cosines and principal components of tokens with the given numbers."""
+    """C(k), contrast, nearest and pc_order from cosines and principal components of tokens with the
+    given numbers."""
 
     def mean(values: np.ndarray) -> float:
         return float(values.mean()) if values.size else math.nan
 
     apart = np.abs(ids[:, None] - ids)
-    by_lag = {lag: mean(cos[np.triu(apart == lag)]) for lag in range(1, max(LAGS, max(steps) + 1) + 1)}
-    within, beside = (np.array([by_lag[k] for k in lags]) for lags in (steps, (min(steps) - 1, max(steps) + 1)))
+    by_lag = {
+        lag: mean(cos[np.triu(apart == lag)]) for lag in range(1, max(LAGS, max(steps) + 1) + 1)
+    }
+    within, beside = (
+        np.array([by_lag[k] for k in lags]) for lags in (steps, (min(steps) - 1, max(steps) + 1))
+    )
     others = np.where(np.eye(len(cos), dtype=bool), -np.inf, cos)
     away = apart[np.arange(len(ids)), others.argmax(1)]
     known = len(ids) > 1 and np.isfinite(cos).all()

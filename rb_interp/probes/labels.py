@@ -1,61 +1,66 @@
-r"""What rows stand for: do their vectors tell it, are they parallel where it is the same, is the output in its range?
+r"""What rows stand for: do their vectors tell it, are they parallel where it is the same, is the
+output in its range?
 
-`cosines_by_target` (paper 2, Fig. 4): are vectors parallel where they stand for the same thing, and only there? Row r
-has a vector v_r, one activation at one position, and a target t_r, such as its right answer. Over the pairs of rows
-(r, s) that are compared:
+`cosines_by_target` (paper 2, Fig. 4): are vectors parallel where they stand for the same thing, and
+only there? Row r has a vector v_r, one activation at one position, and a target t_r, such as its
+right answer. Over the pairs of rows (r, s) that are compared:
 
     equal        mean cos(v_r, v_s) where t_r = t_s                              [-1, 1]
     different    the same where t_r differs from t_s                             [-1, 1]
     difference   equal - different                                               [-2, 2]
 
-``centred_equal``, ``centred_different`` and ``centred_difference`` are the same of v_r less the mean over the rows that
-are centred together, all of them by default.
+``centred_equal``, ``centred_different`` and ``centred_difference`` are the same of v_r less the
+mean over the rows that are centred together, all of them by default.
 
-How it can mislead. Where the vector is a function of the target alone, with unrelated directions for its values, equal
-reads 1 and different 0. Both are near 1 in an untrained model whose rows end in the same token: read difference or the
-centred values. Where vectors lie on a line by the target's value, near targets are parallel too, so different depends
-on which targets are compared. A loud direction that has nothing to do with the target hides all others. Cosines of
-values (``hook_v``) depend on the basis in which W_V and W_O are written.
+How it can mislead. Where the vector is a function of the target alone, with unrelated directions
+for its values, equal reads 1 and different 0. Both are near 1 in an untrained model whose rows end
+in the same token: read difference or the centred values. Where vectors lie on a line by the
+target's value, near targets are parallel too, so different depends on which targets are compared. A
+loud direction that has nothing to do with the target hides all others. Cosines of values
+(``hook_v``) depend on the basis in which W_V and W_O are written.
 
-`label_range` (paper 1, Fig. 8 right): does a model know a group's range of labels before it knows a single memory
-label? Memory anchors stand in groups g, each with a range R_g of labels from which its labels were drawn. With p(X) the
-output distribution at the last position:
+`label_range` (paper 1, Fig. 8 right): does a model know a group's range of labels before it knows a
+single memory label? Memory anchors stand in groups g, each with a range R_g of labels from which
+its labels were drawn. With p(X) the output distribution at the last position:
 
     inside_g = mean over inputs X of group g of  sum_{i in R_g} p_i(X)            lowest_inside = min_g inside_g
     pooled   = min_g  1/G sum_h |R_g and R_h| / |R_h|      inside_g of a model that knows only the labels of all groups
 
-How it can mislead. A model that knows each group's range reads 1, one that knows only the pooled labels .52 with the
-paper's four nested ranges (narrowest first .52, .79, .94, 1: that is why the lowest counts), and an *untrained* one the
-width of the narrowest range over d_vocab, .10. A model that has memorised every label reads 1 as well: the number
-speaks only together with an ``accuracy`` that is still low. Ranges that share labels can all be met by putting
-everything on the labels that they share, so look at the mean outputs.
+How it can mislead. A model that knows each group's range reads 1, one that knows only the pooled
+labels .52 with the paper's four nested ranges (narrowest first .52, .79, .94, 1: that is why the
+lowest counts), and an *untrained* one the width of the narrowest range over d_vocab, .10. A model
+that has memorised every label reads 1 as well: the number speaks only together with an ``accuracy``
+that is still low. Ranges that share labels can all be met by putting everything on the labels that
+they share, so look at the mean outputs.
 
-`variance_explained` (paper 1, section "Second attention module": key + sum of anchors; claim M8): what does each
-component write at the last position: the key, the anchor sum, or more? For vectors x_r (one row each) in k groups, n
-rows, traces over coordinates:
+`variance_explained` (paper 1, section "Second attention module": key + sum of anchors; claim M8):
+what does each component write at the last position: the key, the anchor sum, or more? For vectors
+x_r (one row each) in k groups, n rows, traces over coordinates:
 
     SS_total  = sum_r |x_r - mean|^2      SS_between = sum_g n_g |mean_g - mean|^2
     SS_within = SS_total - SS_between     MS_within  = SS_within / (n - k)
     omega^2   = (SS_between - (k - 1) MS_within) / (SS_total + MS_within)
 
-the share of variance that the grouping explains, adjusted for the number of groups (omega squared): 1 where groups fix
-the vector, about 0 (either sign) where they say nothing. Groupings: ``key``, ``anchor_sum``, each single anchor
-``anchor_1`` .. ``anchor_q``, the ordered combination ``anchors``, the pair ``key_and_sum``, or those that the caller
-gives; and
+the share of variance that the grouping explains, adjusted for the number of groups (omega squared):
+1 where groups fix the vector, about 0 (either sign) where they say nothing. Groupings: ``key``,
+``anchor_sum``, each single anchor ``anchor_1`` .. ``anchor_q``, the ordered combination
+``anchors``, the pair ``key_and_sum``, or those that the caller gives; and
 
     interaction = omega^2(key_and_sum) - omega^2(key) - omega^2(anchor_sum)
 
-which is about 0 for f(key) + g(sum) where the two are independent over rows, and near 1 for an exclusive-or of them.
+which is about 0 for f(key) + g(sum) where the two are independent over rows, and near 1 for an
+exclusive-or of them.
 
-How it can mislead. Average-then-key reads anchor_sum .98 in the first attention output and key 1.00 in the second;
-key-to-anchors reads key .95 in the second too, and anchor_sum 0 in the first: the second number alone does not tell the
-circuits apart. Keys vary far more than anchor sums (variance 133 against 4), so an output that encodes nothing but the
-answer z + sum already gives the key .97. A network that learned no rule (gamma .3) reads .2 and .1, with key_and_sum
-.4. An untrained one does not read 0: averaging attention holds key and anchors, so key reads .1 and ``anchors`` .15.
-``anchors`` reads about as much as ``anchor_sum`` or more: only where the two agree is the sum what is written.
-key_and_sum has nearly as many groups as some hundred rows fill, so it and interaction are noisy (+-.1) where little is
-explained. Shares are of variance: one loud direction hides all others. They show where something is written, not that
-it is read; patch to know.
+How it can mislead. Average-then-key reads anchor_sum .98 in the first attention output and key 1.00
+in the second; key-to-anchors reads key .95 in the second too, and anchor_sum 0 in the first: the
+second number alone does not tell the circuits apart. Keys vary far more than anchor sums (variance
+133 against 4), so an output that encodes nothing but the answer z + sum already gives the key .97.
+A network that learned no rule (gamma .3) reads .2 and .1, with key_and_sum .4. An untrained one
+does not read 0: averaging attention holds key and anchors, so key reads .1 and ``anchors`` .15.
+``anchors`` reads about as much as ``anchor_sum`` or more: only where the two agree is the sum what
+is written. key_and_sum has nearly as many groups as some hundred rows fill, so it and interaction
+are noisy (+-.1) where little is explained. Shares are of variance: one loud direction hides all
+others. They show where something is written, not that it is read; patch to know.
 """
 
 from __future__ import annotations
@@ -69,7 +74,15 @@ from jaxtyping import Bool, Float, Int, Shaped
 from rb_interp.errors import ModelError, RolesError, TaskError, shown
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import Found, check_labels, occupied, probe, source
-from rb_interp.probes.capturing import Arrays, Source, capture, float64, layer_heads, logits_of, model_of
+from rb_interp.probes.capturing import (
+    Arrays,
+    Source,
+    capture,
+    float64,
+    layer_heads,
+    logits_of,
+    model_of,
+)
 from rb_interp.probes.vectors import cosines
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null
@@ -80,7 +93,8 @@ NULL_GROUPINGS = ("key", "anchor_sum")
 CONSTANT = 1e-12
 """Variance below this share of the mean square is rounding, and counts as none."""
 ROUNDING = 1e-6
-"""Null sums are taken in float32; draws are raised by this much so that ties count against the observed value."""
+"""Null sums are taken in float32; draws are raised by this much so that ties count against the
+observed value."""
 UNDEFINED = "the component does not vary over these rows, or the grouping has one group alone, or one for each row."
 Ranges = Sequence[tuple[int, int]] | Sequence[Sequence[int]] | Int[np.ndarray, "group 2"]
 """Lowest and highest label of each group, both inclusive."""
@@ -88,26 +102,42 @@ Vectors = Float[np.ndarray, "row d"]
 Labels = Int[np.ndarray, " row"]
 
 
-@probe(source, "no pair of rows has equal targets, or none has different ones, or a vector is zero.", place={})
+@probe(
+    source,
+    "no pair of rows has equal targets, or none has different ones, or a vector is zero.",
+    place={},
+)
 def cosines_by_target(
-    model: Source, inputs: Inputs, *, hook: str, role: str | None = None,
-    targets: Labels | None = None, pairs: Int[np.ndarray, "pair 2"] | None = None,
+    model: Source,
+    inputs: Inputs,
+    *,
+    hook: str,
+    role: str | None = None,
+    targets: Labels | None = None,
+    pairs: Int[np.ndarray, "pair 2"] | None = None,
     within: Labels | None = None,
-) -> Found:  # fmt: skip
-    """Mean cosine of activations of rows with equal targets and of rows with different ones, in [-1, 1].
+) -> Found:
+    """Mean cosine of activations of rows with equal targets and of rows with different ones, in
+    [-1, 1].
 
-    Values as in the module's table; NaN where no pair is of its kind. Null of ``difference``: targets permuted over
-    rows. Arrays: cosines and centred_cosines ``[pair]``. n is the number of rows.
+    Values as in the module's table; NaN where no pair is of its kind. Null of ``difference``:
+    targets permuted over rows. Arrays: cosines and centred_cosines ``[pair]``. n is the number of
+    rows.
 
     Args:
         inputs: rows, with the role that is asked for.
-        hook: full name of a hook whose activation is ``[row, pos, ...]``; all axes behind these two are one vector.
-        role: whose position is read, the first one where it has several; None for the last position.
+        hook: full name of a hook whose activation is ``[row, pos, ...]``; all axes behind these two
+            are one vector.
+        role: whose position is read, the first one where it has several; None for the last
+            position.
         targets: what each row stands for; the rows' labels where None.
-        pairs: numbers of the rows that are compared, two a pair; None for every pair of distinct rows.
-        within: a number for each row; rows with the same number are centred together. None: all rows.
+        pairs: numbers of the rows that are compared, two a pair; None for every pair of distinct
+            rows.
+        within: a number for each row; rows with the same number are centred together. None: all
+            rows.
 
-    Raises ModelError for a hook without positions, and for targets or ``within`` that are missing or of other rows.
+    Raises ModelError for a hook without positions, and for targets or ``within`` that are missing
+    or of other rows.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.8)
@@ -116,11 +146,16 @@ def cosines_by_target(
     >>> reading.values["difference"] == reading.values["equal"] - reading.values["different"]
     True
     """
-    labels, n = check_labels(inputs, "cosines_by_target") if targets is None else targets, len(inputs)
+    labels, n = (
+        check_labels(inputs, "cosines_by_target") if targets is None else targets,
+        len(inputs),
+    )
     _, group = np.unique(np.zeros(n) if within is None else within, return_inverse=True)
     for name, numbers in (("targets", labels), ("numbers in within", group)):
         if len(numbers) != n:
-            raise ModelError(f"cosines_by_target got {n} rows and {len(numbers)} {name}; give one for each row.")
+            raise ModelError(
+                f"cosines_by_target got {n} rows and {len(numbers)} {name}; give one for each row."
+            )
     chosen = np.stack(np.triu_indices(n, 1), 1) if pairs is None else pairs
     first, second = selected(chosen.reshape(-1), n).reshape(-1, 2).T
     vectors = position_vectors(model, inputs, hook, role)
@@ -134,27 +169,36 @@ def cosines_by_target(
 
     def nulls(n_null: int, seed: int) -> dict[str, Null]:
         drawn = (labels[order] for order in permutations(n_null, n, np.random.default_rng(seed)))
-        draws = [means_by_target(raw, other[first] == other[second])["difference"] for other in drawn]
+        draws = [
+            means_by_target(raw, other[first] == other[second])["difference"] for other in drawn
+        ]
         return {"difference": Null("targets permuted over rows", np.array(draws))}
 
     return Found(values, nulls, {"cosines": raw, "centred_cosines": inner}, n)
 
 
 def position_vectors(model: Source, inputs: Inputs, hook: str, role: str | None = None) -> Vectors:
-    """An activation at one position of each row in float64, as one vector a row; ModelError without positions."""
+    """An activation at one position of each row in float64, as one vector a row; ModelError without
+    positions."""
     (n, length), at = inputs.tokens.shape, positions_of(inputs, role, "cosines_by_target")
     activation = capture(model, inputs.tokens, [hook])[hook]
     if activation.ndim < 3 or activation.shape[1] != length:
         raise ModelError(
-            f"cosines_by_target got the hook '{hook}', whose activation has the shape {list(activation.shape)}; "
+            f"cosines_by_target got the hook '{hook}', whose activation has the shape "
+            f"{list(activation.shape)}; "
             f"expected [row, pos, ...] with {length} positions."
         )
     return float64(activation[np.arange(n), at].flatten(1))
 
 
-def means_by_target(cosines: Float[np.ndarray, " pair"], equal: Bool[np.ndarray, " pair"]) -> dict[str, float]:
-    """Mean cosine of pairs with equal and with different targets, and the difference; NaN without such a pair."""
-    same, other = (float(cosines[which].mean()) if which.any() else float("nan") for which in (equal, ~equal))
+def means_by_target(
+    cosines: Float[np.ndarray, " pair"], equal: Bool[np.ndarray, " pair"]
+) -> dict[str, float]:
+    """Mean cosine of pairs with equal and with different targets, and the difference; NaN without
+    such a pair."""
+    same, other = (
+        float(cosines[which].mean()) if which.any() else float("nan") for which in (equal, ~equal)
+    )
     return {"equal": same, "different": other, "difference": same - other}
 
 
@@ -162,9 +206,9 @@ def means_by_target(cosines: Float[np.ndarray, " pair"], equal: Bool[np.ndarray,
 def label_range(model: Source, inputs: Inputs, *, groups: Labels, ranges: Ranges) -> Found:
     """How much of its output a model gives to the labels that an input's group can have.
 
-    Values, all in [0, 1]: those of the module's table, ``inside_1`` and so on; ``accuracy`` on these inputs. Arrays:
-    ``outputs`` ``[group, d_vocab]`` (mean output distribution), ``inside`` and ``pooled`` ``[group]``, ``ranges``
-    ``[group, 2]``. No quantity has a null.
+    Values, all in [0, 1]: those of the module's table, ``inside_1`` and so on; ``accuracy`` on
+    these inputs. Arrays: ``outputs`` ``[group, d_vocab]`` (mean output distribution), ``inside``
+    and ``pooled`` ``[group]``, ``ranges`` ``[group, 2]``. No quantity has a null.
 
     Args:
         inputs: memory inputs, with the labels that they were trained on.
@@ -173,17 +217,33 @@ def label_range(model: Source, inputs: Inputs, *, groups: Labels, ranges: Ranges
 
     Raises TaskError for groups and ranges that do not fit each other.
     """
-    ranges, labels = [(int(low), int(high)) for low, high in ranges], check_labels(inputs, "label_range")
-    probabilities = float64(logits_of(model, inputs.tokens, keep=lambda logits: logits[:, -1]).double().softmax(-1))
+    ranges, labels = (
+        [(int(low), int(high)) for low, high in ranges],
+        check_labels(inputs, "label_range"),
+    )
+    probabilities = float64(
+        logits_of(model, inputs.tokens, keep=lambda logits: logits[:, -1]).double().softmax(-1)
+    )
     d_vocab, numbers = probabilities.shape[1], np.unique(groups)
     within = all(0 <= low <= high < d_vocab for low, high in ranges)
-    if not within or len(groups) != len(inputs) or not np.array_equal(numbers, np.arange(len(ranges))):
+    if (
+        not within
+        or len(groups) != len(inputs)
+        or not np.array_equal(numbers, np.arange(len(ranges)))
+    ):
         raise TaskError(
-            f"label_range got the groups {numbers.tolist()} and ranges {ranges}; expected a group for each row, and "
-            f"for each group from 0 a range, with low <= high within 0..{d_vocab - 1}, both inclusive."
+            f"label_range got the groups {numbers.tolist()} and ranges {ranges}; expected a group "
+            f"for each row, and "
+            f"for each group from 0 a range, with low <= high within 0..{d_vocab - 1}, both "
+            f"inclusive."
         )
-    outputs, pooled = np.stack([probabilities[groups == at].mean(0) for at in numbers]), pooled_inside(ranges)
-    inside = np.array([output[low : high + 1].sum() for output, (low, high) in zip(outputs, ranges, strict=True)])
+    outputs, pooled = (
+        np.stack([probabilities[groups == at].mean(0) for at in numbers]),
+        pooled_inside(ranges),
+    )
+    inside = np.array(
+        [output[low : high + 1].sum() for output, (low, high) in zip(outputs, ranges, strict=True)]
+    )
     values = {
         "lowest_inside": float(inside.min()),
         **{f"inside_{group}": float(value) for group, value in enumerate(inside, start=1)},
@@ -195,7 +255,8 @@ def label_range(model: Source, inputs: Inputs, *, groups: Labels, ranges: Ranges
 
 
 def pooled_inside(ranges: Ranges) -> Float[np.ndarray, " group"]:
-    """Probability of each group's labels, in (0, 1], under those of all groups, each of which is uniform on its own."""
+    """Probability of each group's labels, in (0, 1], under those of all groups, each of which is
+    uniform on its own."""
     low, high = np.array(ranges).T
     shared = np.minimum(high[:, None], high) - np.maximum(low[:, None], low) + 1
     return (shared.clip(0) / (high - low + 1)).mean(1)
@@ -203,21 +264,29 @@ def pooled_inside(ranges: Ranges) -> Float[np.ndarray, " group"]:
 
 @probe(source, UNDEFINED, place={"layer": None, "head": None})
 def variance_explained(
-    model: Source, inputs: Inputs, *, layer: int | None, head: int | None,
-    groupings: Mapping | None = None, role: str | None = None,
-) -> Found:  # fmt: skip
-    """Share of variance that groupings of the rows explain in each component's output at one position.
+    model: Source,
+    inputs: Inputs,
+    *,
+    layer: int | None,
+    head: int | None,
+    groupings: Mapping | None = None,
+    role: str | None = None,
+) -> Found:
+    """Share of variance that groupings of the rows explain in each component's output at one
+    position.
 
-    Values: ``f"{component}.{layer}:{grouping}"``, at most 1, of these components: resid_pre of L0 (embedding +
-    position), attn_out and mlp_out of every layer, resid_post of the last. Null: the rows' labels permuted, for each of
-    your groupings, or for key and anchor_sum.
+    Values: ``f"{component}.{layer}:{grouping}"``, at most 1, of these components: resid_pre of L0
+    (embedding + position), attn_out and mlp_out of every layer, resid_post of the last. Null: the
+    rows' labels permuted, for each of your groupings, or for key and anchor_sum.
 
     Args:
-        inputs: rows, and where no groupings are given roles that name the positions of ``key`` and ``anchor``.
+        inputs: rows, and where no groupings are given roles that name the positions of ``key`` and
+            ``anchor``.
         layer: one layer, of which all four components are read; by default the components above.
         head: attn_out is what this head writes (z W_O); by default it is the sum over heads.
         groupings: name -> a label for each row, numbers or texts; by default those of the module.
-        role: whose position is read, the first one where it has several; None for the last position.
+        role: whose position is read, the first one where it has several; None for the last
+            position.
 
     Raises RolesError for missing roles, and for labels of other rows.
 
@@ -235,7 +304,8 @@ def variance_explained(
     for name, one in given.items():
         if not isinstance(name, str) or np.shape(one) != (len(inputs),):
             raise RolesError(
-                f"variance_explained got the grouping {shown(name)} with {shown(np.asarray(one))}; expected a name and "
+                f"variance_explained got the grouping {shown(name)} with {shown(np.asarray(one))}; "
+                f"expected a name and "
                 f"one label for each of {len(inputs)} rows."
             )
         labels[name] = numbered_groups(np.asarray(one))
@@ -259,14 +329,16 @@ def variance_explained(
 
 
 def omega_squared(vectors: Vectors, labels: Labels) -> float:
-    """Multivariate omega squared of a grouping: at most 1, about 0 where it says nothing, nan where undefined."""
+    """Multivariate omega squared of a grouping: at most 1, about 0 where it says nothing, nan where
+    undefined."""
     return float(omega_squared_draws(vectors, numbered_groups(labels)[None])[0])
 
 
 def omega_squared_draws(
     vectors: Vectors, permuted: Int[np.ndarray, "draw row"], precision: type = np.float64
 ) -> Float[np.ndarray, " draw"]:
-    """The same for many permutations of one grouping, whose groups are numbered from 0; sums are of some precision."""
+    """The same for many permutations of one grouping, whose groups are numbered from 0; sums are of
+    some precision."""
     from scipy.sparse import csr_matrix
 
     draws, n = permuted.shape
@@ -277,7 +349,9 @@ def omega_squared_draws(
         return np.full(draws, np.nan)
     which = (permuted + k * np.arange(draws)[:, None]).reshape(-1)
     entries = np.ones(draws * n, dtype=precision), (which, np.tile(np.arange(n), draws))
-    sums = csr_matrix(entries, shape=(draws * k, n)) @ (centred / math.sqrt(total)).astype(precision)
+    sums = csr_matrix(entries, shape=(draws * k, n)) @ (centred / math.sqrt(total)).astype(
+        precision
+    )
     squares = np.einsum("gd,gd->g", sums, sums, dtype=np.float64).reshape(draws, k)
     between = (squares / sizes).sum(1)
     mean_within = np.maximum(1 - between, 0) / (n - k)
@@ -290,14 +364,22 @@ def row_groupings(inputs: Inputs) -> dict[str, Labels]:
     key, anchors = (np.take_along_axis(inputs.tokens, at, 1) for at in places)
     total = anchors.sum(1)
     singles = {f"anchor_{j + 1}": anchors[:, j] for j in range(anchors.shape[1])}
-    joint = {"anchors": numbered_groups(anchors), "key_and_sum": numbered_groups(np.stack([key[:, 0], total], 1))}
+    joint = {
+        "anchors": numbered_groups(anchors),
+        "key_and_sum": numbered_groups(np.stack([key[:, 0], total], 1)),
+    }
     return {"key": key[:, 0], "anchor_sum": total, **singles, **joint}
 
 
 def position_outputs(
-    model: Source, inputs: Inputs, layer: int | None = None, head: int | None = None, role: str | None = None
+    model: Source,
+    inputs: Inputs,
+    layer: int | None = None,
+    head: int | None = None,
+    role: str | None = None,
 ) -> dict[str, Vectors]:
-    """Output of each component at one position, by ``f"{component}.{layer}"``; attn_out is all heads' or one head's."""
+    """Output of each component at one position, by ``f"{component}.{layer}"``; attn_out is all
+    heads' or one head's."""
     hooks = component_hooks(model_of(model), layer, head)
     rows, at = np.arange(len(inputs)), positions_of(inputs, role, "variance_explained")
     keep = (lambda activation: activation[:, [-1]]) if role is None else None
@@ -306,7 +388,9 @@ def position_outputs(
     for name, hook in hooks.items():
         outputs[name] = float64(cache[hook][rows, 0 if role is None else at])
         if hook.endswith("hook_z"):
-            outputs[name] = outputs[name][:, head] @ float64(layer_heads(model, int(name[9:]), "W_O")[head])
+            outputs[name] = outputs[name][:, head] @ float64(
+                layer_heads(model, int(name[9:]), "W_O")[head]
+            )
     return outputs
 
 
@@ -316,7 +400,9 @@ def positions_of(inputs: Inputs, role: str | None, probe: str) -> Labels:
     return np.full(n, length - 1) if role is None else occupied(inputs, role, probe)[:, 0]
 
 
-def component_hooks(model: HookedModel, layer: int | None = None, head: int | None = None) -> dict[str, str]:
+def component_hooks(
+    model: HookedModel, layer: int | None = None, head: int | None = None
+) -> dict[str, str]:
     """Component, such as ``attn_out.0`` -> the hook that it is read at, in forward order.
 
     >>> from rb_interp import AnchorTask, build_model

@@ -1,6 +1,8 @@
-"""Measures of a set of vectors: cosines, principal components, effective dimension, rank correlations.
+"""Measures of a set of vectors: cosines, principal components, effective dimension, rank
+correlations.
 
-Pure numpy in float64. A value that nothing defines (one vector, no variance, not finite) is nan, without a warning.
+Pure numpy in float64. A value that nothing defines (one vector, no variance, not finite) is nan,
+without a warning.
 """
 
 from __future__ import annotations
@@ -10,7 +12,14 @@ import math
 import numpy as np
 from jaxtyping import Float, Num
 
-__all__ = ["cosines", "expected_abs_cos", "participation", "pearson", "principal_components", "spearman"]
+__all__ = [
+    "cosines",
+    "expected_abs_cos",
+    "participation",
+    "pearson",
+    "principal_components",
+    "spearman",
+]
 
 
 def cosines(vectors: Float[np.ndarray, "token d"]) -> Float[np.ndarray, "token token"]:
@@ -25,7 +34,8 @@ def cosines(vectors: Float[np.ndarray, "token d"]) -> Float[np.ndarray, "token t
 
 
 def expected_abs_cos(d_model: int) -> float:
-    """Mean abs(cos) of two independent random directions in d_model dimensions (E4's reference), in (0, 1].
+    """Mean abs(cos) of two independent random directions in d_model dimensions (E4's reference), in
+    (0, 1].
 
     >>> round(expected_abs_cos(3), 6), round(expected_abs_cos(200) * math.sqrt(200 * math.pi / 2), 2)
     (0.5, 1.0)
@@ -36,10 +46,11 @@ def expected_abs_cos(d_model: int) -> float:
 def principal_components(
     vectors: Float[np.ndarray, "token d"],
 ) -> tuple[Float[np.ndarray, "token component"], Float[np.ndarray, " component"]]:
-    """Scores on each principal component of the centred rows, and the share of variance of each (0 for no variance).
+    """Scores on each principal component of the centred rows, and the share of variance of each (0
+    for no variance).
 
-    Signs are fixed so that the first row lies on the negative side of every component. Rows that are not all finite
-    have no components: everything is nan.
+    Signs are fixed so that the first row lies on the negative side of every component. Rows that
+    are not all finite have no components: everything is nan.
     """
     if len(vectors) == 0 or not np.isfinite(vectors).all():
         return np.full((len(vectors), 1), np.nan), np.full(1, np.nan)
@@ -50,7 +61,8 @@ def principal_components(
 
 
 def participation(vectors: Float[np.ndarray, "token d"]) -> float:
-    """Participation ratio (sum l)^2 / sum l^2 of the centred rows' spectrum: the effective number of dimensions.
+    """Participation ratio (sum l)^2 / sum l^2 of the centred rows' spectrum: the effective number
+    of dimensions.
 
     >>> participation(np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1]]))
     2.0
@@ -71,7 +83,8 @@ def pairs(matrix: Num[np.ndarray, "*draw token token"]) -> Num[np.ndarray, "*dra
 
 
 def ranked_pairs(matrix: Num[np.ndarray, "token token"]) -> Float[np.ndarray, "token token"]:
-    """Ranks of a symmetric matrix's entries above the diagonal, at their places and mirrored; 0 on the diagonal."""
+    """Ranks of a symmetric matrix's entries above the diagonal, at their places and mirrored; 0 on
+    the diagonal."""
     ranked = np.zeros(matrix.shape)
     first, second = np.triu_indices(len(matrix), 1)
     ranked[first, second] = ranked[second, first] = ranks(matrix[first, second])
@@ -95,11 +108,16 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def pearson(x: np.ndarray, y: np.ndarray) -> float:
-    """Pearson's correlation, in [-1, 1]; nan where one side does not vary or has fewer than two entries."""
-    return float(row_correlations(np.asarray(x, dtype=np.float64)[None], np.asarray(y, dtype=np.float64))[0])
+    """Pearson's correlation, in [-1, 1]; nan where one side does not vary or has fewer than two
+    entries."""
+    return float(
+        row_correlations(np.asarray(x, dtype=np.float64)[None], np.asarray(y, dtype=np.float64))[0]
+    )
 
 
-def row_correlations(rows: Float[np.ndarray, "draw n"], y: Float[np.ndarray, " n"]) -> Float[np.ndarray, " draw"]:
+def row_correlations(
+    rows: Float[np.ndarray, "draw n"], y: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " draw"]:
     """Pearson's correlation of every row with y; nan where either does not vary."""
     if len(y) < 2:
         return np.full(len(rows), np.nan)
@@ -113,8 +131,9 @@ def gaussian_participations(
 ) -> Float[np.ndarray, " draw"]:
     """Participation ratios of n independent Gaussian vectors, centred; nan for fewer than two.
 
-    Drawn from the bidiagonal form of a Gaussian matrix, see ``statistics.nulls.gaussian_singular_values``, of whose
-    squared values only the sum and the sum of squares are needed.
+    Drawn from the bidiagonal form of a Gaussian matrix, see
+    ``statistics.nulls.gaussian_singular_values``, of whose squared values only the sum and the sum
+    of squares are needed.
     """
     large, small = max(n - 1, d_model), min(n - 1, d_model)
     if small < 1:
@@ -127,7 +146,13 @@ def gaussian_participations(
 
 
 def gram_participations(gram: Float[np.ndarray, "draw n n"]) -> Float[np.ndarray, " draw"]:
-    """Participation ratio of each set of vectors from their inner products, centred: (tr G)^2 / tr(G^2)."""
-    centred = gram - gram.mean(1, keepdims=True) - gram.mean(2, keepdims=True) + gram.mean((1, 2), keepdims=True)
+    """Participation ratio of each set of vectors from their inner products, centred: (tr G)^2 /
+    tr(G^2)."""
+    centred = (
+        gram
+        - gram.mean(1, keepdims=True)
+        - gram.mean(2, keepdims=True)
+        + gram.mean((1, 2), keepdims=True)
+    )
     size = (centred**2).sum((1, 2))
     return np.trace(centred, axis1=1, axis2=2) ** 2 / np.where(size > 0, size, np.nan)

@@ -1,8 +1,8 @@
 """The report of a run: report.html from its study's Markdown template, and figures/.
 
-A study's template is Jinja that makes Markdown. It extends ``page.md.jinja``, fills the blocks ``opening`` and
-``details``, and calls the methods of `Page`: ``figure``, ``readings``, ``rows``, ``grid``,
-``threshold``, ``constant`` and ``checks``.
+A study's template is Jinja that makes Markdown. It extends ``page.md.jinja``, fills the blocks
+``opening`` and ``details``, and calls the methods of `Page`: ``figure``, ``readings``, ``rows``,
+``grid``, ``threshold``, ``constant`` and ``checks``.
 """
 
 from __future__ import annotations
@@ -60,12 +60,24 @@ def write_report(study: Study, evidence: Evidence, folder: str | Path) -> Path:
 
 
 def render_page(study: Study, evidence: Evidence, images: Mapping[str, bytes]) -> str:
-    """The page as HTML; ``images``: figure id -> SVG; StudyError for a figure that is unknown, or shown twice."""
-    environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
+    """The page as HTML; ``images``: figure id -> SVG; StudyError for a figure that is unknown, or
+    shown twice."""
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined
+    )
     environment.trim_blocks = environment.lstrip_blocks = True
-    environment.filters |= {"number": number, "two": two_digits, "typeset": typeset, "seeds": seeds_text}
+    environment.filters |= {
+        "number": number,
+        "two": two_digits,
+        "typeset": typeset,
+        "seeds": seeds_text,
+    }
     shown = Page(study, evidence, images)
-    template = study.report.read_text(encoding="utf-8") if study.report else '{% extends "page.md.jinja" %}'
+    template = (
+        study.report.read_text(encoding="utf-8")
+        if study.report
+        else '{% extends "page.md.jinja" %}'
+    )
     text = environment.from_string(template).render(shown.names())
     body, sections = _html(text)
     shell = environment.get_template("page.html.jinja")
@@ -86,7 +98,8 @@ def _html(text: str) -> tuple[Markup, dict[str, str]]:
 
 
 def _or_sentence(shown: Callable[..., Any]) -> Callable[..., Any]:
-    """Where the run lacks what is to be shown, the sentence that says so; below it, who never came to its stages."""
+    """Where the run lacks what is to be shown, the sentence that says so; below it, who never came
+    to its stages."""
 
     def told(page: Page, *args: Any, **kwargs: Any) -> Any:
         asked = page.evidence.asked
@@ -111,23 +124,34 @@ class Page:
         """Every name that a template may use."""
         meta = self.evidence.meta
         return {
-            **{name: getattr(self, name) for name in dir(self) if not name.startswith("_") and name != "names"},
+            **{
+                name: getattr(self, name)
+                for name in dir(self)
+                if not name.startswith("_") and name != "names"
+            },
             "warnings": list(warnings(self.evidence)),
             "terms": self._terms(),
             "versions": meta.get("versions") or {},
         }
 
-    def figure(self, id: str, title: str, claims: str = "", caller: Callable[[], str] = str) -> Markup:
-        """A figure with its title and, between ``{% call %}`` and ``{% endcall %}``, its caption."""
+    def figure(
+        self, id: str, title: str, claims: str = "", caller: Callable[[], str] = str
+    ) -> Markup:
+        """A figure with its title and, between ``{% call %}`` and ``{% endcall %}``, its
+        caption."""
         if id not in self.images or id in self.placed:
             problem = "it is shown already" if id in self.placed else nearest(id, self.images)
-            raise StudyError(f"the report of '{self.study.name}' shows the figure '{id}'; {problem}")
+            raise StudyError(
+                f"the report of '{self.study.name}' shows the figure '{id}'; {problem}"
+            )
         self.placed.append(id)
         links = ", ".join(f"[{claim}](#claim-{claim})" for claim in claims.split())
         image = Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(
             b64encode(self.images[id]).decode(), title
         )
-        text = Markup('### {}\n\n<figure id="figure-{}">{}\n<figcaption>\n\n{}{}\n\n</figcaption></figure>\n')
+        text = Markup(
+            '### {}\n\n<figure id="figure-{}">{}\n<figcaption>\n\n{}{}\n\n</figcaption></figure>\n'
+        )
         return text.format(title, id, image, caller(), f" Claims: {links}." if links else "")
 
     def rest(self) -> list[str]:
@@ -137,45 +161,75 @@ class Page:
     def table(self, headings: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Markup:
         """A table; numbers as readers see them."""
         lines = [headings, ["---"] * len(headings), *rows]
-        cells = [" | ".join(str(escape(_text(cell))).replace("|", "\\|") for cell in line) for line in lines]
+        cells = [
+            " | ".join(str(escape(_text(cell))).replace("|", "\\|") for cell in line)
+            for line in lines
+        ]
         return Markup("\n" + "\n".join(f"| {line} |" for line in cells) + "\n")
 
     @_or_sentence
-    def readings(self, probe: str, quantities: Mapping[str, str], over: str = "median", **where: Any) -> Markup:
-        """Readings over seeds: quantities down, rates across. ``over``: ``median`` [range] or ``mean`` [95 %].
+    def readings(
+        self, probe: str, quantities: Mapping[str, str], over: str = "median", **where: Any
+    ) -> Markup:
+        """Readings over seeds: quantities down, rates across. ``over``: ``median`` [range] or
+        ``mean`` [95 %].
 
         ``where``: sweep, stage, set; a mapping of several, with their words, gives a row for each.
         """
         places = {"sweep": "", **where}
-        several = [one.items() if isinstance(one, Mapping) else [(one, "")] for one in places.values()]
+        several = [
+            one.items() if isinstance(one, Mapping) else [(one, "")] for one in places.values()
+        ]
         rows, gammas = [], self.evidence.gammas
         for (name, words), *chosen in product(quantities.items(), *several):
             sweep, *rest = (value for value, _ in chosen)
-            own, at = self.evidence.sweep(sweep), dict[str, Any](zip(list(places)[1:], rest, strict=True))
+            own, at = (
+                self.evidence.sweep(sweep),
+                dict[str, Any](zip(list(places)[1:], rest, strict=True)),
+            )
             read = own.spread if over == "median" else own.interval
-            told = [mean_text(*read(probe, name, gamma, **at)) if gamma in own.gammas else "" for gamma in gammas]
+            told = [
+                mean_text(*read(probe, name, gamma, **at)) if gamma in own.gammas else ""
+                for gamma in gammas
+            ]
             if set(told) - {"n/a", ""}:
-                rows.append([", ".join(filter(None, [words, *(text for _, text in chosen)])), *told])
+                rows.append(
+                    [", ".join(filter(None, [words, *(text for _, text in chosen)])), *told]
+                )
         if not rows:
             raise MissingEvidenceError(f"This run has no readings of {probe}.")
         return self.table([HEADINGS[over], *(f"γ = {gamma:g}" for gamma in gammas)], rows)
 
     @_or_sentence
     def rows(
-        self, found: str | Iterable[Mapping], columns: Mapping[str, str], sweep: str = "", **where: Any
+        self,
+        found: str | Iterable[Mapping],
+        columns: Mapping[str, str],
+        sweep: str = "",
+        **where: Any,
     ) -> Markup:
-        """Rows of a table, by its name or as given; ``columns``: column -> heading, those of ENDS with their ends."""
+        """Rows of a table, by its name or as given; ``columns``: column -> heading, those of ENDS
+        with their ends."""
         if isinstance(found, str):
             table = self.evidence.sweep(sweep).table(found, **where)
             table = table.sort_values("gamma", kind="stable") if "gamma" in columns else table
             found = table.to_dict("records")
-        return self.table(list(columns.values()), ([_cell(row, column) for column in columns] for row in found))
+        return self.table(
+            list(columns.values()), ([_cell(row, column) for column in columns] for row in found)
+        )
 
     @_or_sentence
     def grid(
-        self, name: str, down: str | Sequence[str], across: str, cell: str = "mean", sweep: str = "", **where: Any
+        self,
+        name: str,
+        down: str | Sequence[str],
+        across: str,
+        cell: str = "mean",
+        sweep: str = "",
+        **where: Any,
     ) -> Markup:
-        """A table with the values of ``across`` as columns, and of ``down`` as rows; a cell is as in `rows`."""
+        """A table with the values of ``across`` as columns, and of ``down`` as rows; a cell is as
+        in `rows`."""
         found, down = (
             self.evidence.sweep(sweep).table(name, **where),
             [down] if isinstance(down, str) else list(down),
@@ -185,7 +239,9 @@ class Page:
         for place, group in found.groupby(down, sort=False):
             cells = {row[across]: _cell(row, cell) for row in group.to_dict("records")}
             lines.append([*place, *(cells.get(head, "") for head in heads)])  # pyright: ignore[reportGeneralTypeIssues]
-        return self.table([*down, *(f"γ = {head:g}" if across == "gamma" else head for head in heads)], lines)
+        return self.table(
+            [*down, *(f"γ = {head:g}" if across == "gamma" else head for head in heads)], lines
+        )
 
     def constant(self, place: str) -> Any:
         """A value by its place, ``package.module:name``."""
@@ -193,19 +249,30 @@ class Page:
         return getattr(import_module(module), name)
 
     def checks(self) -> Markup:
-        """Each causal check: what is done and its control, effect and control by rate, both verdicts."""
-        gammas, own = self.evidence.gammas, {verdict.id: verdict for verdict in self.evidence.verdicts}
+        """Each causal check: what is done and its control, effect and control by rate, both
+        verdicts."""
+        gammas, own = (
+            self.evidence.gammas,
+            {verdict.id: verdict for verdict in self.evidence.verdicts},
+        )
         lines, both = [], Markup("{}<br>control {}")
         for check, found in zip(self.study.load("checks"), self.evidence.checks, strict=True):
-            done = (
-                f"{check.done}. Control: {check.control_done}. Refuted if {check.refuted_if}. In {found.quantity}."
-            )
+            done = f"{check.done}. Control: {check.control_done}. Refuted if {check.refuted_if}. In {found.quantity}."
             cells = {
-                cell["gamma"]: both.format(_cell(cell, "effect"), _cell(cell, "control")) for cell in found.by_gamma
+                cell["gamma"]: both.format(_cell(cell, "effect"), _cell(cell, "control"))
+                for cell in found.by_gamma
             }
             read = (cells.get(gamma, "") for gamma in gammas)
-            lines.append([check.of, typeset(done), *read, *map(_decided, (found.verdict, own.get(check.of)))])
-        columns = ("claim", "intervention", *(f"γ = {gamma:g}" for gamma in gammas), "it decides", "the claim")
+            lines.append(
+                [check.of, typeset(done), *read, *map(_decided, (found.verdict, own.get(check.of)))]
+            )
+        columns = (
+            "claim",
+            "intervention",
+            *(f"γ = {gamma:g}" for gamma in gammas),
+            "it decides",
+            "the claim",
+        )
         return self.table(columns, lines)
 
     def threshold(self, claim: str, number: int = 0) -> str:
@@ -215,15 +282,22 @@ class Page:
 
     def by_outcome(self) -> Iterator[tuple[str, list[Verdict]]]:
         """Outcome -> its verdicts, for those that occur."""
-        ordered = sorted(self.evidence.verdicts, key=lambda verdict: OUTCOMES.index(verdict.outcome))
-        return ((outcome, list(found)) for outcome, found in groupby(ordered, lambda verdict: verdict.outcome))
+        ordered = sorted(
+            self.evidence.verdicts, key=lambda verdict: OUTCOMES.index(verdict.outcome)
+        )
+        return (
+            (outcome, list(found))
+            for outcome, found in groupby(ordered, lambda verdict: verdict.outcome)
+        )
 
     def within(self) -> Markup:
         """Verdicts within groups of seeds, beside those of all seeds."""
         assert self.evidence.within is not None
         groups = self.evidence.within.groups
         every = {verdict.id: verdict for verdict in self.evidence.verdicts}
-        lines = [["seeds", "", *(f"{len(g.seeds)} of {g.total}, {share_text(*g.share)}" for g in groups)]]
+        lines = [
+            ["seeds", "", *(f"{len(g.seeds)} of {g.total}, {share_text(*g.share)}" for g in groups)]
+        ]
         for verdict in groups[0].verdicts:
             of = [every.get(verdict.id), *(group.verdicts[verdict.id] for group in groups)]
             lines.append([verdict.id, *map(_decided, of)])
@@ -231,7 +305,14 @@ class Page:
 
     def all_claims(self) -> Markup:
         """Every claim with its criterion, what was measured, and why it was judged so."""
-        headings = ("claim", "criterion, and what was measured", "met by", "median [range]", "untrained", "verdict")
+        headings = (
+            "claim",
+            "criterion, and what was measured",
+            "met by",
+            "median [range]",
+            "untrained",
+            "verdict",
+        )
         return self.table(headings, map(self._claim, self.evidence.verdicts))
 
     def _claim(self, verdict: Verdict) -> list[Any]:
@@ -243,12 +324,18 @@ class Page:
             if one.criterion:
                 head, met = badge(one.outcome), f", met by {one.n_meeting}/{one.n_seeds}"
             told = f"{effect_text(one)}{met}, untrained {number(one.untrained)}"
-            text += Markup("<br>{} {}: {}").format(head, typeset(one.criterion or one.statistic), told)
+            text += Markup("<br>{} {}: {}").format(
+                head, typeset(one.criterion or one.statistic), told
+            )
         share = verdict.n_meeting / verdict.n_seeds if verdict.n_seeds else math.nan
         share = share_text(share, verdict.share_low, verdict.share_high) if verdict.n_seeds else ""
         marks = {True: "calibrated", False: "not calibrated", None: ""}
         withheld = verdict.withheld and verdict.calibrated is not None
-        told = [f"withheld; alone {verdict.uncalibrated_outcome}" if withheld else marks[verdict.calibrated]]
+        told = [
+            f"withheld; alone {verdict.uncalibrated_outcome}"
+            if withheld
+            else marks[verdict.calibrated]
+        ]
         told.append(verdict.reason.partition(":")[0] if verdict.learned is False else "")
         told.append("met at initialisation" if verdict.met_at_initialisation else "")
         told = Markup("<br>").join([badge(verdict.outcome), *filter(None, told)])
@@ -257,7 +344,8 @@ class Page:
         return [id, text, met, effect_text(verdict), number(verdict.untrained), told]
 
     def _terms(self) -> dict[str, str]:
-        """Words of every report, of verdicts, of the study, and those that it shares with others."""
+        """Words of every report, of verdicts, of the study, and those that it shares with
+        others."""
         words = read_toml(HERE / "glossary.toml")
         own = words.get(self.study.name, {})
         shared = {name: words["shared"][name] for name in own.pop("uses", [])}
@@ -265,7 +353,10 @@ class Page:
         return {**words["every"], **verdicts, **shared, **own, **self.study.load("glossary")}
 
 
-HEADINGS = {"median": "median over seeds [lowest, highest]", "mean": "mean over seeds [95 % interval]"}
+HEADINGS = {
+    "median": "median over seeds [lowest, highest]",
+    "mean": "mean over seeds [95 % interval]",
+}
 
 
 def badge(outcome: str) -> Markup:
@@ -283,7 +374,13 @@ def _text(cell: Any) -> Any:
         return cell
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
-    return number(cell) if isinstance(cell, int | float) else "n/a" if cell is None or cell is pd.NA else cell
+    return (
+        number(cell)
+        if isinstance(cell, int | float)
+        else "n/a"
+        if cell is None or cell is pd.NA
+        else cell
+    )
 
 
 def _cell(row: Mapping[str, Any], column: str) -> Any:
@@ -296,7 +393,8 @@ def _cell(row: Mapping[str, Any], column: str) -> Any:
 
 
 def warnings(evidence: Evidence) -> Iterator[str]:
-    """What a reader must not overlook: few seeds, smoke runs, stages not reached, and `notes` of the verdicts."""
+    """What a reader must not overlook: few seeds, smoke runs, stages not reached, and `notes` of
+    the verdicts."""
     if evidence.scale == "smoke":
         yield "This is a smoke run. It shows that every part works and says nothing about the question."
     if evidence.verdicts and len(evidence.seeds) < FEWEST:

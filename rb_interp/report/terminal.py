@@ -26,7 +26,8 @@ WIDTH = 100
 
 
 class Screen:
-    """A console that shows a run's words as text: no command to it, and ``?`` for signs that it lacks."""
+    """A console that shows a run's words as text: no command to it, and ``?`` for signs that it
+    lacks."""
 
     def __init__(self, console: Console | None) -> None:
         found = console or Console()
@@ -44,10 +45,15 @@ class Screen:
         """A line."""
         self.console.print(self.text(words, style), width=width)
 
-    def table(self, headings: Sequence[str], rows: Iterable[Sequence[str | Text]], wide: bool = False) -> None:
-        """A table whose last column wraps; a ``wide`` one takes the width that there is, 100 columns at most."""
+    def table(
+        self, headings: Sequence[str], rows: Iterable[Sequence[str | Text]], wide: bool = False
+    ) -> None:
+        """A table whose last column wraps; a ``wide`` one takes the width that there is, 100
+        columns at most."""
         width = min(self.console.width, WIDTH) if wide else None
-        table = Table(box=None, pad_edge=False, header_style="bold", width=width, show_header=any(headings))
+        table = Table(
+            box=None, pad_edge=False, header_style="bold", width=width, show_header=any(headings)
+        )
         for heading in headings:
             table.add_column(self.text(heading), no_wrap=heading is not headings[-1])
         for row in rows:
@@ -56,16 +62,28 @@ class Screen:
 
 
 def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
-    """Print each claim's outcome, seeds that meet it, effect, untrained value and statement, and what to beware of."""
+    """Print each claim's outcome, seeds that meet it, effect, untrained value and statement, and
+    what to beware of."""
     if not verdicts:
         return
     screen, rows = Screen(console), []
     for verdict in verdicts:
         untrained = number(verdict.untrained) + ("*" if verdict.met_at_initialisation else "")
-        head = [verdict.id, Text(verdict.outcome, COLOURS[verdict.outcome]), verdict.met_by, effect_text(verdict)]
+        head = [
+            verdict.id,
+            Text(verdict.outcome, COLOURS[verdict.outcome]),
+            verdict.met_by,
+            effect_text(verdict),
+        ]
         rows.append([*head, untrained, verdict.statement])
-    screen.table(["claim", "verdict", "met by", "median [range]", "untrained", "statement"], rows, wide=True)
-    starred = "; * met at initialisation" if any(verdict.met_at_initialisation for verdict in verdicts) else ""
+    screen.table(
+        ["claim", "verdict", "met by", "median [range]", "untrained", "statement"], rows, wide=True
+    )
+    starred = (
+        "; * met at initialisation"
+        if any(verdict.met_at_initialisation for verdict in verdicts)
+        else ""
+    )
     screen.say(counts_text(verdicts) + starred)
     for sentence in notes(verdicts):
         screen.say(sentence, width=min(screen.console.width, WIDTH))
@@ -80,7 +98,8 @@ def counts_text(verdicts: Verdicts) -> str:
 def print_run(run: Run, console: Console | None = None) -> None:
     """Print what a run folder holds: settings, how far it is, verdicts, versions."""
     sweeps = {
-        f"sweep {name}" if name else "members": _sweep(sweep, run.is_copy) for name, sweep in run.sweeps.items()
+        f"sweep {name}" if name else "members": _sweep(sweep, run.is_copy)
+        for name, sweep in run.sweeps.items()
     }
     try:
         verdicts = counts_text(run.verdicts) if run.study.load("claims") else ""
@@ -99,23 +118,34 @@ def print_run(run: Run, console: Console | None = None) -> None:
 
 def _sweep(sweep: Sweep, is_copy: bool) -> str:
     model, train = sweep.config.model, sweep.config.train
-    kind = "" if model.architecture == "transformer" else f"{model.architecture}, {train.optimiser}, "
+    kind = (
+        "" if model.architecture == "transformer" else f"{model.architecture}, {train.optimiser}, "
+    )
     size = f"{model.n_layers} layers, {model.n_heads} heads, d_model {model.d_model}, norm {model.norm}"
     progress = f"{train.steps:,} steps; without checkpoints"
     if not is_copy:
-        progress = f"step {sweep.step or 0:,} of {train.steps:,}{', finished' if sweep.finished else ''}"
+        progress = (
+            f"step {sweep.step or 0:,} of {train.steps:,}{', finished' if sweep.finished else ''}"
+        )
     if not is_copy and sweep.finished:
         came = {stage: [*sweep.reached(stage).values()] for stage in train.stages}
-        progress += "".join(f", {stage} reached by {sum(of)} of {len(of)}" for stage, of in came.items())
+        progress += "".join(
+            f", {stage} reached by {sum(of)} of {len(of)}" for stage, of in came.items()
+        )
     return f"gammas {list(sweep.config.gammas)}; {kind}{size}; {progress}"
 
 
-def print_studies(studies: Mapping[str, Study | StudyError], console: Console | None = None) -> None:
-    """Print every study that is installed: its name, its question and its cost, or why it does not load."""
+def print_studies(
+    studies: Mapping[str, Study | StudyError], console: Console | None = None
+) -> None:
+    """Print every study that is installed: its name, its question and its cost, or why it does not
+    load."""
     screen = Screen(console)
     for name, study in studies.items():
         screen.say(name, "bold")
         if isinstance(study, Exception):
             screen.say(f"  {study}", "red")
         else:
-            screen.say(f"  {study.question}\n  Cost of {'; '.join(map(': '.join, study.cost.items()))}.")
+            screen.say(
+                f"  {study.question}\n  Cost of {'; '.join(map(': '.join, study.cost.items()))}."
+            )

@@ -1,10 +1,12 @@
-"""Studies and their configurations. The same frozen object is the Python object, the command's flags and the TOML file.
+"""Studies and their configurations. The same frozen object is the Python object, the command's
+flags and the TOML file.
 
 A `Study` is one frozen value. It is found by its entry point, and its fields load at first use.
 
-A study's configuration is a `StudyConfig`. It has one sweep (it is a `SweepConfig` itself) or several (its fields of
-that type, by name). A class's ``host_fields`` say where and how something is computed; they belong to no fingerprint.
-Its ``source_fields`` say where data comes from; they do not change the scale of a run.
+A study's configuration is a `StudyConfig`. It has one sweep (it is a `SweepConfig` itself) or
+several (its fields of that type, by name). A class's ``host_fields`` say where and how something is
+computed; they belong to no fingerprint. Its ``source_fields`` say where data comes from; they do
+not change the scale of a run.
 """
 
 from __future__ import annotations
@@ -22,12 +24,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import Self
 
 from rb_interp import settings
+from rb_interp.arguments import checked
 from rb_interp.errors import ConfigError, StudyError, first_line, nearest, shown
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
 from rb_interp.settings import Gammas, Rate, Seed, Seeds, Settings
 from rb_interp.training.config import TrainConfig
-from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from rb_interp.claims import CausalCheck, Claim
@@ -37,11 +39,13 @@ if TYPE_CHECKING:
 __all__ = ["StudyConfig", "SweepConfig", "fingerprint", "from_mapping"]
 
 DEFAULT_SEEDS = tuple(range(10, 18))
-"""Seeds of ``quick`` and ``paper``: they decide claims that were written after seeds 0 to 9 had been read, too."""
+"""Seeds of ``quick`` and ``paper``: they decide claims that were written after seeds 0 to 9 had
+been read, too."""
 
 
 class StudyConfig(Settings):
-    """What the configurations of all studies share; a study adds its fields, its PRESETS and its checks."""
+    """What the configurations of all studies share; a study adds its fields, its PRESETS and its
+    checks."""
 
     PRESETS: ClassVar[dict] = {"quick": {}}
     sibling_stages: ClassVar[Mapping[str, tuple[str, float]]] = {}
@@ -60,7 +64,10 @@ class StudyConfig(Settings):
     def from_preset(cls, preset: str = "quick", **changes: Any) -> Self:
         """A preset, with fields replaced; ConfigError for an unknown one."""
         cls.check_preset(preset)
-        return replace(settings.overlay(cls(preset=preset), cls.PRESETS[preset], f"preset '{preset}'"), **changes)
+        return replace(
+            settings.overlay(cls(preset=preset), cls.PRESETS[preset], f"preset '{preset}'"),
+            **changes,
+        )
 
     def judged(self, claim: Claim) -> Claim:
         """A claim of the study as it is judged in a run of this configuration."""
@@ -68,19 +75,26 @@ class StudyConfig(Settings):
 
     @property
     def sweeps(self) -> dict[str, SweepConfig]:
-        """Its sweeps by name; a single one, or the main one, is called "" and is the configuration itself.
+        """Its sweeps by name; a single one, or the main one, is called "" and is the configuration
+        itself.
 
-        A study may have further sweeps beside its main one. Its figures and its report are then of the main one.
+        A study may have further sweeps beside its main one. Its figures and its report are then of
+        the main one.
         """
         if isinstance(self, SweepConfig):
             return {"": self}
-        return {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), SweepConfig)}
+        return {
+            f.name: value
+            for f in fields(self)
+            if isinstance(value := getattr(self, f.name), SweepConfig)
+        }
 
 
 class SweepConfig(Settings):
     """One sweep: members trained alike, on one task, at each gamma (and each seed of the study).
 
-    Raises ConfigError for rates that do not fit, and for sizes of the model that contradict the task.
+    Raises ConfigError for rates that do not fit, and for sizes of the model that contradict the
+    task.
     """
 
     gammas: Gammas = (0.3, 0.5, 0.8)
@@ -94,15 +108,19 @@ class SweepConfig(Settings):
     rates: tuple[tuple[Rate, Rate], ...] = ()
     """Learning rates of single gammas, pairs of gamma and rate, in place of ``train.lr``."""
     data_seed: Seed | None = None
-    """Seed of data, labels and batch order of every member, whose own seed then fixes its initial weights alone. None:
-    each member's own seed fixes both."""
+    """Seed of data, labels and batch order of every member, whose own seed then fixes its initial
+    weights alone. None: each member's own seed fixes both."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(dict(self.rates)) < len(self.rates):
-            raise ConfigError(f"rates={self.rates}; expected pairs of gamma and learning rate, each gamma once.")
+            raise ConfigError(
+                f"rates={self.rates}; expected pairs of gamma and learning rate, each gamma once."
+            )
         if self.model.scheme == "torch_default" and len(self.gammas) > 1:
-            raise ConfigError(f"scheme 'torch_default' has no gamma, and gammas={self.gammas}; give one gamma.")
+            raise ConfigError(
+                f"scheme 'torch_default' has no gamma, and gammas={self.gammas}; give one gamma."
+            )
         if self.task.predicts == "last" and (self.train.micro_batch or self.train.compile):
             raise ConfigError("micro_batch and compile are for language models; leave them out.")
         parameters(self.model, self.task.d_vocab, self.task.length)
@@ -125,8 +143,11 @@ def sizes(task: type[Settings], preset: str) -> dict[str, Any]:
     }
 
 
-def from_mapping(kind: type[StudyConfig], data: Mapping[str, Any], source: str = "the configuration") -> Any:
-    """A study's configuration: its preset with what the data changes; ConfigError for what does not fit.
+def from_mapping(
+    kind: type[StudyConfig], data: Mapping[str, Any], source: str = "the configuration"
+) -> Any:
+    """A study's configuration: its preset with what the data changes; ConfigError for what does not
+    fit.
 
     Args:
         data: nested plain data, as of a TOML file; ``preset`` names what it starts from.
@@ -142,8 +163,9 @@ def fingerprint(*values: Any) -> str:
 
 
 def stacks(sweeps: Mapping[str, SweepConfig]) -> list[list[str]]:
-    """Names of the sweeps that train in one stack: those that differ in learning rate and weight decay, at least in
-    one of them, and in no more but their gammas. Sweeps with ``rates`` train by themselves.
+    """Names of the sweeps that train in one stack: those that differ in learning rate and weight
+    decay, at least in one of them, and in no more but their gammas. Sweeps with ``rates`` train by
+    themselves.
 
     >>> from rb_interp.tasks import AnchorTask
     >>> slow = SweepConfig(task=AnchorTask(), train=TrainConfig(lr=1e-4))
@@ -153,7 +175,10 @@ def stacks(sweeps: Mapping[str, SweepConfig]) -> list[list[str]]:
     found: dict[Any, list[str]] = {}
     taken = Counter[Any]()
     for name, sweep in sweeps.items():
-        of_stack = fingerprint(sweep.task, sweep.model, sweep.data_seed), replace(sweep.train, lr=1, weight_decay=0)
+        of_stack = (
+            fingerprint(sweep.task, sweep.model, sweep.data_seed),
+            replace(sweep.train, lr=1, weight_decay=0),
+        )
         own = (of_stack, sweep.train.lr, sweep.train.weight_decay)
         taken[own] += 1
         found.setdefault((of_stack, taken[own], name if sweep.rates else ""), []).append(name)
@@ -163,26 +188,38 @@ def stacks(sweeps: Mapping[str, SweepConfig]) -> list[list[str]]:
 def check_lr(config: StudyConfig) -> None:
     """Raise ConfigError where a learning rate was given that no member would take.
 
-    Rates of the preset may be of gammas that the sweep does not have: they stay when the gammas are replaced.
+    Rates of the preset may be of gammas that the sweep does not have: they stay when the gammas are
+    replaced.
     """
     base = type(config).from_preset(config.preset).sweeps
     settable = {"": config.sweeps[""]} if "" in config.sweeps else config.sweeps
     for name, sweep in settable.items():
         rates, where = {gamma for gamma, _ in sweep.rates}, f"{name}." if name else ""
-        of_preset = base.get(name, next(iter(base.values())))  # sweeps of other data are all like the first
+        of_preset = base.get(
+            name, next(iter(base.values()))
+        )  # sweeps of other data are all like the first
         if sweep.rates != of_preset.rates:
             if not rates <= {*sweep.gammas}:
-                raise ConfigError(f"{where}rates={sweep.rates}; the gammas of this sweep are {sweep.gammas} alone.")
+                raise ConfigError(
+                    f"{where}rates={sweep.rates}; the gammas of this sweep are {sweep.gammas} "
+                    f"alone."
+                )
         elif sweep.train.lr != of_preset.train.lr and rates >= {*sweep.gammas}:
             raise ConfigError(
-                f"{where}train.lr={sweep.train.lr:g} has no effect: preset '{config.preset}' gives each of the gammas "
+                f"{where}train.lr={sweep.train.lr:g} has no effect: preset '{config.preset}' gives "
+                f"each of the gammas "
                 f"{list(sweep.gammas)} a learning rate of its own. Change {where}rates instead."
             )
 
 
 def scale_of(config: StudyConfig) -> str:
-    """The preset's name, or ``custom`` where a task, model, training or other table of settings differs from it."""
-    return config.preset if _sizes(config) == _sizes(type(config).from_preset(config.preset)) else "custom"
+    """The preset's name, or ``custom`` where a task, model, training or other table of settings
+    differs from it."""
+    return (
+        config.preset
+        if _sizes(config) == _sizes(type(config).from_preset(config.preset))
+        else "custom"
+    )
 
 
 def _sizes(config: StudyConfig) -> dict[str, Any]:
@@ -190,11 +227,18 @@ def _sizes(config: StudyConfig) -> dict[str, Any]:
     parts = ("task", "model", "train", "rates", "data_seed")
     named = {name: sweep for name, sweep in config.sweeps.items() if name}
     sweeps = {
-        name: {part: settings.comparable(getattr(sweep, part)) for part in parts} for name, sweep in named.items()
+        name: {part: settings.comparable(getattr(sweep, part)) for part in parts}
+        for name, sweep in named.items()
     }
-    left_out = {name for sweep in config.sweeps.values() for name in getattr(sweep.task, "source_fields", ())}
+    left_out = {
+        name
+        for sweep in config.sweeps.values()
+        for name in getattr(sweep.task, "source_fields", ())
+    }
     told = settings.flat({**settings.comparable(config), **sweeps}).items()
-    return {k: v for k, v in told if ("." in k or k in parts) and k.rpartition(".")[2] not in left_out}
+    return {
+        k: v for k, v in told if ("." in k or k in parts) and k.rpartition(".")[2] not in left_out
+    }
 
 
 GROUP = "rb_interp.studies"
@@ -207,8 +251,8 @@ Lazy = str
 class Study:
     """A question, its configuration, and its measurement, claims, figures and report.
 
-    A field that takes an object also takes its place as text, ``package.module:name``. The object is imported when it
-    is used for the first time.
+    A field that takes an object also takes its place as text, ``package.module:name``. The object
+    is imported when it is used for the first time.
 
     Attributes:
         name: word on the command line, lower case with dashes.
@@ -219,19 +263,23 @@ class Study:
         measure: ``measure(run, progress) -> Measured``: reads every member of a trained run, once.
         tables: name -> columns that tell the rows of a further table apart, with spaces between.
         claims: what is judged, with criteria fixed in advance.
-        quantities: probe -> the quantities that ``measure`` reads of it, with spaces between; claims are checked
-            against it before training. Claims about probes that are not in it are not.
+        quantities: probe -> the quantities that ``measure`` reads of it, with spaces between;
+            claims are checked against it before training. Claims about probes that are not in it
+            are not.
         figures: name -> ``draw(evidence) -> Figure``.
-        report: the Markdown template of its report, see ``report.page``; without one, all figures in their order.
+        report: the Markdown template of its report, see ``report.page``; without one, all figures
+            in their order.
         glossary: term -> meaning, below the report, behind those of ``report/glossary.toml``.
-        checks: causal checks: interventions that would refute a claim, each with its own verdict. Their numbers are in
-            the table ``effects``, which ``measure`` must return then.
-        calibration: ``calibration(config) -> Calibration | None``: error rates of the probes for these models.
-        groups: ``groups(measured) -> Grouping``: which seeds belong together, by an outcome, and which claims are
-            judged within each group as well.
-        circuits: ``circuits(measured) -> {(gamma, seed): Circuit}``: the circuits of the main sweep's members, by name,
-            for members that are shared (`Run.export`).
-        train_note: ``train_note(config) -> sentences`` to show before training, for instance about stand-ins for data.
+        checks: causal checks: interventions that would refute a claim, each with its own verdict.
+            Their numbers are in the table ``effects``, which ``measure`` must return then.
+        calibration: ``calibration(config) -> Calibration | None``: error rates of the probes for
+            these models.
+        groups: ``groups(measured) -> Grouping``: which seeds belong together, by an outcome, and
+            which claims are judged within each group as well.
+        circuits: ``circuits(measured) -> {(gamma, seed): Circuit}``: the circuits of the main
+            sweep's members, by name, for members that are shared (`Run.export`).
+        train_note: ``train_note(config) -> sentences`` to show before training, for instance about
+            stand-ins for data.
     """
 
     name: str
@@ -255,7 +303,7 @@ class Study:
     def __repr__(self) -> str:
         return f"Study({self.name}: {self.title})"
 
-    @typed
+    @checked
     def load(self, name: str) -> Any:
         """A field's object, imported where the field names a place."""
         value = getattr(self, name)
@@ -264,12 +312,13 @@ class Study:
         module, _, attribute = value.partition(":")
         return getattr(import_module(module), attribute)
 
-    @typed
+    @checked
     def preset(self, preset: str = "quick", **changes: Any) -> StudyConfig:
-        """The configuration of a preset, with fields replaced; ConfigError for an unknown preset or field."""
+        """The configuration of a preset, with fields replaced; ConfigError for an unknown preset or
+        field."""
         return self.load("config").from_preset(preset, **changes)
 
-    @typed
+    @checked
     def run(
         self,
         *,
@@ -280,10 +329,12 @@ class Study:
         until_decided: bool = False,
         **changes: Any,
     ) -> Run:
-        """Train, measure, judge and report, continuing where an earlier call was stopped; returns the run.
+        """Train, measure, judge and report, continuing where an earlier call was stopped; returns
+        the run.
 
         Args:
-            preset: sizes to start from. changes: fields of the configuration to replace, such as ``seeds=(0,)``.
+            preset: sizes to start from. changes: fields of the configuration to replace, such as
+                ``seeds=(0,)``.
             config: a whole configuration instead of both.
             out: the run folder; by default ``runs/`` and the names of study and preset.
             until_decided: add seeds until no claim about them is OPEN, up to 20 seeds.
@@ -291,12 +342,16 @@ class Study:
         from rb_interp.runs.run import Run
 
         config = config or self.preset(preset, **changes)
-        return Run.start(out or self.folder(config), self, config).reproduce(progress, until_decided)
+        return Run.start(out or self.folder(config), self, config).reproduce(
+            progress, until_decided
+        )
 
     def check_claims(self, config: StudyConfig) -> None:
-        """Raise StudyError for a claim about what no run of the study can have; asked before a new run.
+        """Raise StudyError for a claim about what no run of the study can have; asked before a new
+        run.
 
-        A study may read stages and sets of its own, so of these only a name that nearly is a known one is refused.
+        A study may read stages and sets of its own, so of these only a name that nearly is a known
+        one is refused.
         """
         kind = type(config)
         try:
@@ -309,25 +364,49 @@ class Study:
         named = [(name, sweep) for one in presets for name, sweep in one.sweeps.items()]
         claims = [*map(config.judged, found), *(check.check for check in checks)]
         for claim, term in ((one, term) for one in claims for term in (*one.terms, *one.context)):
-            where, own = f"claim {claim.id} of study '{self.name}'", [s for n, s in named if term.sweep in ("", n)]
+            where, own = (
+                f"claim {claim.id} of study '{self.name}'",
+                [s for n, s in named if term.sweep in ("", n)],
+            )
             if not own:
-                raise StudyError(f"{where} names the sweep '{term.sweep}'; {nearest(term.sweep, dict(named))}")
+                raise StudyError(
+                    f"{where} names the sweep '{term.sweep}'; {nearest(term.sweep, dict(named))}"
+                )
             gammas = sorted({gamma for sweep in own for gamma in sweep.gammas})
-            if term.gamma is not None and not any(abs(term.gamma - gamma) < 1e-9 for gamma in gammas):
-                raise StudyError(f"{where} is about gamma {term.gamma:g}; no preset trains it, but {gammas}.")
+            if term.gamma is not None and not any(
+                abs(term.gamma - gamma) < 1e-9 for gamma in gammas
+            ):
+                raise StudyError(
+                    f"{where} is about gamma {term.gamma:g}; no preset trains it, but {gammas}."
+                )
             sets = {"train", *(name for sweep in own for name in sweep.task.sets)}
-            stages = {"init", "final", *kind.sibling_stages, *(name for s in own for name in s.task.stages or ())}
+            stages = {
+                "init",
+                "final",
+                *kind.sibling_stages,
+                *(name for s in own for name in s.task.stages or ()),
+            }
             for word, name, known in (("stage", term.stage, stages), ("set", term.set, sets)):
                 if name and name not in known and get_close_matches(name, known, 1, 0.75):
                     raise StudyError(f"{where} names the {word} '{name}'; {nearest(name, known)}")
             read = self.quantities.get(term.probe, "").split()
-            if self.quantities and not read and get_close_matches(term.probe, self.quantities, 1, 0.75):
-                raise StudyError(f"{where} names the probe '{term.probe}'; {nearest(term.probe, self.quantities)}")
+            if (
+                self.quantities
+                and not read
+                and get_close_matches(term.probe, self.quantities, 1, 0.75)
+            ):
+                raise StudyError(
+                    f"{where} names the probe '{term.probe}'; "
+                    f"{nearest(term.probe, self.quantities)}"
+                )
             if read and term.quantity not in read:
-                raise StudyError(f"{where} names the quantity '{term.quantity}'; {nearest(term.quantity, read)}")
+                raise StudyError(
+                    f"{where} names the quantity '{term.quantity}'; {nearest(term.quantity, read)}"
+                )
 
     def folder(self, config: StudyConfig) -> Path:
-        """``runs/anchor-quick`` for a preset as it stands; a variation gets its fingerprint at the end of the name."""
+        """``runs/anchor-quick`` for a preset as it stands; a variation gets its fingerprint at the
+        end of the name."""
         name, mark = f"{self.name}-{config.preset}", fingerprint(self.name, config)
         as_it_stands = mark == fingerprint(self.name, self.preset(config.preset))
         return Path("runs") / (name if as_it_stands else f"{name}-{mark}")
@@ -338,14 +417,15 @@ def names() -> list[str]:
     return sorted(entry_points(group=GROUP).names)
 
 
-@typed
+@checked
 def study(name: str) -> Study:
     """A study by its name; no other study is imported.
 
     >>> study("anchor").name
     'anchor'
 
-    Raises StudyError for an unknown name, and where a study does not load (naming its distribution).
+    Raises StudyError for an unknown name, and where a study does not load (naming its
+    distribution).
     """
     points = entry_points(group=GROUP)
     if name not in points.names:

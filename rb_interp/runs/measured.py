@@ -1,4 +1,5 @@
-"""Measuring a run: its members as models, and what is read of them: tables, arrays and verdicts, as values and files.
+"""Measuring a run: its members as models, and what is read of them: tables, arrays and verdicts, as
+values and files.
 
 They are made once; claims, figures and report only read them.
 """
@@ -22,18 +23,31 @@ from pydantic import TypeAdapter
 from safetensors.numpy import load, save
 from tqdm import tqdm
 
-from rb_interp.claims import CheckedCause, Verdicts, Within, expected_by_chance, judge, judge_checks, judge_within
+from rb_interp.arguments import checked
+from rb_interp.claims import (
+    CheckedCause,
+    Verdicts,
+    Within,
+    expected_by_chance,
+    judge,
+    judge_checks,
+    judge_within,
+)
 from rb_interp.errors import RunError, StudyError
 from rb_interp.figures.evidence import Evidence
-from rb_interp.record import Record
 from rb_interp.runs.store import PROBE, SETTINGS, code_version, write_file
 from rb_interp.runs.sweep import Sweep
 from rb_interp.settings import to_toml
-from rb_interp.statistics.intervals import OVER_SEEDS, intervals_or_nan, over_seeds, spread_over_seeds
+from rb_interp.statistics.intervals import (
+    OVER_SEEDS,
+    intervals_or_nan,
+    over_seeds,
+    spread_over_seeds,
+)
 from rb_interp.statistics.reading import Reading
+from rb_interp.table_repr import TableRepr
 from rb_interp.training.member_group import Member
 from rb_interp.training.store import Checkpoint
-from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from rb_interp.runs.run import Run
@@ -52,23 +66,26 @@ READINGS = f"{KEYS['readings']} value untrained null null_mean null_sd p_value n
 """Columns of readings of probes; docs/tables.md says what each holds."""
 DTYPES = {"str": "object", "int": "int64", "float": "float64", "bool": "bool"}
 KNOWN = {
-    **dict.fromkeys(("sweep", "stage", "set", "probe", "quantity", "null", "component", "group"), "str"),
+    **dict.fromkeys(
+        ("sweep", "stage", "set", "probe", "quantity", "null", "component", "group"), "str"
+    ),
     **dict.fromkeys(("seed", "step", "n"), "int"),
     "reached": "bool",
 }
 """Types of columns that mean the same in every table."""
 
 
-@typed
+@checked
 @dataclass(frozen=True, eq=False, repr=False)
-class Measured(Record):
+class Measured(TableRepr):
     """What ``Study.measure`` returns.
 
     Attributes:
         readings: one row per member, stage, set, probe and quantity; `readings_table` makes it.
-        tables: further tables by name, those of ``Study.tables``; each is written as ``NAME.parquet``.
-        arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}`` -> array, with ``{sweep}/`` in front in a study of
-            several sweeps.
+        tables: further tables by name, those of ``Study.tables``; each is written as
+            ``NAME.parquet``.
+        arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}`` -> array, with ``{sweep}/`` in
+            front in a study of several sweeps.
     """
 
     readings: pd.DataFrame
@@ -80,8 +97,8 @@ def frame(rows: Any, columns: str) -> pd.DataFrame:
     """Rows, or another table, as a table with these columns, in this order and of these types.
 
     Args:
-        columns: names with spaces between, each with ``:str``, ``:int``, ``:float`` or ``:bool`` behind it if it needs
-            one. Other columns have their type in KNOWN, or are floats.
+        columns: names with spaces between, each with ``:str``, ``:int``, ``:float`` or ``:bool``
+            behind it if it needs one. Other columns have their type in KNOWN, or are floats.
 
     >>> frame([("a", 3, 1)], "circuit:str n share").dtypes.astype(str).to_dict()
     {'circuit': 'object', 'n': 'int64', 'share': 'float64'}
@@ -91,35 +108,43 @@ def frame(rows: Any, columns: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(kinds)).astype(kinds)
 
 
-@typed
+@checked
 def readings_table(*parts: pd.DataFrame | Iterable[Mapping], sweep: str = "") -> pd.DataFrame:
     """Tables or rows of readings joined into one table with the columns and types of READINGS.
 
-    A table without the column ``sweep`` gets the given one. ``reached`` is True where it is missing; in the
-    tables of a run it is what the learning curves say. Raises StudyError where another column is missing.
+    A table without the column ``sweep`` gets the given one. ``reached`` is True where it is
+    missing; in the tables of a run it is what the learning curves say. Raises StudyError where
+    another column is missing.
     """
     given = {"sweep": sweep, "reached": True}
     tables = [table for table in map(pd.DataFrame, parts) if len(table)]
-    tables = [table.assign(**{k: v for k, v in given.items() if k not in table}) for table in tables]
+    tables = [
+        table.assign(**{k: v for k, v in given.items() if k not in table}) for table in tables
+    ]
     for table in tables:
         missing = [name for name in READINGS.split() if name not in table]
         if missing:
-            raise StudyError(f"a table of readings lacks the columns {missing}; expected {READINGS}.")
+            raise StudyError(
+                f"a table of readings lacks the columns {missing}; expected {READINGS}."
+            )
     joined = pd.concat([frame(table, READINGS) for table in tables or [[]]], ignore_index=True)
     return joined.fillna({"sweep": "", "set": ""})
 
 
-@typed
+@checked
 def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
     """Mean over seeds of every reading with its 95 % interval (Student t), and median and range.
 
-    ``n`` counts seeds with a finite value, ``n_reached`` those of all that came to the stage (the others are read at
-    their last step), ``untrained`` is the mean of the untrained models. The interval's ends are
-    NaN below two seeds: one seed says nothing of the spread.
+    ``n`` counts seeds with a finite value, ``n_reached`` those of all that came to the stage (the
+    others are read at their last step), ``untrained`` is the mean of the untrained models. The
+    interval's ends are NaN below two seeds: one seed says nothing of the spread.
     """
     by, rows = KEYS["summary"].split(), []
     for place, here in readings.groupby(by, sort=False, dropna=False):
-        values, untrained = here["value"].to_numpy(), here["untrained"].mean()  # NaN where none has a value
+        values, untrained = (
+            here["value"].to_numpy(),
+            here["untrained"].mean(),
+        )  # NaN where none has a value
         reached = int(here["reached"].to_numpy().sum())
         rows.append((*cast(tuple, place), *spread_over_seeds(values), untrained, reached))
     return pd.DataFrame(rows, columns=[*by, *OVER_SEEDS.split(), "untrained", "n_reached"])
@@ -138,30 +163,38 @@ def ablation_means(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def arrays_over_seeds(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Mean over seeds of `Measured.arrays`, cell by cell, with the ends of its 95 % interval (Student t).
+    """Mean over seeds of `Measured.arrays`, cell by cell, with the ends of its 95 % interval
+    (Student t).
 
-    Returns the same keys with ``mean``, ``low`` and ``high`` in place of the seed. NaN is left out; the ends are NaN
-    below two seeds.
+    Returns the same keys with ``mean``, ``low`` and ``high`` in place of the seed. NaN is left out;
+    the ends are NaN below two seeds.
     """
     found: dict[tuple[str, str], list[np.ndarray]] = {}
     for key, array in arrays.items():
         *place, stage, inputs, probe, name = key.split("/")
-        found.setdefault(("/".join(place[:-1]), "/".join((stage, inputs, probe, name))), []).append(array)
+        found.setdefault(("/".join(place[:-1]), "/".join((stage, inputs, probe, name))), []).append(
+            array
+        )
     joined = {}
     for (before, after), each in found.items():
         stacked = np.stack(each).astype(float)
         cells = intervals_or_nan(stacked.reshape(len(each), -1).T)
         mean, low, high = (end.reshape(stacked.shape[1:]) for end in cells.T)
-        joined |= {f"{before}/{end}/{after}": a for end, a in (("mean", mean), ("low", low), ("high", high))}
+        joined |= {
+            f"{before}/{end}/{after}": a
+            for end, a in (("mean", mean), ("low", low), ("high", high))
+        }
     return joined
 
 
-@typed
+@checked
 class MemberModels:
-    """Two models that take the weights of each member in turn: building a model costs more than probing it.
+    """Two models that take the weights of each member in turn: building a model costs more than
+    probing it.
 
     Attributes:
-        model: the member that was loaded last. untrained: the same member at step 0. step: at which it was loaded.
+        model: the member that was loaded last. untrained: the same member at step 0. step: at which
+            it was loaded.
     """
 
     step: int
@@ -172,7 +205,9 @@ class MemberModels:
 
         self.sweep, first = sweep, sweep.members[0]
         weights = sweep.weights(first.gamma, first.seed, "init")
-        self.model, self.untrained = (lens_model(sweep.config.model, *sweep.sizes, weights) for _ in range(2))
+        self.model, self.untrained = (
+            lens_model(sweep.config.model, *sweep.sizes, weights) for _ in range(2)
+        )
 
     def load(self, member: Member, stage: str | int) -> Checkpoint:
         """Write a member at a stage into ``model``, and its untrained model into ``untrained``."""
@@ -187,7 +222,9 @@ class MemberModels:
             told = f"gamma={member.gamma:g}, seed={member.seed} diverged: its weights at step {checkpoint.step}"
             raise RunError(f"the member with {told} are not finite. Train it with a lower --lr.")
         config = self.sweep.config.model
-        write_weights(self.untrained, exported(self.sweep.weights(member.gamma, member.seed, "init"), config))
+        write_weights(
+            self.untrained, exported(self.sweep.weights(member.gamma, member.seed, "init"), config)
+        )
         write_weights(self.model, exported(weights, config))
         self.step = checkpoint.step
         return checkpoint
@@ -201,10 +238,11 @@ def each_member(
     progress: bool = True,
     desc: str = "",
 ) -> list[Found]:
-    """``work(models, member)`` of members, in their order, with as many at once as ``train.workers`` says.
+    """``work(models, member)`` of members, in their order, with as many at once as
+    ``train.workers`` says.
 
-    Each thread has models of its own. If a member's work raises, or after Ctrl-C, the others end when they load the
-    next checkpoint.
+    Each thread has models of its own. If a member's work raises, or after Ctrl-C, the others end
+    when they load the next checkpoint.
     """
     for seed in dict.fromkeys(member.seed for member in members):
         sweep.dataset(seed)  # drawn once, before several ask for it
@@ -222,7 +260,9 @@ def each_member(
     bar = {"disable": not progress, "unit": "member", "desc": desc}
     if n < 2:
         return [one(member) for member in tqdm(members, **bar)]
-    with ThreadPoolExecutor(n, initializer=torch.set_num_threads, initargs=(torch.get_num_threads(),)) as pool:
+    with ThreadPoolExecutor(
+        n, initializer=torch.set_num_threads, initargs=(torch.get_num_threads(),)
+    ) as pool:
         futures = [pool.submit(copy_context().run, one, member) for member in members]
         try:
             return [future.result() for future in tqdm(futures, **bar)]
@@ -234,11 +274,15 @@ def each_member(
 
 
 Plan = Callable[[MemberModels, Member], Iterable[tuple[str, str, Reading]]]
-"""All that is read of a member: stage, set and reading, each taken at the step at which the models were loaded last."""
+"""All that is read of a member: stage, set and reading, each taken at the step at which the models
+were loaded last."""
 
 
-def measure_members(run: Run, plan: Plan, sweeps: Iterable[str] | None = None, progress: bool = True) -> Measured:
-    """What a plan reads of every sound member of a run's sweeps; tables are kept if the study declares them."""
+def measure_members(
+    run: Run, plan: Plan, sweeps: Iterable[str] | None = None, progress: bool = True
+) -> Measured:
+    """What a plan reads of every sound member of a run's sweeps; tables are kept if the study
+    declares them."""
     rows, tables, arrays = [], defaultdict(list), {}
     for name in run.sweeps if sweeps is None else sweeps:
         sweep = run.sweep(name)
@@ -246,22 +290,42 @@ def measure_members(run: Run, plan: Plan, sweeps: Iterable[str] | None = None, p
         def read(models: MemberModels, member: Member) -> list[tuple[int, str, str, Reading]]:
             return [(models.step, *one) for one in plan(models, member)]
 
-        found = each_member(sweep, sweep.sound_members, read, progress=progress, desc=f"probing {name}".strip())
+        found = each_member(
+            sweep, sweep.sound_members, read, progress=progress, desc=f"probing {name}".strip()
+        )
         for member, readings in zip(sweep.sound_members, found, strict=True):
             for step, stage, set, reading in readings:
-                place = {"sweep": name, "gamma": member.gamma, "seed": member.seed, "stage": stage, "set": set}
+                place = {
+                    "sweep": name,
+                    "gamma": member.gamma,
+                    "seed": member.seed,
+                    "stage": stage,
+                    "set": set,
+                }
                 prefix = "/".join(map(str, (*place.values(), reading.probe))).removeprefix("/")
                 place["step"] = step
                 rows += [{**place, **row} for row in reading.rows()]
-                arrays |= {f"{prefix}/{array}": np.asarray(value) for array, value in reading.arrays.items()}
+                arrays |= {
+                    f"{prefix}/{array}": np.asarray(value)
+                    for array, value in reading.arrays.items()
+                }
                 for table in reading.tables.keys() & run.study.tables.keys():
-                    keys = {key: value for key, value in place.items() if key in run.study.tables[table].split()}
+                    keys = {
+                        key: value
+                        for key, value in place.items()
+                        if key in run.study.tables[table].split()
+                    }
                     tables[table].append(reading.tables[table].assign(**keys))
     joined = {table: pd.concat(parts, ignore_index=True) for table, parts in tables.items()}
     return Measured(readings_table(rows), joined, arrays)
 
 
-ARRAYS, VERDICTS, WITHIN, CHECKS = "arrays.safetensors", "verdicts.json", "verdicts_within.json", "checks.json"
+ARRAYS, VERDICTS, WITHIN, CHECKS = (
+    "arrays.safetensors",
+    "verdicts.json",
+    "verdicts_within.json",
+    "checks.json",
+)
 JUDGED = {
     VERDICTS: TypeAdapter[Any](Verdicts),
     WITHIN: TypeAdapter[Any](Within),
@@ -271,16 +335,26 @@ JUDGED = {
 
 
 def write_measured(run: Run, measured: Measured) -> None:
-    """Judge what was measured, and write the files of the step ``probe``; StudyError for undeclared tables."""
-    tables = {"curves_summary": curves_summary(run.curves), **measured.tables, "readings": measured.readings}
+    """Judge what was measured, and write the files of the step ``probe``; StudyError for undeclared
+    tables."""
+    tables = {
+        "curves_summary": curves_summary(run.curves),
+        **measured.tables,
+        "readings": measured.readings,
+    }
     keys = run.table_keys
     if {*tables, "curves", "summary"} != set(keys):
         told = f"study '{run.study.name}' declares the tables {sorted(keys)} and measured {sorted(tables)}"
         raise StudyError(f"{told}; make both agree.")
     tables = {name: with_reached(run, table) for name, table in tables.items()}
     for name, table in tables.items():
-        if missing := [one for one in {**keys, "readings": READINGS}[name].split() if one not in table]:
-            raise StudyError(f"study '{run.study.name}' measured the table '{name}' without the columns {missing}.")
+        if missing := [
+            one for one in {**keys, "readings": READINGS}[name].split() if one not in table
+        ]:
+            raise StudyError(
+                f"study '{run.study.name}' measured the table '{name}' without the columns "
+                f"{missing}."
+            )
     tables["summary"] = summary_table(tables["readings"])
     named = {name: tables[name] for name in measured.tables}
     measured = replace(measured, readings=tables["readings"], tables=named)
@@ -288,7 +362,9 @@ def write_measured(run: Run, measured: Measured) -> None:
     run.store.begin(PROBE)
     for name, table in tables.items():
         run.store.write_table(name, table, keys[name].split())
-    whole = {name: np.asarray(array, order="C") for name, array in measured.arrays.items()}  # as save assumes
+    whole = {
+        name: np.asarray(array, order="C") for name, array in measured.arrays.items()
+    }  # as save assumes
     write_file(run.folder / ARRAYS, save(whole))
     for name, content in verdicts.items():
         run.store.write_json(name, content)
@@ -297,13 +373,16 @@ def write_measured(run: Run, measured: Measured) -> None:
 
 
 def with_reached(run: Run, table: pd.DataFrame) -> pd.DataFrame:
-    """A table of members and stages with the column ``reached``; numbers of several sweeps count as reached."""
+    """A table of members and stages with the column ``reached``; numbers of several sweeps count as
+    reached."""
     if not {"stage", "gamma", "seed"} <= set(table):
         return table
     sweeps = table["sweep"] if "sweep" in table else [""] * len(table)
     places = [*zip(sweeps, table["stage"], table["gamma"], table["seed"], strict=True)]
     came = {
-        place: run.sweeps[place[0]].reached(place[1]) for place in {p[:2] for p in places} if place[0] in run.sweeps
+        place: run.sweeps[place[0]].reached(place[1])
+        for place in {p[:2] for p in places}
+        if place[0] in run.sweeps
     }
     reached = [came.get(p[:2], {}).get(Member(p[2], p[3]), True) for p in places]
     return table.assign(reached=np.array(reached, dtype=bool))
@@ -321,9 +400,15 @@ def _code_version(run: Run) -> str:
 
 
 def _judged(run: Run, measured: Measured) -> dict[str, Any]:
-    """File -> verdicts as plain data: of claims, within groups of seeds, of causal checks on the table ``effects``."""
-    diverged = [(name, m.gamma, m.seed) for name, sweep in run.sweeps.items() for m in sweep.diverged]
-    options = {"diverged": diverged, "standings": {} if run.calibration is None else run.calibration.standings}
+    """File -> verdicts as plain data: of claims, within groups of seeds, of causal checks on the
+    table ``effects``."""
+    diverged = [
+        (name, m.gamma, m.seed) for name, sweep in run.sweeps.items() for m in sweep.diverged
+    ]
+    options = {
+        "diverged": diverged,
+        "standings": {} if run.calibration is None else run.calibration.standings,
+    }
     checks, groups = run.study.load("checks"), run.study.load("groups")
     claims = tuple(map(run.config.judged, run.study.load("claims")))
     judged: dict[str, Any] = {VERDICTS: judge(measured.readings, claims, **options)}
@@ -335,15 +420,23 @@ def _judged(run: Run, measured: Measured) -> dict[str, Any]:
         effects, siblings = measured.tables["effects"], run.config.sibling_stages
         told = {"sibling_stages": siblings, "diverged": diverged}
         judged[CHECKS] = judge_checks(measured.readings, effects, checks, **told)
-    return {name: JUDGED[name].dump_python(content, mode="json") for name, content in judged.items()}
+    return {
+        name: JUDGED[name].dump_python(content, mode="json") for name, content in judged.items()
+    }
 
 
 def read_evidence(run: Run) -> Evidence:
     """Everything that figures and report use; RunError for a damaged file."""
     files, read = run.store.steps[PROBE]["files"], run.store.read_json
-    tables = {name: run.table(name) for name in run.table_keys if name == "curves" or f"{name}.parquet" in files}
+    tables = {
+        name: run.table(name)
+        for name in run.table_keys
+        if name == "curves" or f"{name}.parquet" in files
+    }
     first = {name: tables.pop(name) for name in ("curves", "readings", "summary")}
-    judged = {name: kind.validate_python(read(name)) for name, kind in JUDGED.items() if name in files}
+    judged = {
+        name: kind.validate_python(read(name)) for name, kind in JUDGED.items() if name in files
+    }
     found = Evidence(
         config=run.config,
         scale=run.scale,
@@ -358,9 +451,12 @@ def read_evidence(run: Run) -> Evidence:
         meta={
             "versions": run.made_with,
             "created": run.metadata["created"],
-            "command": run.metadata["command"] or f"rb-interp reproduce --config {run.folder / SETTINGS}",
+            "command": run.metadata["command"]
+            or f"rb-interp reproduce --config {run.folder / SETTINGS}",
             "toml": to_toml(run.study.name, run.config),
-            "expected_by_chance": expected_by_chance(judged[VERDICTS]) if judged[VERDICTS] else None,
+            "expected_by_chance": expected_by_chance(judged[VERDICTS])
+            if judged[VERDICTS]
+            else None,
             "calibration": run.calibration,
         },
     )

@@ -1,10 +1,12 @@
-"""The files of a folder: whole or absent, written by one process at a time, each step with what it was made from.
+"""The files of a folder: whole or absent, written by one process at a time, each step with what it
+was made from.
 
     run.json     what the run is: format, study, configuration, versions
     steps.json   step -> made_from, version, finished, files (name -> SHA-256)
 
-A step stands in ``steps.json`` once its last file is there, with a digest of the files of the step before. `begin`
-takes it out before a file is replaced. So a process may be killed anywhere: a step is then finished, or made again.
+A step stands in ``steps.json`` once its last file is there, with a digest of the files of the step
+before. `begin` takes it out before a file is replaced. So a process may be killed anywhere: a step
+is then finished, or made again.
 """
 
 from __future__ import annotations
@@ -33,14 +35,16 @@ if TYPE_CHECKING:
 FORMAT = "rb_interp run 5"
 RUN, SETTINGS, STEPS = "run.json", "config.toml", "steps.json"
 START, TRAIN, PROBE, REPORT = ORDER = ("start", "train", "probe", "report")
-"""The steps of a run: its configuration; checkpoints and curves; tables and verdicts; figures and page."""
+"""The steps of a run: its configuration; checkpoints and curves; tables and verdicts; figures and
+page."""
 BEFORE: dict[str, str] = dict(zip(ORDER[1:], ORDER, strict=False))
 
 
 def write_file(path: Path, content: bytes | Callable[[Path], object]) -> None:
     """Write a file whole or not at all: a temporary file beside it is moved into place.
 
-    ``content`` is the bytes, or a function that fills the temporary file. Raises RunError if it cannot be written.
+    ``content`` is the bytes, or a function that fills the temporary file. Raises RunError if it
+    cannot be written.
 
     >>> import tempfile
     >>> place = Path(tempfile.mkdtemp()) / "note.txt"
@@ -65,7 +69,8 @@ def write_file(path: Path, content: bytes | Callable[[Path], object]) -> None:
 class Store:
     """The files of a folder, by names relative to it, and the right to write them.
 
-    Whoever writes a folder in one process shares one store: its lock can be entered again, that of another store not.
+    Whoever writes a folder in one process shares one store: its lock can be entered again, that of
+    another store not.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -82,10 +87,18 @@ class Store:
         except OSError as error:
             locked = isinstance(error, Timeout)
             why = "is being written by another process" if locked else f"is not writable ({error})"
-            raise RunError(f"{self.folder} {why}; nothing was changed. Wait, or give another folder.") from None
+            raise RunError(
+                f"{self.folder} {why}; nothing was changed. Wait, or give another folder."
+            ) from None
         try:
-            if self._lock.lock_counter == 1:  # what a killed process left, here and as safetensors names it
-                for left in (path for pattern in (".*.tmp", ".tmp??????") for path in self.folder.rglob(pattern)):
+            if (
+                self._lock.lock_counter == 1
+            ):  # what a killed process left, here and as safetensors names it
+                for left in (
+                    path
+                    for pattern in (".*.tmp", ".tmp??????")
+                    for path in self.folder.rglob(pattern)
+                ):
                     left.unlink(missing_ok=True)
             yield
         finally:
@@ -96,12 +109,15 @@ class Store:
         write_file(self.folder / name, json.dumps(content, indent=1, allow_nan=False).encode())
 
     def write_table(self, name: str, table: pd.DataFrame, keys: Sequence[str]) -> None:
-        """Write ``name.parquet``; StudyError if two rows agree in all keys, which would leave claims open."""
+        """Write ``name.parquet``; StudyError if two rows agree in all keys, which would leave
+        claims open."""
         twice = table.duplicated(list(keys))
         if twice.any():
             place = ", ".join(f"{key} = {table.loc[twice, key].iloc[0]}" for key in keys)
             raise StudyError(f"the table '{name}' has two rows with {place}; measure each once.")
-        write_file(self.folder / f"{name}.parquet", lambda path: table.to_parquet(path, index=False))
+        write_file(
+            self.folder / f"{name}.parquet", lambda path: table.to_parquet(path, index=False)
+        )
 
     def read_json(self, name: str) -> Any:
         """The content of a JSON file; raises as `verified`."""
@@ -120,14 +136,18 @@ class Store:
         """
         path = self.folder / name
         if not path.is_file():
-            raise RunError(f"{path} is not there. Put a copy of it back, or repeat the command that made it.")
+            raise RunError(
+                f"{path} is not there. Put a copy of it back, or repeat the command that made it."
+            )
         for step, record in self.steps.items():
             wanted = record["files"].get(name)
             if wanted and self._compared.get(name) != wanted:
                 if _sha256(path) != wanted:
                     raise RunError(
-                        f"{path} is damaged, or something else has changed it: its SHA-256 is not the one in {STEPS}. "
-                        f"Put a sound copy of it back, or remove it and make it again: {self.command(step)}"
+                        f"{path} is damaged, or something else has changed it: its SHA-256 is not "
+                        f"the one in {STEPS}. "
+                        f"Put a sound copy of it back, or remove it and make it again: "
+                        f"{self.command(step)}"
                     )
                 self._compared[name] = wanted
         return path
@@ -141,18 +161,27 @@ class Store:
     def begin(self, step: str) -> None:
         """Take a step out of ``steps.json``, before its first file is replaced."""
         if step in self.steps:
-            self.write_json(STEPS, {name: record for name, record in self.steps.items() if name != step})
+            self.write_json(
+                STEPS, {name: record for name, record in self.steps.items() if name != step}
+            )
 
     def finish(self, step: str, names: Iterable[str], version: str = "") -> None:
-        """Note that a step is finished: its files, when, by which code, and from which files of the step before."""
+        """Note that a step is finished: its files, when, by which code, and from which files of the
+        step before."""
         files = {name: _sha256(self.folder / name) for name in sorted(names)}
         finished = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        record = {"made_from": _digest(self.steps.get(BEFORE.get(step, ""))), "version": version or code_version()}
-        self.write_json(STEPS, {**self.steps, step: {**record, "finished": finished, "files": files}})
+        record = {
+            "made_from": _digest(self.steps.get(BEFORE.get(step, ""))),
+            "version": version or code_version(),
+        }
+        self.write_json(
+            STEPS, {**self.steps, step: {**record, "finished": finished, "files": files}}
+        )
         self._compared |= files
 
     def check(self, step: str) -> None:
-        """Raise RunError if a step, or one before it, is not finished, or was made from files that have changed."""
+        """Raise RunError if a step, or one before it, is not finished, or was made from files that
+        have changed."""
         steps = self.steps
         for now in ORDER[1 : ORDER.index(step) + 1]:
             before, again = BEFORE[now], self.command(now)
@@ -178,36 +207,57 @@ class Store:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """The content of ``run.json``; RunError if the folder is no run folder, or has another format."""
+    """The content of ``run.json``; RunError if the folder is no run folder, or has another
+    format."""
     path = Path(folder) / RUN
     if not path.is_file():
-        raise RunError(f"{folder} is not a run folder: it has no {RUN}. Make one with 'rb-interp reproduce'.")
+        raise RunError(
+            f"{folder} is not a run folder: it has no {RUN}. Make one with 'rb-interp reproduce'."
+        )
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         content = {}
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise RunError(f"{path} is not of the format {FORMAT!r}, which this version reads; make the run again.")
+        raise RunError(
+            f"{path} is not of the format {FORMAT!r}, which this version reads; make the run again."
+        )
     return content
 
 
-def run_record(study: str, fingerprint: str, config: Mapping[str, Any], command: str) -> dict[str, Any]:
+def run_record(
+    study: str, fingerprint: str, config: Mapping[str, Any], command: str
+) -> dict[str, Any]:
     """What ``run.json`` says of a run that begins now."""
     created = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    host = {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()}
-    told = {"format": FORMAT, "study": study, "created": created, "command": command, "fingerprint": fingerprint}
+    host = {
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+    }
+    told = {
+        "format": FORMAT,
+        "study": study,
+        "created": created,
+        "command": command,
+        "fingerprint": fingerprint,
+    }
     return {**told, "versions": versions(), "host": host, "config": config, "added_seeds": []}
 
 
 def versions() -> dict[str, str]:
     """Installed versions of what results depend on."""
     packages = ("torch", "transformer-lens", "numpy", "scipy", "pandas", "matplotlib")
-    return {"rb-interp": __version__, **{package: metadata.version(package) for package in packages}}
+    return {
+        "rb-interp": __version__,
+        **{package: metadata.version(package) for package in packages},
+    }
 
 
 @cache
 def code_version(*folders: Path) -> str:
-    """The version of this package with a checksum of its source, and of the source in further folders."""
+    """The version of this package with a checksum of its source, and of the source in further
+    folders."""
     total = hashlib.sha256()
     for folder in (Path(__file__).parents[1], *folders):
         for path in sorted(folder.rglob("*.py")):

@@ -13,6 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from rb_interp.arguments import checked
 from rb_interp.errors import RunError, nearest
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs import store as run_store
@@ -21,8 +22,16 @@ from rb_interp.tasks.dataset import vocabulary
 from rb_interp.training.loop import kept_by
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import Part, train_together
-from rb_interp.training.store import CURVES, SUFFIX, Checkpoint, Curves, Store, saved_curves, stage_name, step_name
-from rb_interp.typed import typed
+from rb_interp.training.store import (
+    CURVES,
+    SUFFIX,
+    Checkpoint,
+    Curves,
+    Store,
+    saved_curves,
+    stage_name,
+    step_name,
+)
 
 PROVENANCE = "data.json"
 LATE = "these are its weights at the last step"
@@ -30,10 +39,12 @@ LATE = "these are its weights at the last step"
 
 
 def train_sweeps(sweeps: Sequence[Sweep], progress: bool = True) -> None:
-    """Train sweeps that share a stack (``runs.config.stacks``) to the last step, each from its last saved step.
+    """Train sweeps that share a stack (``runs.config.stacks``) to the last step, each from its last
+    saved step.
 
-    Batches of other seeds train by themselves. Sweeps that a stop left at different steps train one after another, each
-    in the company of all others, whose steps are not kept: so its bits do not depend on where it was stopped.
+    Batches of other seeds train by themselves. Sweeps that a stop left at different steps train one
+    after another, each in the company of all others, whose steps are not kept: so its bits do not
+    depend on where it was stopped.
     """
     first = sweeps[0].config
     for seeds in dict.fromkeys(seeds for sweep in sweeps for seeds in sweep.stores):
@@ -44,16 +55,20 @@ def train_sweeps(sweeps: Sequence[Sweep], progress: bool = True) -> None:
             for sweep, at in zip(here, left, strict=True):
                 own, store = sweep.config, sweep.stores[seeds] if at == step else None
                 company.append(Part(own.train, own.gammas, seeds, dict(own.rates), store))
-            train_together(first.task, first.model, company, data_seed=first.data_seed, progress=progress)
+            train_together(
+                first.task, first.model, company, data_seed=first.data_seed, progress=progress
+            )
 
 
-@typed
+@checked
 class Sweep:
     """Members that were trained alike, on disk.
 
     Args:
-        folder: the folder of ``checkpoints/``. name: of the sweep in its study. config: what was trained.
-        batches: seeds that were trained together, and those that were added later, each batch with a store of its own.
+        folder: the folder of ``checkpoints/``. name: of the sweep in its study. config: what was
+            trained.
+        batches: seeds that were trained together, and those that were added later, each batch with
+            a store of its own.
         siblings: further names of stages, see ``StudyConfig.sibling_stages``.
         files: the store of the run.
     """
@@ -67,11 +82,28 @@ class Sweep:
         siblings: Mapping[str, tuple[str, float]],
         files: run_store.Store,
     ) -> None:
-        self.folder, self.name, self.config, self.siblings, self.files = folder, name, config, siblings, files
-        own = (config.gammas, config.task, config.model, config.train, config.rates, config.data_seed)
+        self.folder, self.name, self.config, self.siblings, self.files = (
+            folder,
+            name,
+            config,
+            siblings,
+            files,
+        )
+        own = (
+            config.gammas,
+            config.task,
+            config.model,
+            config.train,
+            config.rates,
+            config.data_seed,
+        )
         place = folder / "checkpoints"
         self.stores = {
-            seeds: Store(place / f"seeds_from_{seeds[0]}" if number else place, fingerprint(*own, seeds), files)
+            seeds: Store(
+                place / f"seeds_from_{seeds[0]}" if number else place,
+                fingerprint(*own, seeds),
+                files,
+            )
             for number, seeds in enumerate(batches)
         }
         self.seeds = tuple(seed for seeds in batches for seed in seeds)
@@ -87,8 +119,12 @@ class Sweep:
 
     @cached_property
     def diverged(self) -> tuple[Member, ...]:
-        """Members of the finished sweep whose last losses, on what they were trained on, are not finite."""
-        sets, found = [self.config.task.sets.index(name) for name in self.config.task.train_sets], []
+        """Members of the finished sweep whose last losses, on what they were trained on, are not
+        finite."""
+        sets, found = (
+            [self.config.task.sets.index(name) for name in self.config.task.train_sets],
+            [],
+        )
         for curves in self._curves():
             last = zip(curves.members, curves.evaluations[-1][1][:, sets, 0], strict=True)
             found += [member for member, losses in last if not np.isfinite(losses).all()]
@@ -99,16 +135,18 @@ class Sweep:
         """Those whose training did not diverge: what can be probed."""
         return tuple(member for member in self.members if member not in self.diverged)
 
-    @typed
+    @checked
     def dataset(self, seed: int) -> Any:
-        """What the members of a seed learn, drawn once; RunError where the data is not that of `provenance`."""
+        """What the members of a seed learn, drawn once; RunError where the data is not that of
+        `provenance`."""
         drawn_by = self.config.data_seed_of(seed)
         if drawn_by not in self._data:
             held = self.provenance.get(drawn_by)
             if held is not None and held != (now := self._sources(drawn_by)):
                 changed = ", ".join(key for key in {**held, **now} if held.get(key) != now.get(key))
                 raise RunError(
-                    f"the data of seed {drawn_by} is not what {self.folder} was begun with ({changed} differ, see "
+                    f"the data of seed {drawn_by} is not what {self.folder} was begun with "
+                    f"({changed} differ, see "
                     f"{PROVENANCE}). Put the files back as they were, or use another --out."
                 )
             self._data[drawn_by] = self.config.task.dataset(drawn_by)
@@ -141,12 +179,15 @@ class Sweep:
     @property
     def step(self) -> int | None:
         """The last saved step that all members have reached, None before the first save."""
-        states = [store.read("state", CURVES) for store in self.stores.values() if store.exists("state")]
+        states = [
+            store.read("state", CURVES) for store in self.stores.values() if store.exists("state")
+        ]
         return min(state.step for state in states) if len(states) == len(self.stores) else None
 
     @property
     def finished(self) -> bool:
-        """Whether every member is trained to the last step, and everything that was kept on the way is there."""
+        """Whether every member is trained to the last step, and everything that was kept on the way
+        is there."""
         return all(self._finished(seeds) for seeds in self.stores)
 
     def _finished(self, seeds: tuple[int, ...]) -> bool:
@@ -155,20 +196,29 @@ class Sweep:
             return False
         state = store.read("state", CURVES)
         kept = kept_by(state, train, self._members(seeds))
-        reached = [step for stage in train.stages for step in state.tensors[f"{CURVES}{stage}"].tolist()]
-        return step_name(train.steps) in kept and min(reached, default=0) >= 0 and all(map(store.exists, kept))
+        reached = [
+            step for stage in train.stages for step in state.tensors[f"{CURVES}{stage}"].tolist()
+        ]
+        return (
+            step_name(train.steps) in kept
+            and min(reached, default=0) >= 0
+            and all(map(store.exists, kept))
+        )
 
-    @typed
+    @checked
     def train(self, progress: bool = True) -> None:
         """Train to the last step, from the last saved step."""
         train_sweeps([self], progress)
 
     def left(self, seeds: tuple[int, ...]) -> int | None:
-        """The step from which a batch of seeds is to be trained, -1 for the beginning; None where nothing is left."""
+        """The step from which a batch of seeds is to be trained, -1 for the beginning; None where
+        nothing is left."""
         if self._finished(seeds):
             return None
         held, drawn_by = self.provenance, dict.fromkeys(map(self.config.data_seed_of, self.seeds))
-        if new := {seed: found for seed in drawn_by if seed not in held and (found := self._sources(seed))}:
+        if new := {
+            seed: found for seed in drawn_by if seed not in held and (found := self._sources(seed))
+        }:
             self.files.write_json(self._name(self.folder / PROVENANCE), {**held, **new})
         store = self.stores[seeds]
         return store.read("state", CURVES).step if store.exists("state") else -1
@@ -176,22 +226,29 @@ class Sweep:
     def _curves(self) -> list[Curves]:
         """The learning curves of each batch of seeds."""
         states = [(seeds, store.read("state", CURVES)) for seeds, store in self.stores.items()]
-        return [saved_curves(state, self._members(seeds), tuple(self.config.task.sets)) for seeds, state in states]
+        return [
+            saved_curves(state, self._members(seeds), tuple(self.config.task.sets))
+            for seeds, state in states
+        ]
 
     def curves(self) -> pd.DataFrame:
-        """Learning curves so far: gamma, seed, step, set, loss (nats), accuracy; by step, then by member."""
+        """Learning curves so far: gamma, seed, step, set, loss (nats), accuracy; by step, then by
+        member."""
         tables = [curves.to_frame() for curves in self._curves()]
         return pd.concat(tables).sort_values("step", kind="stable", ignore_index=True)
 
     def spectra(self) -> pd.DataFrame:
-        """Leading eigenvalues of embeddings along training: group, step, gamma, seed, rank, eigenvalue."""
+        """Leading eigenvalues of embeddings along training: group, step, gamma, seed, rank,
+        eigenvalue."""
         return pd.concat([curves.spectra_table() for curves in self._curves()], ignore_index=True)
 
-    @typed
+    @checked
     def stage_steps(self, stage: str = "") -> dict[Member, int]:
-        """Step at which each member was kept for a stage of its own (``train.stages``), by default the first of them.
+        """Step at which each member was kept for a stage of its own (``train.stages``), by default
+        the first of them.
 
-        That is the last step for a member that never came to it, see `reached`; -1 where none was kept.
+        That is the last step for a member that never came to it, see `reached`; -1 where none was
+        kept.
         """
         known = self.config.train.stages
         stage = stage or next(iter(known), "")
@@ -203,11 +260,13 @@ class Sweep:
             found |= zip(self._members(seeds), steps, strict=True)
         return found
 
-    @typed
+    @checked
     def reached(self, stage: str | int) -> dict[Member, bool]:
-        """Whether each member came to a stage: whether its learning curves ever met the stage's condition.
+        """Whether each member came to a stage: whether its learning curves ever met the stage's
+        condition.
 
-        For the stage of a sibling that sibling's curves count. ``init``, ``final`` and steps are reached by all.
+        For the stage of a sibling that sibling's curves count. ``init``, ``final`` and steps are
+        reached by all.
         """
         own, of = self.siblings.get(str(stage), (str(stage), None))
         if own not in self.config.train.stages:
@@ -217,27 +276,36 @@ class Sweep:
             values = [values for _, values in curves.evaluations]
             met = [self.config.task.stages[own].reached(now, values[0]) for now in values]
             came |= zip(curves.members, np.any(met, axis=0).tolist(), strict=True)
-        return {m: came.get(Member(m.gamma if of is None else of, m.seed), False) for m in self.members}
+        return {
+            m: came.get(Member(m.gamma if of is None else of, m.seed), False) for m in self.members
+        }
 
     @property
     def checkpoint_steps(self) -> list[int]:
         """Steps at which all members were kept, ascending."""
-        kept = [{name for name in store.names() if name.startswith("step_")} for store in self.stores.values()]
+        kept = [
+            {name for name in store.names() if name.startswith("step_")}
+            for store in self.stores.values()
+        ]
         return sorted(int(name.removeprefix("step_")) for name in set.intersection(*kept))
 
-    @typed
+    @checked
     def whole_checkpoint(self, step: int) -> Checkpoint:
-        """All members at a kept step, in the order of `members`; RunError where the step was not kept."""
+        """All members at a kept step, in the order of `members`; RunError where the step was not
+        kept."""
         parts = [store.read(step_name(step)) for store in self.stores.values()]
         members = tuple(member for part in parts for member in part.members)
-        tensors = {name: torch.cat([part.tensors[name] for part in parts]) for name in parts[0].tensors}
+        tensors = {
+            name: torch.cat([part.tensors[name] for part in parts]) for name in parts[0].tensors
+        }
         return Checkpoint(step, members, tensors)
 
-    @typed
+    @checked
     def checkpoint(self, stage: str | int, gamma: float, seed: int) -> Checkpoint:
         """A member's tensors at a step or a stage; RunError for what this sweep does not have.
 
-        Stages are ``init``, ``final``, those of ``train.stages``, and the study's names for the stage of a sibling.
+        Stages are ``init``, ``final``, those of ``train.stages``, and the study's names for the
+        stage of a sibling.
         """
         if Member(gamma, seed) not in self.members:
             raise RunError(
@@ -245,7 +313,10 @@ class Sweep:
                 f"{list(self.config.gammas)}, its seeds {list(self.seeds)}."
             )
         steps = {"init": 0, "final": self.config.train.steps}
-        step, (own, of) = steps.get(str(stage), stage), self.siblings.get(str(stage), (str(stage), gamma))
+        step, (own, of) = (
+            steps.get(str(stage), stage),
+            self.siblings.get(str(stage), (str(stage), gamma)),
+        )
         if isinstance(step, int):
             name = step_name(step)
         elif own in self.config.train.stages:
@@ -255,15 +326,18 @@ class Sweep:
             raise RunError(f"this run kept no stage '{stage}'; {nearest(str(stage), known)}")
         (store,) = (store for seeds, store in self.stores.items() if seed in seeds)
         if isinstance(step, int) and self.checkpoint_steps and name not in store.names():
-            raise RunError(f"this run kept no checkpoint at step {step}; it kept steps {self.checkpoint_steps}.")
+            raise RunError(
+                f"this run kept no checkpoint at step {step}; it kept steps "
+                f"{self.checkpoint_steps}."
+            )
         return store.read(name, member=(gamma, seed))
 
-    @typed
+    @checked
     def weights(self, gamma: float, seed: int, stage: str | int = "final") -> dict[str, Tensor]:
         """Weights of one member by TransformerLens name."""
         return self.checkpoint(stage, gamma, seed).member(gamma, seed)
 
-    @typed
+    @checked
     def model(self, *, gamma: float, seed: int, stage: str | int = "final") -> HookedModel:
         """One member as a TransformerLens model, with exactly the trained weights."""
         from rb_interp.models.build import lens_model

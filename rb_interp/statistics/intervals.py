@@ -1,25 +1,30 @@
-"""Numbers over seeds: Student t for a mean, Clopper-Pearson for a proportion, median and range, paired differences.
+"""Numbers over seeds: Student t for a mean, Clopper-Pearson for a proportion, median and range,
+paired differences.
 
 Over the inputs of one model, ``difference_of_paired_shares`` says how far an accuracy changed.
 
     mean:        m -/+ t(n - 1, 1 - a/2) * s / sqrt(n)
     proportion:  [Beta(a/2; k, n - k + 1), Beta(1 - a/2; k + 1, n - k)]   (Clopper and Pearson, 1934)
 
-The mean's interval covers exactly 1 - a for normal seeds; the proportion's covers at least 1 - a for any n.
+The mean's interval covers exactly 1 - a for normal seeds; the proportion's covers at least 1 - a
+for any n.
 
-How well a number tells two groups apart: the area under the ROC curve, over several strata, with an interval.
+How well a number tells two groups apart: the area under the ROC curve, over several strata, with an
+interval.
 
     AUC = sum over strata of (pairs with first < second + ties / 2) / sum over strata of pairs
 
-One of the pair is of the first group, the other of the second, both of the same stratum. The pairs are not independent:
-n_1 and n_2 members make n_1 n_2 pairs, of which min(n_1, n_2) can be disjoint. The AUC of a stratum is the mean, over
-all ways to match members, of the mean over k = min(n_1, n_2) independent pairs, so Chernoff's bound for k independent
-pairs holds for it (Hoeffding 1963, Sec. 5). With weights w_g, the shares of all pairs, it holds for the weighted mean
-of strata with K = min_g k_g / w_g. The interval has every t with
+One of the pair is of the first group, the other of the second, both of the same stratum. The pairs
+are not independent: n_1 and n_2 members make n_1 n_2 pairs, of which min(n_1, n_2) can be disjoint.
+The AUC of a stratum is the mean, over all ways to match members, of the mean over k = min(n_1, n_2)
+independent pairs, so Chernoff's bound for k independent pairs holds for it (Hoeffding 1963, Sec.
+5). With weights w_g, the shares of all pairs, it holds for the weighted mean of strata with K =
+min_g k_g / w_g. The interval has every t with
 
     K (a ln(a / t) + (1 - a) ln((1 - a) / (1 - t))) <= ln(2 / (1 - confidence)),    a the AUC
 
-It covers the expected AUC with at least the given confidence, for any distribution and any number of members.
+It covers the expected AUC with at least the given confidence, for any distribution and any number
+of members.
 """
 
 import math
@@ -32,8 +37,8 @@ from scipy import special
 from scipy.optimize import brentq
 from scipy.special import rel_entr
 
+from rb_interp.arguments import checked
 from rb_interp.errors import ArgumentError
-from rb_interp.typed import typed
 
 OVER_SEEDS = "mean low high n median lowest highest"
 """Columns of every table over seeds: mean with its 95 % interval, number, median and range."""
@@ -47,13 +52,13 @@ class Interval(NamedTuple):
     high: float
 
 
-@typed
+@checked
 def t_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -> Interval:
     """Student t interval of the mean of independent values, one a seed.
 
-    Equal values give a point. One value says nothing about its spread, so its interval is the whole line;
-    no value gives NaN throughout, and so does a value that is not finite. Raises ArgumentError for values that are not
-    one number a seed.
+    Equal values give a point. One value says nothing about its spread, so its interval is the whole
+    line; no value gives NaN throughout, and so does a value that is not finite. Raises
+    ArgumentError for values that are not one number a seed.
 
     >>> [round(x, 3) for x in t_interval([1.0, 2.0, 3.0, 4.0, 5.0])]
     [3.0, 1.037, 4.963]
@@ -69,25 +74,35 @@ def t_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -
         return Interval(np.nan, np.nan, np.nan)
     if len(x) == 1:
         return Interval(float(x[0]), -np.inf, np.inf)
-    if np.all(x == x[0]):  # the mean of equal floats can be off by an ulp, which matters at a threshold
+    if np.all(
+        x == x[0]
+    ):  # the mean of equal floats can be off by an ulp, which matters at a threshold
         return Interval(*[float(x[0])] * 3)
     mean = float(x.mean())
-    half = float(special.stdtrit(len(x) - 1, (1 + confidence) / 2) * x.std(ddof=1) / np.sqrt(len(x)))
+    half = float(
+        special.stdtrit(len(x) - 1, (1 + confidence) / 2) * x.std(ddof=1) / np.sqrt(len(x))
+    )
     return Interval(mean, mean - half, mean + half)
 
 
 def median_and_range(values: Sequence[float] | np.ndarray) -> Interval:
-    """Median of values, one a seed, with the smallest and the largest; NaN throughout where there is none.
+    """Median of values, one a seed, with the smallest and the largest; NaN throughout where there
+    is none.
 
     >>> median_and_range([3.0, 1.0, 2.0])
     Interval(estimate=2.0, low=1.0, high=3.0)
     """
     x = np.asarray(values, dtype=float)
-    return Interval(float(np.median(x)), float(x.min()), float(x.max())) if len(x) else Interval(*[np.nan] * 3)
+    return (
+        Interval(float(np.median(x)), float(x.min()), float(x.max()))
+        if len(x)
+        else Interval(*[np.nan] * 3)
+    )
 
 
 def interval_or_nan(values: Sequence[float] | np.ndarray) -> Interval:
-    """`t_interval` of the finite values for a table: its ends are NaN where there are fewer than two.
+    """`t_interval` of the finite values for a table: its ends are NaN where there are fewer than
+    two.
 
     >>> interval_or_nan([2.0, np.nan])
     Interval(estimate=2.0, low=nan, high=nan)
@@ -98,7 +113,8 @@ def interval_or_nan(values: Sequence[float] | np.ndarray) -> Interval:
 
 
 def intervals_or_nan(values: np.ndarray) -> np.ndarray:
-    """`interval_or_nan` of every row (one a cell, one column a seed): estimate, low and high as three columns.
+    """`interval_or_nan` of every row (one a cell, one column a seed): estimate, low and high as
+    three columns.
 
     >>> intervals_or_nan(np.array([[1.0, 2.0, 3.0], [4.0, np.nan, np.nan]])).round(3).tolist()
     [[2.0, -0.484, 4.484], [4.0, nan, nan]]
@@ -115,7 +131,7 @@ def intervals_or_nan(values: np.ndarray) -> np.ndarray:
     return found
 
 
-@typed
+@checked
 def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:
     """Clopper-Pearson interval of a proportion in [0, 1]; without trials it is [0, 1] around NaN.
 
@@ -130,14 +146,18 @@ def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Int
     return Interval(successes / n, float(low), float(high))
 
 
-def difference_of_paired_shares(lost: int, gained: int, n: int, confidence: float = 0.95) -> Interval:
+def difference_of_paired_shares(
+    lost: int, gained: int, n: int, confidence: float = 0.95
+) -> Interval:
     """Difference of two shares of the same n trials, in [-1, 1], with Tango's score interval.
 
-    It does not shrink to a point where all trials agree: there it reaches z^2 / (n + z^2) to both sides. Its coverage
-    is near the confidence: of 10 trials or 20, from 94 % on. Without trials it is [-1, 1] around NaN.
+    It does not shrink to a point where all trials agree: there it reaches z^2 / (n + z^2) to both
+    sides. Its coverage is near the confidence: of 10 trials or 20, from 94 % on. Without trials it
+    is [-1, 1] around NaN.
 
     Args:
-        lost: trials that count for the first share alone. gained: those that count for the second alone.
+        lost: trials that count for the first share alone. gained: those that count for the second
+            alone.
 
     Source: Tango (1998, Statistics in Medicine 17, 891-908).
 
@@ -149,7 +169,8 @@ def difference_of_paired_shares(lost: int, gained: int, n: int, confidence: floa
     square, found, margin = special.ndtri((1 + confidence) / 2) ** 2, (lost - gained) / n, 1e-9
 
     def beyond(difference: float) -> float:
-        """Above 0 where the score test rejects a difference; the other share is then its most likely one."""
+        """Above 0 where the score test rejects a difference; the other share is then its most
+        likely one."""
         linear = (2 * n - lost + gained) * difference - lost - gained
         root = np.sqrt(max(linear**2 + 8 * n * gained * difference * (1 - difference), 0.0))
         other = (root - linear) / (4 * n)
@@ -162,11 +183,13 @@ def difference_of_paired_shares(lost: int, gained: int, n: int, confidence: floa
 
 
 def mean_of_shares(counts: Sequence[tuple[int, int]], confidence: float = 0.95) -> Interval:
-    """Mean of shares of independent groups, such as a balanced accuracy, with an interval that covers at least this.
+    """Mean of shares of independent groups, such as a balanced accuracy, with an interval that
+    covers at least this.
 
-    Each of m groups gets a Clopper-Pearson interval of confidence 1 - (1 - confidence) / m; the ends are the means of
-    their ends. By Bonferroni each end errs with (1 - confidence) / 2 at most, whatever the shares are. It is wider than
-    it need be. NaN, with its whole range, where a group is empty. ``counts`` are successes and trials of each group.
+    Each of m groups gets a Clopper-Pearson interval of confidence 1 - (1 - confidence) / m; the
+    ends are the means of their ends. By Bonferroni each end errs with (1 - confidence) / 2 at most,
+    whatever the shares are. It is wider than it need be. NaN, with its whole range, where a group
+    is empty. ``counts`` are successes and trials of each group.
 
     >>> [round(x, 3) for x in mean_of_shares([(20, 20), (19, 20)])]
     [0.975, 0.762, 1.0]
@@ -176,9 +199,10 @@ def mean_of_shares(counts: Sequence[tuple[int, int]], confidence: float = 0.95) 
     return Interval(*(float(np.mean(ends)) for ends in zip(*found, strict=True)))
 
 
-@typed
+@checked
 def paired_differences(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:
-    """First less second for each seed that both have, in the order of the seeds; NaN where one of them is.
+    """First less second for each seed that both have, in the order of the seeds; NaN where one of
+    them is.
 
     >>> paired_differences({1: 5.0, 0: 3.0, 7: 1.0}, {0: 1.0, 1: 1.0})
     {0: 2.0, 1: 4.0}
@@ -186,7 +210,7 @@ def paired_differences(first: Mapping[int, float], second: Mapping[int, float]) 
     return {seed: first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())}
 
 
-@typed
+@checked
 def over_seeds(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFrame:
     """The columns OVER_SEEDS of each of a table's columns, at each place that ``by`` names."""
     rows = []
@@ -207,7 +231,8 @@ Numbers = Sequence[float | int] | np.ndarray
 
 
 class Auc(NamedTuple):
-    """An AUC, the ends of its interval, the pairs that it counts, and how many independent ones these are worth."""
+    """An AUC, the ends of its interval, the pairs that it counts, and how many independent ones
+    these are worth."""
 
     value: float
     low: float
@@ -217,10 +242,12 @@ class Auc(NamedTuple):
 
 
 def stratified_auc(strata: Sequence[tuple[Numbers, Numbers]], confidence: float = 0.95) -> Auc:
-    """Chance that a number of the first group is the lower one, within strata; NaN in [0, 1] without pairs.
+    """Chance that a number of the first group is the lower one, within strata; NaN in [0, 1]
+    without pairs.
 
     Args:
-        strata: the numbers of the first and of the second group in each. A stratum without one of them has no pairs.
+        strata: the numbers of the first and of the second group in each. A stratum without one of
+            them has no pairs.
         confidence: of the interval.
 
     Raises ArgumentError for NaN among the numbers.
@@ -231,24 +258,35 @@ def stratified_auc(strata: Sequence[tuple[Numbers, Numbers]], confidence: float 
     >>> [round(end, 2) for end in stratified_auc([(range(17), range(20, 37))])[:3]]
     [1.0, 0.8, 1.0]
     """
-    counted = [(np.asarray(one, dtype=float), np.asarray(other, dtype=float)) for one, other in strata]
+    counted = [
+        (np.asarray(one, dtype=float), np.asarray(other, dtype=float)) for one, other in strata
+    ]
     if any(np.isnan(numbers).any() for pair in counted for numbers in pair):
-        raise ArgumentError("stratified_auc got NaN among the numbers; leave out members without a number.")
+        raise ArgumentError(
+            "stratified_auc got NaN among the numbers; leave out members without a number."
+        )
     counted = [(one, other) for one, other in counted if len(one) and len(other)]
     n_pairs = sum(len(one) * len(other) for one, other in counted)
     if not n_pairs:
         return Auc(math.nan, 0.0, 1.0, 0, 0.0)
-    below = sum(float((one[:, None] < other).sum() + (one[:, None] == other).sum() / 2) for one, other in counted)
+    below = sum(
+        float((one[:, None] < other).sum() + (one[:, None] == other).sum() / 2)
+        for one, other in counted
+    )
     # min(n_1, n_2) / (n_1 n_2 / n)
     independent = min(n_pairs / max(len(one), len(other)) for one, other in counted)
     value = below / n_pairs
 
     def excess(t: float) -> float:
-        return independent * float(rel_entr([value, 1 - value], [t, 1 - t]).sum()) - math.log(2 / (1 - confidence))
+        return independent * float(rel_entr([value, 1 - value], [t, 1 - t]).sum()) - math.log(
+            2 / (1 - confidence)
+        )
 
     tiny = 1e-12
     low: Any = brentq(excess, tiny, value) if value > tiny and excess(tiny) > 0 else 0.0
-    high: Any = brentq(excess, value, 1 - tiny) if value < 1 - tiny and excess(1 - tiny) > 0 else 1.0
+    high: Any = (
+        brentq(excess, value, 1 - tiny) if value < 1 - tiny and excess(1 - tiny) > 0 else 1.0
+    )
     return Auc(value, float(low), float(high), n_pairs, independent)
 
 
@@ -256,7 +294,8 @@ def stratified_auc(strata: Sequence[tuple[Numbers, Numbers]], confidence: float 
 
 
 def number(value: float | int | None) -> str:
-    """A number for readers: three significant digits, integers whole, a true minus sign; ``n/a`` where there is none.
+    """A number for readers: three significant digits, integers whole, a true minus sign; ``n/a``
+    where there is none.
 
     >>> number(-0.12345), number(1234.6), number(7), number(float("nan")), number(0.00012)
     ('−0.123', '1,235', '7', 'n/a', '1.20×10⁻⁴')
@@ -269,7 +308,9 @@ def number(value: float | int | None) -> str:
         text = "0"
     elif abs(value) < 1e-3:
         digits, power = f"{value:.2e}".split("e")
-        text = f"{digits}×10{str(int(power)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+        text = (
+            f"{digits}×10{str(int(power)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+        )
     elif abs(value) >= 999.5:
         text = f"{value:,.0f}"
     else:
@@ -288,8 +329,11 @@ def two_digits(value: float) -> str:
     return text.removeprefix("0").replace("-0.", "−.").replace("-", "−") if text != "0" else text
 
 
-def interval_text(mean: float, low: float, high: float, write: Callable[[float], str] = number) -> str:
-    """``mean [low, high]``, or the mean alone where there is no interval; ``n/a`` where there is nothing.
+def interval_text(
+    mean: float, low: float, high: float, write: Callable[[float], str] = number
+) -> str:
+    """``mean [low, high]``, or the mean alone where there is no interval; ``n/a`` where there is
+    nothing.
 
     >>> interval_text(0.5, 0.25, 0.75), interval_text(0.5, 0.25, math.nan)
     ('0.500 [0.250, 0.750]', '0.500')
@@ -311,18 +355,24 @@ def share_text(mean: float, low: float, high: float, digits: int = 2) -> str:
     """
     zero = f"{0:.{digits}f}"
     return interval_text(
-        mean, low, high, lambda value: f"{value:,.{digits}f}".replace(f"-{zero}", zero).replace("-", "−")
+        mean,
+        low,
+        high,
+        lambda value: f"{value:,.{digits}f}".replace(f"-{zero}", zero).replace("-", "−"),
     )
 
 
 def mean_text(mean: float, low: float, high: float) -> str:
-    """``mean [low, high]`` with two decimals up to 100, three below .1 in size; ``n/a`` where there is nothing.
+    """``mean [low, high]`` with two decimals up to 100, three below .1 in size; ``n/a`` where there
+    is nothing.
 
     >>> mean_text(0.6, -0.671, 1.871), mean_text(0.0712, math.nan, math.nan), mean_text(math.nan, 0.0, 0.0)
     ('0.60 [−0.67, 1.87]', '0.071', 'n/a')
     """
     whole = abs(mean) > 1 and all(float(end).is_integer() for end in (mean, low, high))
-    return share_text(mean, low, high, 0 if whole or abs(mean) >= 100 else 2 if abs(mean) >= 0.1 else 3)
+    return share_text(
+        mean, low, high, 0 if whole or abs(mean) >= 100 else 2 if abs(mean) >= 0.1 else 3
+    )
 
 
 def seeds_text(n: int) -> str:

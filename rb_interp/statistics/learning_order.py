@@ -8,18 +8,21 @@ From learning curves alone. With L_X(t) the mean cross entropy in nats on set X 
     B_test = the same with rsn_test
     half   = first evaluation with f_rsn_train <= 1/2, the last one if that never happens
 
-Margins are entropies of a set's labels less the final loss, in nats: positive where more than the labels' frequencies
-was learned, at most the entropy. A set without curves gives nan.
+Margins are entropies of a set's labels less the final loss, in nats: positive where more than the
+labels' frequencies was learned, at most the entropy. A set without curves gives nan.
 
-How it can mislead. A network that learns the rule first reads B of .4 to .75 at the task's quick sizes, one that learns
-both at about the same rate .1 or less, and an untrained or diverged one exactly 0, because f is capped at 1: B near 0
-says nothing without the margins. B weighs all of training; a network that overtakes late may read 0. Memory labels have
-an entropy of their own and mappings differ in their number of entries, so B compares the two halves of one task, never
-two tasks. A loss on rsn_test that rises with overfitting moves B_test down, though nothing is learned earlier.
+How it can mislead. A network that learns the rule first reads B of .4 to .75 at the task's quick
+sizes, one that learns both at about the same rate .1 or less, and an untrained or diverged one
+exactly 0, because f is capped at 1: B near 0 says nothing without the margins. B weighs all of
+training; a network that overtakes late may read 0. Memory labels have an entropy of their own and
+mappings differ in their number of entries, so B compares the two halves of one task, never two
+tasks. A loss on rsn_test that rises with overfitting moves B_test down, though nothing is learned
+earlier.
 
 Is the reasoning corpus learned before the stories?  (paper 1, Figs. 1 and 7A, Delta L)
 
-With L_c(t) the mean next-token loss in nats on corpus c at evaluation t, and H_c the unigram entropy of its tokens:
+With L_c(t) the mean next-token loss in nats on corpus c at evaluation t, and H_c the unigram
+entropy of its tokens:
 
     Delta L(t) = (L_stories(t) - L_prontoqa(t)) / L_prontoqa(t)                              > -1; 1 = twice the loss
     delta_loss                = mean of Delta L over the evaluations, on training text;  delta_loss_test: held-out text
@@ -27,16 +30,17 @@ With L_c(t) the mean next-token loss in nats on corpus c at evaluation t, and H_
     delta_final               = Delta L at the last evaluation, on training text
     early_step                = first evaluation whose pooled training loss (mean of the two) is <= 80 % of its start
 
-How Delta L can mislead. A model that learns PrOntoQA first reads delta_loss above 0 (1 or more is usual once PrOntoQA's
-loss is small); one that learns both at one rate, or nothing, reads 0; an *untrained* one reads 0 too, for at small
-initialisation it loses ln d_vocab on every token, and its delta_loss_per_entropy is H_prontoqa / H_stories - 1, below 0
-where stories have the larger entropy. But PrOntoQA is templated: a model of token frequencies alone, or of pairs of
-neighbours, has the lower loss on it as well, so a positive delta_loss shows no preference for *reasoning*. Per entropy
-the frequencies are taken out, the templates of several words are not. Delta L is a ratio: as L_prontoqa nears 0 it
-explodes, though nothing is learned any faster. It depends on how long one trains and on when one evaluates (every
-evaluation weighs the same): compare equal steps only. Gammas compared at equal steps have come to different losses, so
-a rise with gamma may be one of speed. On training text memorised stories push Delta L down late: look at
-delta_loss_test.
+How Delta L can mislead. A model that learns PrOntoQA first reads delta_loss above 0 (1 or more is
+usual once PrOntoQA's loss is small); one that learns both at one rate, or nothing, reads 0; an
+*untrained* one reads 0 too, for at small initialisation it loses ln d_vocab on every token, and its
+delta_loss_per_entropy is H_prontoqa / H_stories - 1, below 0 where stories have the larger entropy.
+But PrOntoQA is templated: a model of token frequencies alone, or of pairs of neighbours, has the
+lower loss on it as well, so a positive delta_loss shows no preference for *reasoning*. Per entropy
+the frequencies are taken out, the templates of several words are not. Delta L is a ratio: as
+L_prontoqa nears 0 it explodes, though nothing is learned any faster. It depends on how long one
+trains and on when one evaluates (every evaluation weighs the same): compare equal steps only.
+Gammas compared at equal steps have come to different losses, so a rise with gamma may be one of
+speed. On training text memorised stories push Delta L down late: look at delta_loss_test.
 """
 
 import math
@@ -53,9 +57,17 @@ from rb_interp.tasks.dataset import HALF, Dataset
 from rb_interp.text.task import EARLY
 
 __all__ = [
-    "bias_index", "corpus_loss", "delta_loss", "early_index", "fraction_left", "half_index", "label_entropy",
-    "learning_order", "learning_order_of", "learning_order_table",
-]  # fmt: skip
+    "bias_index",
+    "corpus_loss",
+    "delta_loss",
+    "early_index",
+    "fraction_left",
+    "half_index",
+    "label_entropy",
+    "learning_order",
+    "learning_order_of",
+    "learning_order_table",
+]
 
 Curve = Float[np.ndarray, " evaluation"]
 
@@ -69,8 +81,8 @@ def learning_order(
 ) -> Reading:
     """Read one member's learning order from its curves (set -> one number per evaluation).
 
-    The untrained model stays as it was at step 0: the same quantities of curves that never move. ``acc_gap`` is that of
-    training less test, at the end. ``n`` is the number of evaluations.
+    The untrained model stays as it was at step 0: the same quantities of curves that never move.
+    ``acc_gap`` is that of training less test, at the end. ``n`` is the number of evaluations.
     """
     fractions = {name: fraction_left(losses[name], d_vocab) for name in SETS if name in losses}
     nothing = np.full(1, math.nan)
@@ -80,7 +92,8 @@ def learning_order(
         area = {name: float(fractions.get(name, nothing)[:until].mean()) for name in SETS}
         bias, reasoning = bias_index(area["mem"], area["rsn_train"]), losses.get("rsn_train")
         accuracy, loss = (
-            {name: float(curves.get(name, nothing)[:until][-1]) for name in SETS} for curves in (accuracies, losses)
+            {name: float(curves.get(name, nothing)[:until][-1]) for name in SETS}
+            for curves in (accuracies, losses)
         )
         return {
             "bias": bias,
@@ -88,13 +101,21 @@ def learning_order(
             "abs_bias": abs(bias),
             **{f"acc_{name}": value for name, value in accuracy.items()},
             "acc_gap": accuracy["rsn_train"] - accuracy["rsn_test"],
-            **{f"margin_{name}": label_entropies.get(name, math.nan) - loss[name] for name in SETS[:2]},
-            "half_step": math.nan if reasoning is None else float(steps[half_index(reasoning[:until], d_vocab)]),
+            **{
+                f"margin_{name}": label_entropies.get(name, math.nan) - loss[name]
+                for name in SETS[:2]
+            },
+            "half_step": math.nan
+            if reasoning is None
+            else float(steps[half_index(reasoning[:until], d_vocab)]),
             **{f"area_{name}": area[name] for name in SETS},
         }
 
     before = values(1) | {"half_step": math.nan}
-    arrays = {"steps": np.asarray(steps), **{f"fraction_{name}": f for name, f in fractions.items()}}
+    arrays = {
+        "steps": np.asarray(steps),
+        **{f"fraction_{name}": f for name, f in fractions.items()},
+    }
     return Reading("learning_order", values(), untrained=before, arrays=arrays, n=len(steps))
 
 
@@ -108,7 +129,8 @@ def fraction_left(losses: Curve, d_vocab: int) -> Curve:
 
 
 def bias_index(area_memory: float, area_reasoning: float) -> float:
-    """B = (A_mem - A_rsn) / (A_mem + A_rsn), in [-1, 1]; positive where reasoning is learned first; nan for 0 / 0.
+    """B = (A_mem - A_rsn) / (A_mem + A_rsn), in [-1, 1]; positive where reasoning is learned first;
+    nan for 0 / 0.
 
     >>> bias_index(0.75, 0.25)
     0.5
@@ -131,7 +153,8 @@ def _first_or_last(reached: Bool[np.ndarray, " evaluation"]) -> int:
 
 
 def label_entropy(labels: Int[np.ndarray, " row"]) -> float:
-    """Entropy in nats of the labels' frequencies, in [0, ln n], the loss of knowing nothing else; nan without labels.
+    """Entropy in nats of the labels' frequencies, in [0, ln n], the loss of knowing nothing else;
+    nan without labels.
 
     >>> round(label_entropy(np.array([3, 3, 7, 7])) - math.log(2), 9)
     0.0
@@ -142,16 +165,23 @@ def label_entropy(labels: Int[np.ndarray, " row"]) -> float:
     return float(-(share * np.log(share)).sum()) + 0.0
 
 
-def learning_order_of(curves: pd.DataFrame, d_vocab: int, data: Mapping[int, Dataset]) -> pd.DataFrame:
+def learning_order_of(
+    curves: pd.DataFrame, d_vocab: int, data: Mapping[int, Dataset]
+) -> pd.DataFrame:
     """`learning_order_table` of curves, with the entropies of the labels that each seed drew."""
-    entropies = {(seed, name): label_entropy(d.labels[d.rows(name)]) for seed, d in data.items() for name in SETS}
+    entropies = {
+        (seed, name): label_entropy(d.labels[d.rows(name)])
+        for seed, d in data.items()
+        for name in SETS
+    }
     return learning_order_table(curves, d_vocab, entropies)
 
 
 def learning_order_table(
     curves: pd.DataFrame, d_vocab: int, label_entropy: Mapping[tuple[int, str], float]
 ) -> pd.DataFrame:
-    """Readings table of every member in a curves table, see `readings_of_curves`; entropies by (seed, set)."""
+    """Readings table of every member in a curves table, see `readings_of_curves`; entropies by
+    (seed, set)."""
 
     def read(member: pd.DataFrame, name: str, seed: int) -> Reading:
         sets = by_set(member)
@@ -159,14 +189,18 @@ def learning_order_table(
             {name: rows[column].to_numpy(dtype=np.float64) for name, rows in sets.items()}
             for column in ("loss", "accuracy")
         )
-        steps = sets.get("rsn_train", member.drop_duplicates("step").sort_values("step"))["step"].to_numpy()
+        steps = sets.get("rsn_train", member.drop_duplicates("step").sort_values("step"))[
+            "step"
+        ].to_numpy()
         entropies = {name: label_entropy.get((seed, name), math.nan) for name in SETS}
         return learning_order(losses, accuracies, steps, d_vocab, entropies)
 
     return readings_of_curves(curves, read)
 
 
-def readings_of_curves(curves: pd.DataFrame, read: Callable[[pd.DataFrame, str, int], Reading]) -> pd.DataFrame:
+def readings_of_curves(
+    curves: pd.DataFrame, read: Callable[[pd.DataFrame, str, int], Reading]
+) -> pd.DataFrame:
     """Readings table (stage ``final``, set ``""``) of every member in a curves table.
 
     Args:
@@ -198,7 +232,8 @@ TEST = ("prontoqa_test", "stories_test")
 
 
 def delta_loss(stories: Curve, prontoqa: Curve) -> Curve:
-    """Delta L = (L_stories - L_prontoqa) / L_prontoqa, above -1, nan where PrOntoQA's loss is 0 (paper 1, Metric).
+    """Delta L = (L_stories - L_prontoqa) / L_prontoqa, above -1, nan where PrOntoQA's loss is 0
+    (paper 1, Metric).
 
     >>> delta_loss(np.array([7.0, 3.0]), np.array([7.0, 2.0])).tolist()
     [0.0, 0.5]
@@ -207,7 +242,8 @@ def delta_loss(stories: Curve, prontoqa: Curve) -> Curve:
 
 
 def early_index(stories: Curve, prontoqa: Curve, share: float = EARLY) -> int:
-    """Number of the first evaluation whose pooled loss is at most ``share`` of the first's; the last one if never.
+    """Number of the first evaluation whose pooled loss is at most ``share`` of the first's; the
+    last one if never.
 
     >>> early_index(np.array([5.0, 4.5, 4.0]), np.array([5.0, 3.5, 1.0])), early_index(np.ones(4), np.ones(4))
     (1, 3)
@@ -217,12 +253,15 @@ def early_index(stories: Curve, prontoqa: Curve, share: float = EARLY) -> int:
 
 
 def corpus_loss(
-    losses: Mapping[str, Curve], steps: Int[np.ndarray, " evaluation"], entropies: tuple[float, float]
+    losses: Mapping[str, Curve],
+    steps: Int[np.ndarray, " evaluation"],
+    entropies: tuple[float, float],
 ) -> Reading:
-    """Read one member's curves (set -> one loss per evaluation); ``entropies`` of PrOntoQA and stories in nats.
+    """Read one member's curves (set -> one loss per evaluation); ``entropies`` of PrOntoQA and
+    stories in nats.
 
-    Sets without curves and unknown entropies (nan) give nan. The untrained model stays as it was at step 0: the same
-    quantities of curves that never move. ``n`` is the number of evaluations.
+    Sets without curves and unknown entropies (nan) give nan. The untrained model stays as it was at
+    step 0: the same quantities of curves that never move. ``n`` is the number of evaluations.
     """
     nothing = np.full(len(next(iter(losses.values()))), math.nan)
     curves = {name: losses.get(name, nothing) for name in (*TRAIN, *TEST)}
@@ -231,8 +270,11 @@ def corpus_loss(
     def delta(
         sets: tuple[str, str], until: int | None = None, entropies: tuple[float, float] = (1.0, 1.0)
     ) -> Curve:
-        """Delta L of a pair of sets (PrOntoQA, stories), each loss over its entropy; nan where a set has no curve."""
-        prontoqa, stories = (curves[name][:until] / entropy for name, entropy in zip(sets, entropies, strict=True))
+        """Delta L of a pair of sets (PrOntoQA, stories), each loss over its entropy; nan where a
+        set has no curve."""
+        prontoqa, stories = (
+            curves[name][:until] / entropy for name, entropy in zip(sets, entropies, strict=True)
+        )
         return delta_loss(stories, prontoqa)
 
     def values(until: int | None = None) -> dict[str, float]:
@@ -248,5 +290,9 @@ def corpus_loss(
         }
 
     before = values(1) | {"early_step": math.nan}
-    arrays = {"steps": np.asarray(steps), "delta_loss": delta(TRAIN), "delta_loss_test": delta(TEST)}
+    arrays = {
+        "steps": np.asarray(steps),
+        "delta_loss": delta(TRAIN),
+        "delta_loss_test": delta(TEST),
+    }
     return Reading("corpus_loss", values(), untrained=before, arrays=arrays, n=len(steps))

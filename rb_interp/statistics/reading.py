@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from rb_interp.record import Record
-from rb_interp.typed import typed
+from rb_interp.arguments import checked
+from rb_interp.table_repr import TableRepr
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,9 +22,9 @@ SHOWN = 5
 """Quantities of a reading that are shown in its line, at most."""
 
 
-@typed
+@checked
 @dataclass(frozen=True, eq=False, repr=False)
-class Null(Record):
+class Null(TableRepr):
     """Values that a quantity takes where the mechanism is absent by construction.
 
     Attributes:
@@ -47,7 +47,7 @@ class Null(Record):
         """Standard deviation of the draws; NaN for none."""
         return float(np.std(self.draws))
 
-    @typed
+    @checked
     def p_value(self, value: float) -> float:
         """One-sided p-value of an observed value, (1 + draws at least as extreme) / (1 + draws).
 
@@ -63,18 +63,23 @@ class Null(Record):
         if math.isnan(value) or (n and math.isnan(ordered[-1])):  # NaN is sorted to the end
             return math.nan
         least = self.side == "less"
-        extreme = ordered.searchsorted(value, "right") if least else n - ordered.searchsorted(value, "left")
+        extreme = (
+            ordered.searchsorted(value, "right")
+            if least
+            else n - ordered.searchsorted(value, "left")
+        )
         return float((1 + extreme) / (1 + n))
 
     @cached_property
     def _ordered(self) -> np.ndarray:
-        """The draws in ascending order: the heads of a scan share a null, so that it is sorted once."""
+        """The draws in ascending order: the heads of a scan share a null, so that it is sorted
+        once."""
         return np.sort(self.draws)
 
 
-@typed
+@checked
 @dataclass(frozen=True, eq=False, repr=False)
-class Reading(Record):
+class Reading(TableRepr):
     """One probe on one model. A notebook shows it as its table, and so does ``print``.
 
     Attributes:
@@ -85,8 +90,8 @@ class Reading(Record):
         arrays: what figures draw (patterns, spectra, cosine matrices, coordinates).
         n: rows that the reading rests on (0 for readings of weights alone).
         tables: name -> DataFrame, for what one number does not tell (accuracy by number of hops).
-        notes: quantity -> why its value, or the untrained model's, is NaN or infinite, or why its null says nothing, in
-            words; no entry for the others.
+        notes: quantity -> why its value, or the untrained model's, is NaN or infinite, or why its
+            null says nothing, in words; no entry for the others.
     """
 
     probe: str
@@ -103,7 +108,8 @@ class Reading(Record):
     def to_frame(self) -> pd.DataFrame:
         """One row per quantity, with its untrained value, its null, p-value and note.
 
-        The note says why a number is NaN, or what its null cannot say. It is empty where there is nothing to say.
+        The note says why a number is NaN, or what its null cannot say. It is empty where there is
+        nothing to say.
 
         >>> Reading("uniformity", {"tv": 0.1}, n=5).to_frame()[["probe", "quantity", "value", "n"]]
                 probe quantity  value  n
@@ -112,9 +118,15 @@ class Reading(Record):
         return pd.DataFrame(self.noted_rows())
 
     def noted_rows(self) -> list[dict]:
-        """The rows of the table with the note of each quantity, and in each row those of the whole reading."""
-        whole = " ".join(f"{name}: {why}" for name, why in self.notes.items() if name not in self.values)
-        return [row | {"note": f"{self.notes.get(row['quantity'], '')} {whole}".strip()} for row in self.rows()]
+        """The rows of the table with the note of each quantity, and in each row those of the whole
+        reading."""
+        whole = " ".join(
+            f"{name}: {why}" for name, why in self.notes.items() if name not in self.values
+        )
+        return [
+            row | {"note": f"{self.notes.get(row['quantity'], '')} {whole}".strip()}
+            for row in self.rows()
+        ]
 
     def rows(self) -> list[dict]:
         """The rows that a run keeps, one dictionary per quantity: all columns but the note."""
@@ -122,7 +134,9 @@ class Reading(Record):
         for quantity, value in self.values.items():
             value, null = float(value), self.nulls.get(quantity)
             name, mean, sd, p = (
-                (null.name, null.mean, null.sd, null._p_value(value)) if null else (None, *[np.nan] * 3)
+                (null.name, null.mean, null.sd, null._p_value(value))
+                if null
+                else (None, *[np.nan] * 3)
             )
             numbers = {"value": value, "untrained": float(self.untrained.get(quantity, np.nan))}
             drawn = {"null": name, "null_mean": mean, "null_sd": sd, "p_value": p}
@@ -132,7 +146,11 @@ class Reading(Record):
     @property
     def place(self) -> str:
         """Probe, layer and head in words, such as ``uniformity, L0, head 2``."""
-        places = [f"{name}{at}" for name, at in (("L", self.layer), ("head ", self.head)) if at is not None]
+        places = [
+            f"{name}{at}"
+            for name, at in (("L", self.layer), ("head ", self.head))
+            if at is not None
+        ]
         return ", ".join([self.probe, *places])
 
     @property
@@ -140,17 +158,24 @@ class Reading(Record):
         """Its place, and the rows that it rests on, of which a reading of weights has none."""
         return f"{self.place}, n = {self.n}" if self.n else f"{self.place}, from weights"
 
-    @typed
+    @checked
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Each quantity as a dot, beside the untrained model's (an open dot) and 95 % of its null's draws (a bar).
+        """Each quantity as a dot, beside the untrained model's (an open dot) and 95 % of its null's
+        draws (a bar).
 
-        NaN is a cross, infinity an arrow at the edge. Draws on ``ax``, or on a new figure, and returns the axes.
+        NaN is a cross, infinity an arrow at the edge. Draws on ``ax``, or on a new figure, and
+        returns the axes.
         """
         from rb_interp.plots import NOTHING, UNITS, Point, points
 
         draws = {name: null.draws for name, null in self.nulls.items()}
         rows = [
-            Point(name, float(value), beside=float(self.untrained.get(name, np.nan)), null=draws.get(name, NOTHING))
+            Point(
+                name,
+                float(value),
+                beside=float(self.untrained.get(name, np.nan)),
+                null=draws.get(name, NOTHING),
+            )
             for name, value in self.values.items()
         ]
         return points(ax, rows, UNITS.get(self.probe, "value"), self._title, beside="untrained")
@@ -161,7 +186,7 @@ class Reading(Record):
         text = f"{self.place}, n={self.n}: {', '.join(told)}"
         return f"Reading({repr(text)[1:-1]})"  # names are the caller's, and may hold anything
 
-    def shown(self) -> tuple[str, pd.DataFrame, list[str]]:
+    def table_view(self) -> tuple[str, pd.DataFrame, list[str]]:
         """The columns that tell something, and why a number is none."""
         columns = ["quantity", "value", "untrained", "null", "null_mean", "null_sd", "p_value"]
         notes = [f"{name}: {why}" for name, why in self.notes.items()]

@@ -1,1 +1,2 @@
-"""The studies that come with the package, one folder each; the library below imports none of them."""
+"""The studies that come with the package, one folder each; the library below imports none of
+them."""

@@ -1,4 +1,5 @@
-"""What a model is trained on: tokens, labels, sets, and the role of every position. Needs numpy alone."""
+"""What a model is trained on: tokens, labels, sets, and the role of every position. Needs numpy
+alone."""
 
 from rb_interp.settings import fingerprint
 from rb_interp.tasks.anchor import SETS, AnchorDataset, AnchorTask
@@ -8,6 +9,16 @@ from rb_interp.tasks.induction import InductionTask
 from rb_interp.tasks.inputs import Inputs, Roles
 
 __all__ = [
-    "SETS", "AnchorDataset", "AnchorTask", "Battery", "Dataset", "InductionTask", "Inputs", "Roles", "Stage",
-    "Task", "batteries", "fingerprint",
-]  # fmt: skip
+    "SETS",
+    "AnchorDataset",
+    "AnchorTask",
+    "Battery",
+    "Dataset",
+    "InductionTask",
+    "Inputs",
+    "Roles",
+    "Stage",
+    "Task",
+    "batteries",
+    "fingerprint",
+]

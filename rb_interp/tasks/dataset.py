@@ -1,6 +1,7 @@
 """What a task must have to be trained on and probed, and the dataset that fits any task.
 
-A task is a few settings and a way to draw rows; it inherits from no class. Its rows are a `Dataset`.
+A task is a few settings and a way to draw rows; it inherits from no class. Its rows are a
+`Dataset`.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,26 +11,29 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from rb_interp.arguments import checked
 from rb_interp.errors import TaskError, nearest
-from rb_interp.record import Record
 from rb_interp.settings import Settings, fingerprint
+from rb_interp.table_repr import TableRepr
 from rb_interp.tasks.inputs import Inputs, Roles, places, selected
-from rb_interp.typed import typed
 
 Evaluation = Float[np.ndarray, "member set 2"]
-"""One evaluation: loss (nats) and accuracy of every member on every set, sets in the task's order."""
+"""One evaluation: loss (nats) and accuracy of every member on every set, sets in the task's
+order."""
 HALF = 0.5
 """The stage ``half`` is where the loss on rsn_train is first at most this share of ln d_vocab."""
 
 
-@typed
+@checked
 @dataclass(frozen=True)
 class Stage:
     """When a member is kept.
 
     Attributes:
-        reached: takes an evaluation and the one at step 0. Returns True for each member that the stage holds for.
-        keep: ``first`` keeps the first such evaluation, or the last step if none comes. ``last`` keeps the last one.
+        reached: takes an evaluation and the one at step 0. Returns True for each member that the
+            stage holds for.
+        keep: ``first`` keeps the first such evaluation, or the last step if none comes. ``last``
+            keeps the last one.
         with_siblings: keep all members of the same seed too, in the same file.
 
     >>> learned = Stage(lambda now, start: now[:, 0, 1] >= 0.9)
@@ -42,19 +46,21 @@ class Stage:
     with_siblings: bool = False
 
 
-@typed
+@checked
 @dataclass(frozen=True, eq=False, repr=False)
-class Dataset(Record):
+class Dataset(TableRepr):
     """The rows that one seed draws.
 
     Attributes:
         seed: that drew them; fixes samples and batch order too.
-        labels: ``[row]``, the answer at the last position; or ``[row, pos]``, the token that follows each position
-            (-1: nothing to predict there), for a task that predicts every next token.
+        labels: ``[row]``, the answer at the last position; or ``[row, pos]``, the token that
+            follows each position (-1: nothing to predict there), for a task that predicts every
+            next token.
         set: ``[row]``, index into ``sets``.
         sets: names of the sets. train_sets: those that are trained on.
         positions: role -> positions ``[row, n]``. groups: group -> token ids. See ``Roles``.
-        batch_sets: a training batch takes the same number of rows from each; ``("train",)`` is one pool of all.
+        batch_sets: a training batch takes the same number of rows from each; ``("train",)`` is one
+            pool of all.
 
     Raises TaskError where lengths or names disagree.
 
@@ -76,14 +82,19 @@ class Dataset(Record):
     batch_sets: tuple[str, ...] = ("train",)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "positions", {role: places(role, at) for role, at in self.positions.items()})
+        object.__setattr__(
+            self, "positions", {role: places(role, at) for role, at in self.positions.items()}
+        )
         lengths = {"tokens": len(self.tokens), "labels": len(self.labels), "set": len(self.set)}
         lengths |= {f"positions['{role}']": len(at) for role, at in self.positions.items()}
         if len(set(lengths.values())) > 1:
-            raise TaskError(f"{self.name}: numbers of rows differ ({lengths}); give each one entry a row.")
+            raise TaskError(
+                f"{self.name}: numbers of rows differ ({lengths}); give each one entry a row."
+            )
         if len(self.set) and not 0 <= self.set.min() <= self.set.max() < len(self.sets):
             raise TaskError(
-                f"{self.name}: set holds {self.set.min()} to {self.set.max()}; expected indices into sets={self.sets}."
+                f"{self.name}: set holds {self.set.min()} to {self.set.max()}; expected indices "
+                f"into sets={self.sets}."
             )
         for name in (*self.train_sets, *self.batch_sets):
             self._number(name)
@@ -98,32 +109,36 @@ class Dataset(Record):
             raise TaskError(f"there is no set '{set}'; {nearest(set, known)}")
         return known.index(set)
 
-    @typed
+    @checked
     def rows(self, set: str) -> Int[np.ndarray, " n"]:
         """Row numbers of a set, or of ``train``: all sets that are trained on."""
         number = self._number(set)
         chosen = [self.sets.index(name) for name in self.train_sets] if set == "train" else [number]
         return np.flatnonzero(np.isin(self.set, chosen))
 
-    @typed
+    @checked
     def sample(self, set: str, n: int) -> Int[np.ndarray, " n"]:
-        """Up to n fixed rows of a set, the same at every call; all of them where the set is smaller."""
+        """Up to n fixed rows of a set, the same at every call; all of them where the set is
+        smaller."""
         rng = np.random.default_rng([self.seed, self._number(set), n, 3])
         return np.sort(rng.permutation(self.rows(set))[:n])
 
-    @typed
+    @checked
     def roles(self, rows: Int[np.ndarray, " n"] | None = None) -> Roles:
         """Roles of the given rows, by default of all; RolesError for rows that are not there."""
         at = slice(None) if rows is None else selected(rows, len(self))
         positions = {role: positions[at] for role, positions in self.positions.items()}
         return Roles(positions, self.groups, np.array(self.sets)[self.set[at]], self.name)
 
-    @typed
+    @checked
     def inputs(self, rows: Int[np.ndarray, " n"]) -> Inputs:
-        """Tokens, right answers at the last position, and roles of the given rows; RolesError for other rows."""
+        """Tokens, right answers at the last position, and roles of the given rows; RolesError for
+        other rows."""
         rows = selected(rows, len(self))
         labels = self.labels[rows]
-        return Inputs(self.tokens[rows], labels if labels.ndim == 1 else labels[:, -1], self.roles(rows))
+        return Inputs(
+            self.tokens[rows], labels if labels.ndim == 1 else labels[:, -1], self.roles(rows)
+        )
 
 
 class TaskSettings(Settings):
@@ -138,8 +153,9 @@ class TaskSettings(Settings):
 class Task(Protocol):
     """What is learned.
 
-    ``counterfactual(data, rows, change, seed=0) -> Inputs`` is optional: the same rows with one thing changed, and
-    their right answers. ``spectra`` is optional too, name -> token ids of ``training.tracking``.
+    ``counterfactual(data, rows, change, seed=0) -> Inputs`` is optional: the same rows with one
+    thing changed, and their right answers. ``spectra`` is optional too, name -> token ids of
+    ``training.tracking``.
     """
 
     @property
@@ -155,7 +171,8 @@ class Task(Protocol):
 
     @property
     def train_sets(self) -> tuple[str, ...]:
-        """Sets that are trained on. ``rb-interp patch`` takes rows of the last one where none is named."""
+        """Sets that are trained on. ``rb-interp patch`` takes rows of the last one where none is
+        named."""
         ...
 
     @property
@@ -178,5 +195,6 @@ class Task(Protocol):
 
 
 def vocabulary(task: Task, data: Dataset) -> int:
-    """Tokens that a model must know: ``d_vocab`` of the dataset, as a text has it, else that of the task, its bound."""
+    """Tokens that a model must know: ``d_vocab`` of the dataset, as a text has it, else that of the
+    task, its bound."""
     return getattr(data, "d_vocab", task.d_vocab)

@@ -1,13 +1,14 @@
-"""Pairs that repeat: what induction heads solve (Olsson et al. 2022, "In-context Learning and Induction Heads").
+"""Pairs that repeat: what induction heads solve (Olsson et al. 2022, "In-context Learning and
+Induction Heads").
 
-A row is a block of different tokens, drawn at random, then pairs of neighbours taken from it, and the first token of
-one more pair:
+A row is a block of different tokens, drawn at random, then pairs of neighbours taken from it, and
+the first token of one more pair:
 
     a b c d e f   d e   a b   c        the answer is d, which followed c in the block
 
-The *previous-token head* of an early layer writes at each position of the block which token stands before it. The
-*induction head* of a later one looks from the query for the position before which the query's token stood, and copies
-what stands there.
+The *previous-token head* of an early layer writes at each position of the block which token stands
+before it. The *induction head* of a later one looks from the query for the position before which
+the query's token stood, and copies what stands there.
 """
 
 from types import MappingProxyType
@@ -16,10 +17,10 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from rb_interp.arguments import checked
 from rb_interp.errors import TaskError
 from rb_interp.tasks.dataset import Dataset, TaskSettings
 from rb_interp.tasks.inputs import Inputs, Roles
-from rb_interp.typed import typed
 
 SETS = ("seen", "unseen")
 
@@ -27,10 +28,12 @@ SETS = ("seen", "unseen")
 class InductionTask(TaskSettings):
     """A block of random tokens, pairs of neighbours from it, and one query.
 
-    Roles: ``query``, the last position; ``first``, where its token stands in the block; ``second``, the position after
-    it, where the answer stands; ``other``, the rest of the block. The one group of tokens is ``token``, all of them.
+    Roles: ``query``, the last position; ``first``, where its token stands in the block; ``second``,
+    the position after it, where the answer stands; ``other``, the rest of the block. The one group
+    of tokens is ``token``, all of them.
 
-    Raises TaskError for settings out of their bounds, and for a block with more tokens than there are.
+    Raises TaskError for settings out of their bounds, and for a block with more tokens than there
+    are.
 
     >>> task = InductionTask()
     >>> rows = task.inputs(2)
@@ -54,7 +57,8 @@ class InductionTask(TaskSettings):
     def __post_init__(self) -> None:
         if self.block > self.d_vocab:
             raise TaskError(
-                f"block={self.block} of d_vocab={self.d_vocab} tokens; its tokens differ, so give fewer."
+                f"block={self.block} of d_vocab={self.d_vocab} tokens; its tokens differ, so give "
+                f"fewer."
             )
 
     @property
@@ -62,17 +66,22 @@ class InductionTask(TaskSettings):
         """Positions of a row."""
         return self.block + 2 * self.pairs - 1
 
-    @typed
+    @checked
     def dataset(self, seed: int) -> Dataset:
-        """Rows to train on and held-out ones; targets are the answers of all pairs of a row, and nothing else."""
-        tokens, first = self._rows(self.n_sequences + self.n_sequences // 10, np.random.default_rng([seed, 0]))
+        """Rows to train on and held-out ones; targets are the answers of all pairs of a row, and
+        nothing else."""
+        tokens, first = self._rows(
+            self.n_sequences + self.n_sequences // 10, np.random.default_rng([seed, 0])
+        )
         labels = np.full(tokens.shape, -1)
         labels[:, self.block :: 2] = np.take_along_axis(tokens, first + 1, 1)
         set = (np.arange(len(tokens)) >= self.n_sequences).astype(np.int64)
         roles = self._roles(first[:, -1:])
-        return Dataset(seed, tokens, labels, set, SETS, SETS[:1], roles.positions, roles.tokens, self.name)
+        return Dataset(
+            seed, tokens, labels, set, SETS, SETS[:1], roles.positions, roles.tokens, self.name
+        )
 
-    @typed
+    @checked
     def inputs(self, n: int, seed: int = 0) -> Inputs:
         """``n`` fresh rows with the answer of each row's query, for probes and interventions."""
         tokens, first = self._rows(n, np.random.default_rng([seed, 1]))
@@ -89,7 +98,9 @@ class InductionTask(TaskSettings):
     def _roles(self, first: np.ndarray) -> Roles:
         """Roles of rows whose query's token stands at ``first`` ``[row, 1]`` in the block."""
         places = np.tile(np.arange(self.block), (len(first), 1))
-        other = places[(places != first) & (places != first + 1)].reshape(len(first), self.block - 2)
+        other = places[(places != first) & (places != first + 1)].reshape(
+            len(first), self.block - 2
+        )
         query = np.full_like(first, self.length - 1)
         positions = {"first": first, "second": first + 1, "query": query, "other": other}
         return Roles(positions, {"token": np.arange(self.d_vocab)}, task=self.name)

@@ -1,12 +1,31 @@
 """Text to train language models on: PrOntoQA and short stories, as examples, tokens and rows."""
 
 from rb_interp.text.corpora import read_prontoqa, read_stories
-from rb_interp.text.data import Rows, TextData, Tokenizer, load_tokenizer, text_data, train_tokenizer
+from rb_interp.text.data import (
+    Rows,
+    TextData,
+    Tokenizer,
+    load_tokenizer,
+    text_data,
+    train_tokenizer,
+)
 from rb_interp.text.prontoqa import Example, generate, step_kinds, verify
 from rb_interp.text.stories import generate_stories
 from rb_interp.text.task import TextTask
 
 __all__ = [
-    "Example", "Rows", "TextData", "TextTask", "Tokenizer", "generate", "generate_stories", "load_tokenizer",
-    "read_prontoqa", "read_stories", "step_kinds", "text_data", "train_tokenizer", "verify",
-]  # fmt: skip
+    "Example",
+    "Rows",
+    "TextData",
+    "TextTask",
+    "Tokenizer",
+    "generate",
+    "generate_stories",
+    "load_tokenizer",
+    "read_prontoqa",
+    "read_stories",
+    "step_kinds",
+    "text_data",
+    "train_tokenizer",
+    "verify",
+]

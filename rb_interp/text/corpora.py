@@ -1,8 +1,9 @@
-"""The two corpora: files and datasets read through `datasets`, and their documents in the order of a seed.
+"""The two corpora: files and datasets read through `datasets`, and their documents in the order of
+a seed.
 
-A place is a file, a folder of files (read by name), ``hub:owner/name`` (the split ``train`` of a dataset on the Hugging
-Face hub), or ``hub`` for the corpus's usual one. Files end in .jsonl, .json, .parquet or .txt. With HF_HUB_OFFLINE=1
-only a copy that was fetched before is used.
+A place is a file, a folder of files (read by name), ``hub:owner/name`` (the split ``train`` of a
+dataset on the Hugging Face hub), or ``hub`` for the corpus's usual one. Files end in .jsonl, .json,
+.parquet or .txt. With HF_HUB_OFFLINE=1 only a copy that was fetched before is used.
 """
 
 from __future__ import annotations
@@ -16,19 +17,21 @@ from typing import Any
 
 import numpy as np
 
+from rb_interp.arguments import checked
 from rb_interp.errors import TextError, first_line, shown
 from rb_interp.text.prontoqa import QUERY, Example, generate, split_sentences, verify
 from rb_interp.text.stories import STAND_IN, generate_stories
 from rb_interp.text.task import CORPORA, TextTask
-from rb_interp.typed import typed
 
 BLOCK = 250
-"""Documents that a generator is asked for at once; the first n are the same however many are needed in the end."""
+"""Documents that a generator is asked for at once; the first n are the same however many are needed
+in the end."""
 HUB = {"prontoqa": "hub:smoorsmith/prontoqa", "stories": "hub:roneneldan/TinyStories"}
 MADE = {"prontoqa": "generate", "stories": "grammar"}
 """What stands for a corpus of our own making, in place of a file, a folder or a dataset."""
 LEAST_STORY_TOKENS = 64
-"""How short stories could be on average, which bounds how many of a large set on the hub are fetched."""
+"""How short stories could be on average, which bounds how many of a large set on the hub are
+fetched."""
 READERS = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".txt": "text"}
 """Which reader of `datasets` takes which files."""
 
@@ -39,14 +42,15 @@ _OPTION = re.compile(r"\b([AB])\W+(True|False)\b")
 Document = Example | str
 
 
-@typed
+@checked
 def read_prontoqa(place: str | Path) -> list[Example]:
     """All examples of a place, in their order, each proved by ``verify``.
 
-    A record has question, query, chain_of_thought (a list of sentences, or a text) and answer ("True" or "False"), as
-    in the original, whose examples within examples are taken too. Or it has context, question, options, answer ("A" or
-    "B") and explanation, as in Logic-LLM (Pan et al. 2023). Raises TextError if a place cannot be read, and at the
-    first record that is not like this or does not hold.
+    A record has question, query, chain_of_thought (a list of sentences, or a text) and answer
+    ("True" or "False"), as in the original, whose examples within examples are taken too. Or it has
+    context, question, options, answer ("A" or "B") and explanation, as in Logic-LLM (Pan et al.
+    2023). Raises TextError if a place cannot be read, and at the first record that is not like this
+    or does not hold.
 
     >>> import json, tempfile
     >>> place = Path(tempfile.mkdtemp()) / "1hop.jsonl"
@@ -59,7 +63,9 @@ def read_prontoqa(place: str | Path) -> list[Example]:
     place, examples = _place(place, "prontoqa"), []
     for row in _records(place):
         groups = "question" not in row and all(isinstance(group, Mapping) for group in row.values())
-        records = [record for group in row.values() for record in group.values()] if groups else [row]
+        records = (
+            [record for group in row.values() for record in group.values()] if groups else [row]
+        )
         for record in records:
             try:
                 examples.append(_example(record))
@@ -70,13 +76,14 @@ def read_prontoqa(place: str | Path) -> list[Example]:
     return examples
 
 
-@typed
+@checked
 def read_stories(place: str | Path, n: int | None = None) -> list[str]:
     """The first ``n`` different stories of a place (None: all), in their order.
 
-    A story is a string, or stands under the key "text" or "story", without the space around it. ``<|endoftext|>`` (or
-    ``<|end_of_text|>``) parts stories; in a .txt file without it, blank lines do. Empty stories are dropped.
-    Raises TextError if a place cannot be read, a record has no text, or there is no story.
+    A story is a string, or stands under the key "text" or "story", without the space around it.
+    ``<|endoftext|>`` (or ``<|end_of_text|>``) parts stories; in a .txt file without it, blank lines
+    do. Empty stories are dropped. Raises TextError if a place cannot be read, a record has no text,
+    or there is no story.
 
     >>> import tempfile
     >>> place = Path(tempfile.mkdtemp()) / "stories.txt"
@@ -89,7 +96,8 @@ def read_stories(place: str | Path, n: int | None = None) -> list[str]:
         text = next((record[key] for key in ("text", "story") if record.get(key) is not None), None)
         if not isinstance(text, str) or record.get("story", text) not in (text, None):
             raise TextError(
-                f"{place}, record {number}: {str(record)[:80]}; expected a string under 'text' or 'story'."
+                f"{place}, record {number}: {str(record)[:80]}; expected a string under 'text' or "
+                f"'story'."
             )
         for story in _END.split(text):
             if story.strip():
@@ -106,39 +114,55 @@ def _place(place: str | Path, corpus: str) -> str:
 
 
 def _records(place: str, n: int | None = None) -> Iterator[Any]:
-    """The rows of a place; where only n are asked for of a dataset on the hub, they are fetched one after another."""
+    """The rows of a place; where only n are asked for of a dataset on the hub, they are fetched one
+    after another."""
     from datasets import load_dataset
 
     where = place
     try:
         if place.startswith("hub:"):
-            yield from load_dataset(place.removeprefix("hub:"), split="train", streaming=n is not None)
+            yield from load_dataset(
+                place.removeprefix("hub:"), split="train", streaming=n is not None
+            )
         for where in map(str, files_of(place)):  # one by one, since columns may differ
             reader = READERS[Path(where).suffix.lower()]
-            options: Any = {"sample_by": "document", "encoding": "utf-8-sig"} if reader == "text" else {}
+            options: Any = (
+                {"sample_by": "document", "encoding": "utf-8-sig"} if reader == "text" else {}
+            )
             # streamed, so that no copy is left in the user's cache
-            for row in load_dataset(reader, data_files=where, split="train", streaming=True, **options):
+            for row in load_dataset(
+                reader, data_files=where, split="train", streaming=True, **options
+            ):
                 text = row["text"] if reader == "text" else ""
                 if text.startswith('"') and '""' in text:
                     raise TextError(
-                        f"{where} has stories in quotes, with quotes doubled as in a table; use .jsonl."
+                        f"{where} has stories in quotes, with quotes doubled as in a table; use "
+                        f".jsonl."
                     )
                 apart = text and not _END.search(text)
-                yield from ({"text": part} for part in re.split(r"\n\s*\n", text)) if apart else (row,)
+                yield from (
+                    ({"text": part} for part in re.split(r"\n\s*\n", text)) if apart else (row,)
+                )
     except TextError:
         raise
     except Exception as error:  # each reader has its own
-        raise TextError(f"{where} could not be read ({type(error).__name__}: {first_line(error)}).") from None
+        raise TextError(
+            f"{where} could not be read ({type(error).__name__}: {first_line(error)})."
+        ) from None
 
 
 def _example(record: Any) -> Example:
     if not isinstance(record, Mapping):
         raise TextError(
-            f"it is {shown(record)}; expected a record with question, query, chain_of_thought and answer."
+            f"it is {shown(record)}; expected a record with question, query, chain_of_thought and "
+            f"answer."
         )
     # a reader fills columns up with None
     given = {key: value for key, value in record.items() if value is not None}
-    if given.get("explanation", thoughts := given.get("chain_of_thought")) != thoughts and thoughts is not None:
+    if (
+        given.get("explanation", thoughts := given.get("chain_of_thought")) != thoughts
+        and thoughts is not None
+    ):
         raise TextError("it has a chain_of_thought and another explanation; leave one of them out.")
     question, query = ("question", "query") if "query" in given else ("context", "question")
     chain = given.get("chain_of_thought", given.get("explanation", ()))
@@ -146,13 +170,16 @@ def _example(record: Any) -> Example:
     texts = (given.get(question), given.get(query), *thoughts)
     if not all(isinstance(text, str) for text in texts) or not thoughts or "answer" not in given:
         raise TextError(
-            f"its keys are {', '.join(given)}; expected question, query, chain_of_thought and answer, or context, "
+            f"its keys are {', '.join(given)}; expected question, query, chain_of_thought and "
+            f"answer, or context, "
             f"question, options, answer and explanation (Logic-LLM), all of them texts."
         )
     answer, options = str(given["answer"]).strip(), given.get("options", "")
     if isinstance(options, Mapping):
         options = [f"{letter}) {option}" for letter, option in options.items()]
-    answers = dict(_OPTION.findall(options if isinstance(options, str) else "\n".join(map(str, options))))
+    answers = dict(
+        _OPTION.findall(options if isinstance(options, str) else "\n".join(map(str, options)))
+    )
     example = Example(
         given[question].strip(),
         _ASKED.sub(QUERY, given[query].strip(), count=1),
@@ -165,20 +192,26 @@ def _example(record: Any) -> Example:
 
 
 def files_of(place: str) -> list[Path]:
-    """The files of a place by name, none of the hub or a generator; TextError where there is no file."""
+    """The files of a place by name, none of the hub or a generator; TextError where there is no
+    file."""
     if place in ("hub", *MADE.values()) or place.startswith("hub:"):
         return []
     path = Path(place).expanduser()
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     files = [file for file in files if file.suffix.lower() in READERS and file.is_file()]
     if not files:
-        raise TextError(f"{place} is no file and no folder of files that end in {', '.join(READERS)}.")
+        raise TextError(
+            f"{place} is no file and no folder of files that end in {', '.join(READERS)}."
+        )
     return files
 
 
 def stamps(config: TextTask) -> tuple:
-    """Names, times and sizes of the files of both corpora: one that has changed is read again. TextError as above."""
-    states = ((file, file.stat()) for corpus in CORPORA for file in files_of(getattr(config, corpus)))
+    """Names, times and sizes of the files of both corpora: one that has changed is read again.
+    TextError as above."""
+    states = (
+        (file, file.stat()) for corpus in CORPORA for file in files_of(getattr(config, corpus))
+    )
     return tuple((str(file), state.st_mtime_ns, state.st_size) for file, state in states)
 
 
@@ -226,28 +259,43 @@ def source(config: TextTask, corpus: str) -> str:
         return f"PrOntoQA, generated ({config.ontology} ontology, hops {hops}, {config.ordering} order)"
     if place == "grammar":
         return STAND_IN
-    name = "PrOntoQA" if corpus == "prontoqa" else "TinyStories" if place == HUB["stories"] else "stories"
+    name = (
+        "PrOntoQA"
+        if corpus == "prontoqa"
+        else "TinyStories"
+        if place == HUB["stories"]
+        else "stories"
+    )
     hub = place.removeprefix("hub:")
     return (
-        f"{name} from the hub ({hub})" if hub != place else f"{name} from {Path(place).expanduser().resolve().name}"
+        f"{name} from the hub ({hub})"
+        if hub != place
+        else f"{name} from {Path(place).expanduser().resolve().name}"
     )
 
 
 def _more(config: TextTask, corpus: str, seed: int) -> Iterator[Document]:
-    """Documents that are read, in an order that the seed draws; or generated, until a block brings nothing new."""
+    """Documents that are read, in an order that the seed draws; or generated, until a block brings
+    nothing new."""
     place, number = _place(getattr(config, corpus), corpus), CORPORA.index(corpus)
     if place != MADE[corpus]:
         # about twice what is needed of a large set, so that seeds draw different stories
         rows = 2 * (config.sequences + config.held_out)
         n = rows * (1 if config.layout == "padded" else -(-config.n_ctx // LEAST_STORY_TOKENS))
         documents = _read(corpus, place, n if place == HUB["stories"] else None, stamps(config))
-        yield from map(documents.__getitem__, np.random.default_rng([seed, number]).permutation(len(documents)))
+        yield from map(
+            documents.__getitem__, np.random.default_rng([seed, number]).permutation(len(documents))
+        )
         return
     seen: set[str] = set()
     for block in count():
         state = int(np.random.SeedSequence([seed, number, block]).generate_state(1)[0] >> 1)
         stories = corpus == "stories"
-        drawn = generate_stories(BLOCK, state) if stories else generate(BLOCK, state, config.hops, config.ordering)
+        drawn = (
+            generate_stories(BLOCK, state)
+            if stories
+            else generate(BLOCK, state, config.hops, config.ordering)
+        )
         before = len(seen)
         seen.update(map(text_of, drawn))
         if len(seen) == before:

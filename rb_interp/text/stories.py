@@ -1,13 +1,15 @@
-"""A small story grammar of our own: plain children's stories, for where the real ones are not at hand.
+"""A small story grammar of our own: plain children's stories, for where the real ones are not at
+hand.
 
-A story takes one of the plots of ``stories.toml``, draws its cast and what is fixed for it, and writes out each beat in
-one of several ways. The notation:
+A story takes one of the plots of ``stories.toml``, draws its cast and what is fixed for it, and
+writes out each beat in one of several ways. The notation:
 
     [a|b|c]    one of these, each as likely; may be nested
     {hero}     what the story has fixed under this name, else a new draw from the list of that name;
                a story draws nothing twice from a list as long as others are left
 
-How it compares with the real stories it stands in for, on 10,000 of each (words: runs of letters, lower case):
+How it compares with the real stories it stands in for, on 10,000 of each (words: runs of letters,
+lower case):
 
                                                         grammar    TinyStories
     words of a story, mean (shortest to longest)   176 (120-225)   162 (57-837)
@@ -17,8 +19,8 @@ How it compares with the real stories it stands in for, on 10,000 of each (words
     distinct among all runs of 8 words                      43 %           96 %
     exact copies of another story                             0              0
 
-A model learns it to a far lower loss than TinyStories: a gap between two corpora that was measured on it need not hold
-for real text.
+A model learns it to a far lower loss than TinyStories: a gap between two corpora that was measured
+on it need not hold for real text.
 """
 
 from __future__ import annotations
@@ -30,15 +32,17 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from rb_interp.arguments import checked
 from rb_interp.errors import TextError
 from rb_interp.settings import read_toml
-from rb_interp.typed import typed
 
 STAND_IN = "sentences of a small story grammar, standing in for TinyStories"
 
 _TOKENS = re.compile(r"[\[\]|]|\{[\w.]+\}|[^\[\]|{}]+")
 _ARTICLE = re.compile(r"\b([Aa]) (?=[aeiou])(?!uni|use|one\b)")
-_LEFT_OUT = re.compile(r" (?=[ \n])|(?<=\n) ")  # a sentence that is left out leaves its space behind
+_LEFT_OUT = re.compile(
+    r" (?=[ \n])|(?<=\n) "
+)  # a sentence that is left out leaves its space behind
 
 
 class _Slot(NamedTuple):
@@ -51,7 +55,7 @@ class _Plot(NamedTuple):
     text: tuple
 
 
-@typed
+@checked
 def generate_stories(n: int, seed: int) -> list[str]:
     """``n`` stories of some 120 to 230 words; paragraphs are separated by one line break.
 
@@ -87,7 +91,8 @@ class _Story:
         return options[int(self.draw() * len(options))]
 
     def unused(self, options: tuple) -> tuple:
-        """An option that this story has not had, from a random one onwards; a random one where all are used."""
+        """An option that this story has not had, from a random one onwards; a random one where all
+        are used."""
         start = int(self.draw() * len(options))
         for option in options[start:] + options[:start]:
             if id(option) not in self.used:
@@ -100,7 +105,8 @@ class _Story:
         return self.write(self.unused(_lists()[name]))
 
     def write(self, option: tuple) -> str:
-        """The text of an option: its literal parts, what its slots hold, and one of each group in it."""
+        """The text of an option: its literal parts, what its slots hold, and one of each group in
+        it."""
         return "".join(part if part.__class__ is str else self._drawn(part) for part in option)
 
     def _drawn(self, part: tuple) -> str:

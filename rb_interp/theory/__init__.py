@@ -1,4 +1,5 @@
-"""What paper 1 predicts from task and weights: label distributions, drift, Theorem 1, inner products."""
+"""What paper 1 predicts from task and weights: label distributions, drift, Theorem 1, inner
+products."""
 
 from rb_interp.theory.drift import (
     agreement,
@@ -24,7 +25,22 @@ from rb_interp.theory.theorem_1 import (
 )
 
 __all__ = [
-    "InnerProducts", "agreement", "emb_mlp_map", "empirical", "exponent", "gaussian_profile",
-    "inner_product_error", "leading_direction", "lemma_1", "one_layer_drift", "one_layer_maps", "permuted_r2",
-    "population", "population_pull", "pull", "reasoning_moments", "theorem_1_embeddings", "value_flow",
-]  # fmt: skip
+    "InnerProducts",
+    "agreement",
+    "emb_mlp_map",
+    "empirical",
+    "exponent",
+    "gaussian_profile",
+    "inner_product_error",
+    "leading_direction",
+    "lemma_1",
+    "one_layer_drift",
+    "one_layer_maps",
+    "permuted_r2",
+    "population",
+    "population_pull",
+    "pull",
+    "reasoning_moments",
+    "theorem_1_embeddings",
+    "value_flow",
+]

@@ -1,70 +1,79 @@
-"""Label distributions, and the drift of W_E and W_V that they cause at small scale (paper 1, Eqs. 4 to 11).
+"""Label distributions, and the drift of W_E and W_V that they cause at small scale (paper 1, Eqs. 4
+to 11).
 
-P^s says what the label of a row is once we know that it holds token s (Eqs. 6 to 8). For an occurrence of s in a random
-row, with Z uniform on the keys and A_j uniform on the reasoning anchors:
+P^s says what the label of a row is once we know that it holds token s (Eqs. 6 to 8). For an
+occurrence of s in a random row, with Z uniform on the keys and A_j uniform on the reasoning
+anchors:
 
     memory anchor     P^s_i = 1 / N_Z on the keys                  (Eq. 7; other memory_labels: a mixture of ranges)
     reasoning anchor  P^s_i = P(Z + A_1 + ... + A_{q-1} = i - s)   (Eq. 8)
     key               the row's own key:  share_mem of the memory labels of s + share_rsn of s + A_1 + ... + A_q
                       a noise key:        the label of any row     (1 of the L - q keys of a row is its own)
 
-The paper gives no formula for keys; theirs follows from the same definitions. Rates r_s count occurrences a row, as
-Definition 1 does: a repeated anchor counts twice. ``count="sequences"`` counts it once, as the paper's n_s does.
+The paper gives no formula for keys; theirs follows from the same definitions. Rates r_s count
+occurrences a row, as Definition 1 does: a repeated anchor counts twice. ``count="sequences"``
+counts it once, as the paper's n_s does.
 
-How P^s can mislead. A population has every combination, also the masked ones, unless ``masked=True``; at 5 anchors a
-masked pair takes one partner in five away from its anchors. And a finite task has one label for each memory pair: its
-empirical P^s - u differ between memory anchors more than between reasoning anchors, where Eq. (7) makes them equal. The
-cosine of raw distributions is large between all reasoning anchors (.88 at least at the paper's sizes).
+How P^s can mislead. A population has every combination, also the masked ones, unless
+``masked=True``; at 5 anchors a masked pair takes one partner in five away from its anchors. And a
+finite task has one label for each memory pair: its empirical P^s - u differ between memory anchors
+more than between reasoning anchors, where Eq. (7) makes them equal. The cosine of raw distributions
+is large between all reasoning anchors (.88 at least at the paper's sizes).
 
-Drift under gradient flow (Eq. 4, Propositions 1 to 3), with u = 1 / d_vocab, r_s the occurrences of token s a row, and
-the pull  R[s] = r_s (P^s - u):
+Drift under gradient flow (Eq. 4, Propositions 1 to 3), with u = 1 / d_vocab, r_s the occurrences of
+token s a row, and the pull  R[s] = r_s (P^s - u):
 
     Emb-MLP     dW_E / dt = R W_out^T W_in^T                                                       (Eq. 5)
     one layer   dW_E / dt = (R / L) (W_f^T + I) (W_VO^T + I),   W_f = W_in W_out,  W_VO = W_V W_O  (Eqs. 10, 11)
 
-Plain gradient descent moves W_E by the learning rate times this, each step; the loss is the mean over rows. The limit
-taken is: sigma'(.) = 1, output = softmax = u, and in the one layer attention = 1 / L.
+Plain gradient descent moves W_E by the learning rate times this, each step; the loss is the mean
+over rows. The limit taken is: sigma'(.) = 1, output = softmax = u, and in the one layer attention =
+1 / L.
 
-Positions. In one layer a token reaches the output from every position through W_VO, and from the last position alone
-through the residual stream:
+Positions. In one layer a token reaches the output from every position through W_VO, and from the
+last position alone through the residual stream:
 
     dW_E / dt = (R / L) (W_f^T + I) W_VO^T + R_last (W_f^T + I),   R_last: pull of the occurrences at the last position
 
-Eqs. (10), (11) as printed are this with R_last = R / L. The actual share of a token's occurrences that stand last is
-1 / (q (L - q)) for anchors (the key stands before its q anchors, the block anywhere), 1/2 at q = 2, L = 3, where no key
-stands last at all.
+Eqs. (10), (11) as printed are this with R_last = R / L. The actual share of a token's occurrences
+that stand last is 1 / (q (L - q)) for anchors (the key stands before its q anchors, the block
+anywhere), 1/2 at q = 2, L = 3, where no key stands last at all.
 
-W_V (Fig. 6, appendix B.8). The paper's own theorem was not available; from Eq. (9) by the same approximations
+W_V (Fig. 6, appendix B.8). The paper's own theorem was not available; from Eq. (9) by the same
+approximations
 
     dW_V / dt = (1 / L) W_E^T R (W_f + I)^T W_O^T
 
-Its left singular vector (``leading_direction`` of ``value_flow``) is sum_s c_s w_s, c_s the component of R[s] along the
-leading label direction, signs included. It is the r-weighted sum of embeddings exactly where every token has the same
-P^s, and nearly where labels have more in common than not.
+Its left singular vector (``leading_direction`` of ``value_flow``) is sum_s c_s w_s, c_s the
+component of R[s] along the leading label direction, signs included. It is the r-weighted sum of
+embeddings exactly where every token has the same P^s, and nearly where labels have more in common
+than not.
 
-How a drift can mislead. The relative error at the first step falls with the scale of the weights: as its cube in the
-Emb-MLP with an odd activation (from softmax), as its square where sigma''(0) is not 0, and in proportion in one layer,
-whose output holds the embedding itself. Later the limit is left as soon as any row's output is no longer uniform. A
-drift that is mostly common to all tokens agrees with anything that is common too: read agreement centred. Of W_V the
-*change* is predicted: at larger scales the initial W_V outweighs it. The r-weighted sum counts frequent tokens most:
-where keys are frequent as noise, it points to their mean.
+How a drift can mislead. The relative error at the first step falls with the scale of the weights:
+as its cube in the Emb-MLP with an odd activation (from softmax), as its square where sigma''(0) is
+not 0, and in proportion in one layer, whose output holds the embedding itself. Later the limit is
+left as soon as any row's output is no longer uniform. A drift that is mostly common to all tokens
+agrees with anything that is common too: read agreement centred. Of W_V the *change* is predicted:
+at larger scales the initial W_V outweighs it. The r-weighted sum counts frequent tokens most: where
+keys are frequent as noise, it points to their mean.
 
 Agreement of a predicted drift with the measured one, as vectors over tokens and coordinates:
 
     cos = <m, p> / (|m| |p|)           R^2 = 1 - |m - p|^2 / |m|^2
 
-for m and p flattened over [token, d_model], both centred over the tokens first: what all tokens do alike is left out.
-R^2 is 1 only where size and direction are both right, 0 for a prediction of no motion, 1 - (1 - c)^2 for c times the
-truth.
+for m and p flattened over [token, d_model], both centred over the tokens first: what all tokens do
+alike is left out. R^2 is 1 only where size and direction are both right, 0 for a prediction of no
+motion, 1 - (1 - c)^2 for c times the truth.
 
-Null. Predictions permuted within a kind of token keep everything but which token of its kind they belong to. The mean
-of R^2 over all such permutations has a closed form, since only the inner product changes:
+Null. Predictions permuted within a kind of token keep everything but which token of its kind they
+belong to. The mean of R^2 over all such permutations has a closed form, since only the inner
+product changes:
 
     mean <m, p_pi> = sum over kinds of  n_kind <mean of m, mean of p>      (means over the kind)
 
 Where kinds differ much and tokens of one kind little, R^2 is high with any order of tokens, and the
-excess over the null says more. Memory anchors share one population P^s, so a prediction from populations has no excess
-within them.
+excess over the null says more. Memory anchors share one population P^s, so a prediction from
+populations has no excess within them.
 """
 
 from typing import Literal
@@ -74,9 +83,9 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from rb_interp.arguments import checked
 from rb_interp.errors import TaskError
 from rb_interp.tasks.anchor import AnchorDataset, AnchorTask, label_bounds
-from rb_interp.typed import typed
 
 Count = Literal["occurrences", "sequences"]
 """How a token counts that stands twice in a row: twice, or once."""
@@ -84,12 +93,15 @@ ROUNDING = 1e-6
 """Part of a drift's size below which what centring leaves is single precision's rounding."""
 
 
-@typed
-def population(task: AnchorTask, group: str, masked: bool = False) -> Float[np.ndarray, "token d_vocab"]:
-    """P^s of every token of a group (ascending) with infinitely many rows: each row of the result sums to 1.
+@checked
+def population(
+    task: AnchorTask, group: str, masked: bool = False
+) -> Float[np.ndarray, "token d_vocab"]:
+    """P^s of every token of a group (ascending) with infinitely many rows: each row of the result
+    sums to 1.
 
-    ``masked=True`` leaves the masked combinations out, as training does. Raises TaskError for an unknown group, and for
-    one that never occurs.
+    ``masked=True`` leaves the masked combinations out, as training does. Raises TaskError for an
+    unknown group, and for one that never occurs.
 
     >>> P = population(AnchorTask.preset("paper"), "reasoning_anchor")
     >>> P.shape, bool(np.isclose(P[0] @ np.arange(200), 86 + 11))
@@ -98,16 +110,18 @@ def population(task: AnchorTask, group: str, masked: bool = False) -> Float[np.n
     found = _expected(task, masked)[task.tokens(group)]
     if not found.any():
         raise TaskError(
-            f"'{group}' never occurs in the rows of a task with memory_share={task.memory_share}, so it has no label "
+            f"'{group}' never occurs in the rows of a task with memory_share={task.memory_share}, "
+            f"so it has no label "
             f"distribution; change memory_share or masked, or choose another group."
         )
     rate = found.sum(1, keepdims=True)
     return found / np.where(rate > 0, rate, 1)
 
 
-@typed
+@checked
 def population_pull(task: AnchorTask, masked: bool = False) -> Float[np.ndarray, "d_vocab d_vocab"]:
-    """R[s] = r_s (P^s - u) of Eqs. (5), (10), (11) from the populations; the row of a token that never occurs is 0.
+    """R[s] = r_s (P^s - u) of Eqs. (5), (10), (11) from the populations; the row of a token that
+    never occurs is 0.
 
     >>> R = population_pull(AnchorTask.preset("paper"))
     >>> bool(np.isclose(R[3, 50], 0.1 * (1 / 100 - 1 / 200))), bool(R[0].any())
@@ -117,11 +131,15 @@ def population_pull(task: AnchorTask, masked: bool = False) -> Float[np.ndarray,
     return found - found.mean(1, keepdims=True)
 
 
-@typed
+@checked
 def empirical(
-    data: AnchorDataset, tokens: Int[np.ndarray, " token"], count: Count = "occurrences", rows: str = "train"
+    data: AnchorDataset,
+    tokens: Int[np.ndarray, " token"],
+    count: Count = "occurrences",
+    rows: str = "train",
 ) -> tuple[Float[np.ndarray, " token"], Float[np.ndarray, "token d_vocab"]]:
-    """Rates r_s and label distributions P^s in the rows of a set; P^s of a token that is not there is nan.
+    """Rates r_s and label distributions P^s in the rows of a set; P^s of a token that is not there
+    is nan.
 
     Raises TaskError for an unknown set.
 
@@ -151,7 +169,10 @@ def label_counts(
     tensor([[0., 1.],
             [2., 1.]], dtype=torch.float64)
     """
-    seen, weight = tokens.long(), torch.ones(tokens.shape, dtype=torch.float64, device=tokens.device)
+    seen, weight = (
+        tokens.long(),
+        torch.ones(tokens.shape, dtype=torch.float64, device=tokens.device),
+    )
     if count == "sequences":
         seen = seen.sort(-1).values
         weight[..., 1:] = (seen[..., 1:] != seen[..., :-1]).double()
@@ -160,7 +181,7 @@ def label_counts(
     return table.scatter_add_(-1, cells, weight.flatten(-2)).unflatten(-1, (d_vocab, d_vocab))
 
 
-@typed
+@checked
 def reasoning_moments(task: AnchorTask) -> tuple[float, float]:
     """Mean of (label - s) and variance of the label under Eq. (8), in tokens and tokens squared.
 
@@ -175,7 +196,8 @@ def reasoning_moments(task: AnchorTask) -> tuple[float, float]:
 
 
 def _expected(task: AnchorTask, masked: bool) -> Float[np.ndarray, "d_vocab d_vocab"]:
-    """Expected occurrences a row of every token with every label, over all combinations and keys."""
+    """Expected occurrences a row of every token with every label, over all combinations and
+    keys."""
     keys, found, n_rows = task.tokens("key"), np.zeros((task.d_vocab, task.d_vocab)), 0
     every = np.arange(task.d_vocab)
     for name in ("mem", "rsn_train") if masked else ("mem", "rsn_train", "rsn_test"):
@@ -197,7 +219,7 @@ def _expected(task: AnchorTask, masked: bool) -> Float[np.ndarray, "d_vocab d_vo
     return found
 
 
-@typed
+@checked
 def pull(
     tokens: Int[Tensor, "*member row pos"],
     labels: Int[Tensor, "*member row"],
@@ -206,10 +228,11 @@ def pull(
     last: bool = False,
     dtype: torch.dtype = torch.float32,
 ) -> Float[Tensor, "*member d_vocab d_vocab"]:
-    """R[s] = r_s (P^s - u) of the given rows (Eq. 4): row s sums to 0, and is 0 where token s does not occur.
+    """R[s] = r_s (P^s - u) of the given rows (Eq. 4): row s sums to 0, and is 0 where token s does
+    not occur.
 
-    ``count="sequences"`` counts a row once however often the token stands in it; ``last`` counts the last position
-    alone. Raises TaskError for tokens or labels outside the vocabulary.
+    ``count="sequences"`` counts a row once however often the token stands in it; ``last`` counts
+    the last position alone. Raises TaskError for tokens or labels outside the vocabulary.
 
     >>> pull(torch.tensor([[3, 1, 1], [3, 2, 1]]), torch.tensor([0, 1]), 4)[1]      # twice with 0, once with 1
     tensor([ 0.6250,  0.1250, -0.3750, -0.3750])
@@ -217,18 +240,20 @@ def pull(
     for name, ids in (("token", tokens), ("label", labels)):
         if ids.numel() and not 0 <= ids.min() <= ids.max() < d_vocab:
             raise TaskError(
-                f"{name}s run from {ids.min()} to {ids.max()}; d_vocab={d_vocab} has 0 to {d_vocab - 1}. Raise d_vocab."
+                f"{name}s run from {ids.min()} to {ids.max()}; d_vocab={d_vocab} has 0 to "
+                f"{d_vocab - 1}. Raise d_vocab."
             )
     counted = tokens[..., -1:] if last else tokens
     table = label_counts(counted, labels, d_vocab, count) / max(tokens.shape[-2], 1)
     return (table - table.sum(-1, keepdim=True) / d_vocab).to(dtype)
 
 
-@typed
+@checked
 def emb_mlp_map(
     W_in: Float[Tensor, "*member d_model d_mlp"], W_out: Float[Tensor, "*member d_mlp d_vocab"]
 ) -> Float[Tensor, "*member d_vocab d_model"]:
-    """W_out^T W_in^T of Proposition 1: ``pull @ emb_mlp_map`` is the drift of W_E per unit of learning rate.
+    """W_out^T W_in^T of Proposition 1: ``pull @ emb_mlp_map`` is the drift of W_E per unit of
+    learning rate.
 
     >>> emb_mlp_map(torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0, 0.0, -3.0]]))
     tensor([[ 3.,  6.],
@@ -238,14 +263,15 @@ def emb_mlp_map(
     return (W_in @ W_out).mT
 
 
-@typed
+@checked
 def one_layer_maps(
     W_V: Float[Tensor, "*member d_model d_head"],
     W_O: Float[Tensor, "*member d_head d_model"],
     W_in: Float[Tensor, "*member d_model d_mlp"],
     W_out: Float[Tensor, "*member d_mlp d_model"],
 ) -> tuple[Float[Tensor, "*member d_model d_model"], Float[Tensor, "*member d_model d_model"]]:
-    """``attention`` = (W_f^T + I) W_VO^T and ``direct`` = W_f^T + I, whose sum is W of Propositions 2 and 3.
+    """``attention`` = (W_f^T + I) W_VO^T and ``direct`` = W_f^T + I, whose sum is W of Propositions
+    2 and 3.
 
     The first axis is the label's (d_vocab = d_model), the second the embedding's.
 
@@ -257,7 +283,7 @@ def one_layer_maps(
     return direct @ (W_V @ W_O).mT, direct
 
 
-@typed
+@checked
 def one_layer_drift(
     pull: Float[Tensor, "*#member d_vocab d_vocab"],
     attention: Float[Tensor, "*#member d_vocab d_vocab"],
@@ -265,7 +291,8 @@ def one_layer_drift(
     length: int,
     pull_last: Float[Tensor, "*#member d_vocab d_vocab"] | None = None,
 ) -> Float[Tensor, "*member d_vocab d_vocab"]:
-    """Drift of the one-layer model's W_E per unit of learning rate: Eqs. 10, 11, or by position with ``pull_last``.
+    """Drift of the one-layer model's W_E per unit of learning rate: Eqs. 10, 11, or by position
+    with ``pull_last``.
 
     >>> R, I = torch.ones(1, 1), torch.ones(1, 1)
     >>> one_layer_drift(R, 4 * I, 2 * I, 2).item(), one_layer_drift(R, 4 * I, 2 * I, 2, pull_last=0 * R).item()
@@ -276,7 +303,7 @@ def one_layer_drift(
     return pull / length @ attention + pull_last @ direct
 
 
-@typed
+@checked
 def value_flow(
     W_E: Float[Tensor, "*member d_vocab d_model"],
     pull: Float[Tensor, "*#member d_vocab d_vocab"],
@@ -285,7 +312,8 @@ def value_flow(
     W_out: Float[Tensor, "*member d_mlp d_model"],
     length: int,
 ) -> Float[Tensor, "*member d_model d_head"]:
-    """Predicted change of W_V per unit of learning rate (d_vocab = d_model): (1 / L) W_E^T R (W_f + I)^T W_O^T.
+    """Predicted change of W_V per unit of learning rate (d_vocab = d_model): (1 / L) W_E^T R (W_f +
+    I)^T W_O^T.
 
     >>> one = torch.ones(1, 1)
     >>> value_flow(2 * one, 3 * one, 5 * one, one, one, 3).item()         # 2 x 3 x (1 + 1) x 5 / 3
@@ -295,11 +323,12 @@ def value_flow(
     return (carried + carried @ (W_in @ W_out).mT) @ W_O.mT
 
 
-@typed
+@checked
 def leading_direction(
     change: Float[Tensor, "*member d_model d_head"],
 ) -> tuple[Float[Tensor, "*member d_model"], Float[Tensor, "*member"]]:
-    """Leading left singular vector (of arbitrary sign) and its share s_1^2 / sum s^2, in [1 / rank, 1].
+    """Leading left singular vector (of arbitrary sign) and its share s_1^2 / sum s^2, in [1 / rank,
+    1].
 
     The share is nan where nothing changed; everything is nan where the change is not finite.
 
@@ -307,14 +336,18 @@ def leading_direction(
     >>> vector.abs(), round(share.item(), 6)
     (tensor([0., 1.]), 0.8)
     """
-    change = change.float() if change.element_size() < 4 else change  # torch has no SVD in half precision
+    change = (
+        change.float() if change.element_size() < 4 else change
+    )  # torch has no SVD in half precision
     broken = ~change.isfinite().all(-1).all(-1)
     left, singular, _ = torch.linalg.svd(change.nan_to_num(0, 0, 0), full_matrices=False)
     share = singular[..., 0] ** 2 / (singular**2).sum(-1)
-    return left[..., 0].masked_fill(broken[..., None], torch.nan), share.masked_fill(broken, torch.nan)
+    return left[..., 0].masked_fill(broken[..., None], torch.nan), share.masked_fill(
+        broken, torch.nan
+    )
 
 
-@typed
+@checked
 def agreement(
     predicted: Float[Tensor, "*member token d_model"],
     measured: Float[Tensor, "*member token d_model"],
@@ -322,8 +355,9 @@ def agreement(
 ) -> tuple[Float[Tensor, "*member"], Float[Tensor, "*member"]]:
     """Cosine in [-1, 1] and R^2 in (-inf, 1] over all tokens together.
 
-    The cosine is nan where prediction or measurement holds nothing but rounding (1e-6 of its size before centring), as
-    predictions from one label distribution for all tokens do; R^2 is nan where nothing but that was measured.
+    The cosine is nan where prediction or measurement holds nothing but rounding (1e-6 of its size
+    before centring), as predictions from one label distribution for all tokens do; R^2 is nan where
+    nothing but that was measured.
 
     >>> m = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
     >>> [round(x.item(), 4) for x in agreement(m / 2, m)]
@@ -333,7 +367,7 @@ def agreement(
     return (p * m).sum((-2, -1)) / (p_size * m_size), 1 - ((m - p) ** 2).sum((-2, -1)) / m_size**2
 
 
-@typed
+@checked
 def permuted_r2(
     predicted: Float[Tensor, "*member token d_model"],
     measured: Float[Tensor, "*member token d_model"],
@@ -341,8 +375,8 @@ def permuted_r2(
 ) -> Float[Tensor, "*member"]:
     """Mean R^2 of predictions permuted within each kind of token, over all permutations.
 
-    ``kinds`` names the kind of each token, by number or word. It is nan where a prediction or a measurement is, and
-    where nothing but rounding was measured, see `agreement`.
+    ``kinds`` names the kind of each token, by number or word. It is nan where a prediction or a
+    measurement is, and where nothing but rounding was measured, see `agreement`.
 
     >>> m = torch.tensor([[1.0], [-1.0]])
     >>> permuted_r2(m, m, np.array(["anchor", "anchor"])).round().item()          # one order gives 1, the other -3
@@ -361,7 +395,8 @@ def permuted_r2(
 def _sized(
     drift: Float[Tensor, "*member token d_model"], centred: bool
 ) -> tuple[Float[Tensor, "*member token d_model"], Float[Tensor, "*member"]]:
-    """A drift in double precision, centred over the tokens if wanted, and its norm; nan where only rounding is left."""
+    """A drift in double precision, centred over the tokens if wanted, and its norm; nan where only
+    rounding is left."""
     raw = drift.double()
     kept = raw - raw.mean(-2, keepdim=True) if centred else raw
     size = kept.norm(dim=(-2, -1))

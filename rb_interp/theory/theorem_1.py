@@ -1,4 +1,5 @@
-r"""Lemma 1 and Theorem 1 of paper 1: what small initialisation makes of attention and of the token embeddings.
+r"""Lemma 1 and Theorem 1 of paper 1: what small initialisation makes of attention and of the token
+embeddings.
 
 Eq. (14), without its noise, for token s and coordinates i = 0 .. d_m - 1:
 
@@ -9,44 +10,51 @@ Eq. (12), the general form for a reasoning anchor, noise of the size of the init
 
     w_i = C_1 (C_2 exp(-(i - s)^2 / (2 sigma_P)) - 1 / d_m) + eps,        eps ~ N(0, d_m^{-2 gamma})
 
-A coordinate stands for a label, so use d_vocab of them; the paper validates Eq. (14) at d_m = d_vocab = 200. The paper
-says of the constants only that they depend on r_s, eta, L and q. Here sigma_P is the variance of P^s (Eq. 8), and C_2 =
-(2 pi sigma_P)^{-1/2} its mass of 1. For Eq. (13) C_1 is L / (q (L - q)) by default (r_s eta times the share of an
-anchor's occurrences that stand last), and r_s eta / L by the letter of Eq. 11 with ``C_1=1.0``.
+A coordinate stands for a label, so use d_vocab of them; the paper validates Eq. (14) at d_m =
+d_vocab = 200. The paper says of the constants only that they depend on r_s, eta, L and q. Here
+sigma_P is the variance of P^s (Eq. 8), and C_2 = (2 pi sigma_P)^{-1/2} its mass of 1. For Eq. (13)
+C_1 is L / (q (L - q)) by default (r_s eta times the share of an anchor's occurrences that stand
+last), and r_s eta / L by the letter of Eq. 11 with ``C_1=1.0``.
 
-How it can mislead. Eq. (12) is centred at s, while P^s is centred at s + E Z + (q - 1) E A. Inner products between
-anchors do not see this common shift, but for the edge: a profile with a standard deviation of 11 that is centred at 11
-loses a sixth of its mass below 0, which P^s does not. ``centre="label"`` puts it where P^s is. At q = 2 P^s is a
-trapezoid, whose flat top a normal curve does not have. The width of Eq. (14), variance 6, is that of no key set: the
-paper chose it for drawing, and it describes trained embeddings, not the first steps.
+How it can mislead. Eq. (12) is centred at s, while P^s is centred at s + E Z + (q - 1) E A. Inner
+products between anchors do not see this common shift, but for the edge: a profile with a standard
+deviation of 11 that is centred at 11 loses a sixth of its mass below 0, which P^s does not.
+``centre="label"`` puts it where P^s is. At q = 2 P^s is a trapezoid, whose flat top a normal curve
+does not have. The width of Eq. (14), variance 6, is that of no key set: the paper chose it for
+drawing, and it describes trained embeddings, not the first steps.
 
-Eq. (13) of Theorem 1 (paper 1): how far inner products of the closed form are from those of embeddings.
+Eq. (13) of Theorem 1 (paper 1): how far inner products of the closed form are from those of
+embeddings.
 
-    sup over i, j of |<w~^{s_i}, w~^{s_j}> - <w^{s_i}, w^{s_j}>|  <=  O(d_m^{1-gamma} q^{-1/2} + d_m^{-gamma})
+    sup over i, j of |<w~^{s_i}, w~^{s_j}> - <w^{s_i}, w^{s_j}>|  <=  O(d_m^{1-gamma} q^{-1/2} +
+    d_m^{-gamma})
 
-w is the embedding of the one-layer model (Definition 2, d_m = d_vocab) after one full-batch step of plain gradient
-descent of size eta = L / r_s; w~ is Eq. (12) with noise of its own; the supremum is over pairs of reasoning anchors,
-i = j included. The gradient is exact: real softmax, attention and activation (tanh).
+w is the embedding of the one-layer model (Definition 2, d_m = d_vocab) after one full-batch step of
+plain gradient descent of size eta = L / r_s; w~ is Eq. (12) with noise of its own; the supremum is
+over pairs of reasoning anchors, i = j included. The gradient is exact: real softmax, attention and
+activation (tanh).
 
-Readings. The theorem takes d_m to infinity and names no other width. Here d_head and d_mlp are held fixed, and the norm
-of W_f = W_in W_out grows as d_m^{1-gamma}, the factor of the bound; with d_mlp in proportion to d_m it grows as
-d_m^{1-2 gamma}, and shrinks from gamma = .5 on. The theorem has n -> infinity and no masked combinations: the task is
-taken without its mask, on all of its reasoning rows (memory rows do not touch reasoning anchors).
+Readings. The theorem takes d_m to infinity and names no other width. Here d_head and d_mlp are held
+fixed, and the norm of W_f = W_in W_out grows as d_m^{1-gamma}, the factor of the bound; with d_mlp
+in proportion to d_m it grows as d_m^{1-2 gamma}, and shrinks from gamma = .5 on. The theorem has n
+-> infinity and no masked combinations: the task is taken without its mask, on all of its reasoning
+rows (memory rows do not touch reasoning anchors).
 
-How Eq. (13) can mislead. The bound is an upper one with unnamed constants: an exponent below 1 - gamma is within it,
-and does not say that it is tight. The error has parts that do not grow at all (a trapezoid is not a normal curve: .001
-to .01), noise against noise (d_m^{1/2-2 gamma}) and noise against profile (d_m^{-gamma}); which leads depends on gamma
-and on the widths tried. The slope of a sum of powers is none of their exponents. Compare ``error`` with ``size``.
+How Eq. (13) can mislead. The bound is an upper one with unnamed constants: an exponent below 1 -
+gamma is within it, and does not say that it is tight. The error has parts that do not grow at all
+(a trapezoid is not a normal curve: .001 to .01), noise against noise (d_m^{1/2-2 gamma}) and noise
+against profile (d_m^{-gamma}); which leads depends on gamma and on the widths tried. The slope of a
+sum of powers is none of their exponents. Compare ``error`` with ``size``.
 
-Lemma 1 (claim I1): for every eps there is a C such that gamma > C gives abs(A_ij - 1/i) <= eps for all j <= i with
-probability at least 1 - eps. Measured as the share of fresh initialisations with max abs(A_ij - 1/i) <= eps, over rows
-of the task, heads, queries and keys of L0's attention:
+Lemma 1 (claim I1): for every eps there is a C such that gamma > C gives abs(A_ij - 1/i) <= eps for
+all j <= i with probability at least 1 - eps. Measured as the share of fresh initialisations with
+max abs(A_ij - 1/i) <= eps, over rows of the task, heads, queries and keys of L0's attention:
 
     A = softmax(mask(X W_Q W_K^T X^T / sqrt(d_head))),   X = W_E[tokens] + W_pos, after LayerNorm in a pre-norm model.
 
-How Lemma 1 can mislead. It is about scale at step 0 and not about learning: no trained model enters. Scores are of
-order rms(X)^2 d_model^(1 - 2 gamma), so without LayerNorm even moderate gammas read share 1. A maximum over more rows,
-longer rows or more heads is larger.
+How Lemma 1 can mislead. It is about scale at step 0 and not about learning: no trained model
+enters. Scores are of order rms(X)^2 d_model^(1 - 2 gamma), so without LayerNorm even moderate
+gammas read share 1. A maximum over more rows, longer rows or more heads is larger.
 """
 
 import math
@@ -60,23 +68,24 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from rb_interp.arguments import checked
 from rb_interp.errors import TaskError
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import intended_std, parameters, standard_draw
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.anchor import AnchorTask
 from rb_interp.theory.drift import reasoning_moments
-from rb_interp.typed import typed
 
 WIDTH = 12.0
 """Denominator of the exponent in Eq. (14)."""
 FIRST_SEED = 1_000_000
-"""Initialisation i of ``seed`` s is drawn from seed FIRST_SEED * (s + 1) + i, away from the seeds that are trained."""
+"""Initialisation i of ``seed`` s is drawn from seed FIRST_SEED * (s + 1) + i, away from the seeds
+that are trained."""
 
 NEEDED = ("embed.W_E", "pos_embed.W_pos", "blocks.0.attn.W_Q", "blocks.0.attn.W_K")
 
 
-@typed
+@checked
 def theorem_1_embeddings(
     values: Int[np.ndarray, " token"], n_coordinates: int, kind: Literal["reasoning", "key"]
 ) -> Float[np.ndarray, "token coordinate"]:
@@ -94,7 +103,7 @@ def theorem_1_embeddings(
     return bump - 1 / n_coordinates if kind == "reasoning" else bump
 
 
-@typed
+@checked
 def gaussian_profile(
     task: AnchorTask,
     values: Int[np.ndarray, " token"],
@@ -105,10 +114,11 @@ def gaussian_profile(
     gamma: float | None = None,
     rng: np.random.Generator | None = None,
 ) -> Float[np.ndarray, "token d_model"]:
-    """Eq. (12) for reasoning anchors of these values; without ``gamma``, which sets its size, there is no noise.
+    """Eq. (12) for reasoning anchors of these values; without ``gamma``, which sets its size, there
+    is no noise.
 
-    In the units of an embedding; without noise each row sums to 0 but for what falls beyond the edges. A profile
-    peaks at its token, as Eq. (12) is printed, or at its mean label.
+    In the units of an embedding; without noise each row sums to 0 but for what falls beyond the
+    edges. A profile peaks at its token, as Eq. (12) is printed, or at its mean label.
 
     >>> w = gaussian_profile(AnchorTask.preset("paper"), np.array([15]), 200, centre="label")[0]
     >>> int(w.argmax()), round(float(w.max()) + 1 / 200, 5)                # 86 + 15, (2 pi 841.5)^-1/2
@@ -116,7 +126,9 @@ def gaussian_profile(
     """
     shift, variance = reasoning_moments(task)
     peak = np.asarray(values)[:, None] + (shift if centre == "label" else 0.0)
-    bump = np.exp(-((np.arange(d_model) - peak) ** 2) / (2 * variance)) / math.sqrt(2 * math.pi * variance)
+    bump = np.exp(-((np.arange(d_model) - peak) ** 2) / (2 * variance)) / math.sqrt(
+        2 * math.pi * variance
+    )
     profile = C_1 * (bump - 1 / d_model)
     if gamma is None:
         return profile
@@ -124,13 +136,14 @@ def gaussian_profile(
 
 
 class InnerProducts(NamedTuple):
-    """Largest absolute error of an inner product, and the mean absolute inner product <w^{s_i}, w^{s_j}>."""
+    """Largest absolute error of an inner product, and the mean absolute inner product <w^{s_i},
+    w^{s_j}>."""
 
     error: float
     size: float
 
 
-@typed
+@checked
 def inner_product_error(
     task: AnchorTask,
     gamma: float,
@@ -141,7 +154,8 @@ def inner_product_error(
     d_mlp: int = 128,
     C_1: float | None = None,
 ) -> InnerProducts:
-    """Left side of Eq. (13), at d_vocab = d_model, and the size of what it compares; both at least 0.
+    """Left side of Eq. (13), at d_vocab = d_model, and the size of what it compares; both at least
+    0.
 
     Raises TaskError where the task's labels do not fit d_model, or it has no reasoning rows.
 
@@ -163,22 +177,35 @@ def inner_product_error(
 def stepped_embeddings(
     task: AnchorTask, gamma: float, seed: int, d_head: int = 32, d_mlp: int = 128
 ) -> Float[Tensor, "d_vocab d_model"]:
-    """W_E of the one-layer model after one step of size L / r_s on the reasoning rows that are trained on.
+    """W_E of the one-layer model after one step of size L / r_s on the reasoning rows that are
+    trained on.
 
-    Rows of reasoning anchors are what Eq. (13) compares; other tokens are moved by these rows alone.
+    Rows of reasoning anchors are what Eq. (13) compares; other tokens are moved by these rows
+    alone.
     """
     data = task.dataset(seed)
     rows = data.rows("rsn_train")
     if not len(rows):
         raise TaskError(
-            f"memory_share={task.memory_share} leaves no reasoning row to learn from; lower memory_share."
+            f"memory_share={task.memory_share} leaves no reasoning row to learn from; lower "
+            f"memory_share."
         )
     d_model, generator = task.d_vocab, torch.Generator().manual_seed(seed)
-    shapes = [(d_model, d_model), *[(d_model, d_head)] * 3, (d_head, d_model), (d_model, d_mlp), (d_mlp, d_model)]
-    W_E, *weights = (torch.randn(shape, generator=generator) * shape[0] ** -gamma for shape in shapes)
+    shapes = [
+        (d_model, d_model),
+        *[(d_model, d_head)] * 3,
+        (d_head, d_model),
+        (d_model, d_mlp),
+        (d_mlp, d_model),
+    ]
+    W_E, *weights = (
+        torch.randn(shape, generator=generator) * shape[0] ** -gamma for shape in shapes
+    )
     W_E.requires_grad_()
     tokens, labels = torch.as_tensor(data.tokens[rows]), torch.as_tensor(data.labels[rows])
-    loss = torch.nn.functional.cross_entropy(one_layer_logits(W_E[tokens], *weights), labels, reduction="sum")
+    loss = torch.nn.functional.cross_entropy(
+        one_layer_logits(W_E[tokens], *weights), labels, reduction="sum"
+    )
     (gradient,) = torch.autograd.grad(loss, W_E)
     occurrences = task.q * len(rows) / len(task.tokens("reasoning_anchor"))
     return W_E.detach() - task.length / occurrences * gradient
@@ -201,9 +228,12 @@ def one_layer_logits(
     return resid_mid + (resid_mid @ W_in).tanh() @ W_out
 
 
-@typed
-def exponent(d_models: Sequence[int], errors: Float[np.ndarray, "*draw width"]) -> Float[np.ndarray, "*draw"]:
-    """Slope of log error on log d_model by least squares, for each row of errors (Eq. 13 bounds it by 1 - gamma).
+@checked
+def exponent(
+    d_models: Sequence[int], errors: Float[np.ndarray, "*draw width"]
+) -> Float[np.ndarray, "*draw"]:
+    """Slope of log error on log d_model by least squares, for each row of errors (Eq. 13 bounds it
+    by 1 - gamma).
 
     >>> float(exponent((10, 100, 1000), np.array([4.0, 2.0, 1.0])).round(3))
     -0.301
@@ -216,7 +246,8 @@ def exponent(d_models: Sequence[int], errors: Float[np.ndarray, "*draw width"]) 
 def fresh_weights(
     config: ModelConfig, task: AnchorTask, gammas: Sequence[float | None], seed: int
 ) -> Iterator[dict[str, Tensor]]:
-    """For each gamma the tensors that L0's attention needs, by TransformerLens name, as ``draw`` has them."""
+    """For each gamma the tensors that L0's attention needs, by TransformerLens name, as ``draw``
+    has them."""
     found = [p for p in parameters(config, task.d_vocab, task.length) if p.name in NEEDED]
     draws = {p: torch.from_numpy(standard_draw(p, config.scheme, seed)) for p in found}
     for gamma in gammas:
@@ -245,10 +276,12 @@ def lemma_1(
     tolerance: float = 0.05,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Readings of fresh initialisations on random training inputs; ``seed`` in the table is an initialisation's number.
+    """Readings of fresh initialisations on random training inputs; ``seed`` in the table is an
+    initialisation's number.
 
-    Quantities: ``max_deviation``, the largest abs(A_ij - 1/i), in [0, 1], and ``within_0.05``, whether it is within the
-    tolerance. Every initialisation has its own weights and rows; normal draws and rows are the same at every gamma.
+    Quantities: ``max_deviation``, the largest abs(A_ij - 1/i), in [0, 1], and ``within_0.05``,
+    whether it is within the tolerance. Every initialisation has its own weights and rows; normal
+    draws and rows are the same at every gamma.
 
     >>> found = lemma_1(ModelConfig(), AnchorTask.preset("smoke"), gamma=0.8, n_init=3)
     >>> float(found.groupby("quantity")["value"].mean()["within_0.05"])
@@ -275,7 +308,8 @@ def max_deviations(
     n_rows: int = 64,
     seed: int = 0,
 ) -> Float[np.ndarray, "gamma n_init"]:
-    """Largest abs(A_ij - 1/i) of each initialisation at each gamma, in [0, 1]; gammas share their standard draws."""
+    """Largest abs(A_ij - 1/i) of each initialisation at each gamma, in [0, 1]; gammas share their
+    standard draws."""
     first = FIRST_SEED * (seed + 1)
     data = task.dataset(first)
     picked = np.random.default_rng([first, 5]).choice(data.rows("train"), (n_init, n_rows))
@@ -285,5 +319,7 @@ def max_deviations(
     for i in range(n_init):
         tokens = torch.from_numpy(data.tokens[picked[i]])
         for at, weights in enumerate(fresh_weights(config, task, gammas, first + i)):
-            deviation[at, i] = float((first_attention(weights, tokens, config) - uniform).abs().max())
+            deviation[at, i] = float(
+                (first_attention(weights, tokens, config) - uniform).abs().max()
+            )
     return deviation

@@ -1,4 +1,5 @@
-"""Many members trained as one tensor program; curves, checkpoints, resume. Does not import transformer_lens."""
+"""Many members trained as one tensor program; curves, checkpoints, resume. Does not import
+transformer_lens."""
 
 from typing import TYPE_CHECKING
 

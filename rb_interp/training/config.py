@@ -1,4 +1,5 @@
-"""How members are trained, the learning rate of a step, and the steps at which something is kept; no torch."""
+"""How members are trained, the learning rate of a step, and the steps at which something is kept;
+no torch."""
 
 import math
 from dataclasses import fields
@@ -21,17 +22,23 @@ class TrainConfig(Settings):
         "smoke": {"steps": 300, "batch_size": 64, "lr": 3e-3, "eval_rows": 200, "n_checkpoints": 3},
         "quick": {},
         "paper": {
-            "steps": 2_000_000, "batch_size": 100, "lr": 1e-5, "schedule": "constant", "eval_every": 1000,
-            "eval_rows": 1000, "n_checkpoints": 24,
+            "steps": 2_000_000,
+            "batch_size": 100,
+            "lr": 1e-5,
+            "schedule": "constant",
+            "eval_every": 1000,
+            "eval_rows": 1000,
+            "n_checkpoints": 24,
         },
-    }  # fmt: skip
+    }
     host_fields = ("device", "workers", "save_every", "micro_batch", "compile")
     looks = ("eval_every", "eval_rows", "n_checkpoints", "keep_at", "stages", "track_drift")
 
     steps: Steps = 6000
     """Optimiser steps."""
     batch_size: Rows = 128
-    """Rows of a step; all training rows where it is their number or more. Tasks may divide it among sets."""
+    """Rows of a step; all training rows where it is their number or more. Tasks may divide it among
+    sets."""
     optimiser: Literal["adamw", "sgd"] = "adamw"
     """``sgd`` is plain gradient descent without momentum (betas and eps play no part)."""
     lr: Rate = 1e-3
@@ -43,14 +50,15 @@ class TrainConfig(Settings):
     warmup: StepsOrNone = 0
     """Steps of linear warm-up before the schedule, 0 for none."""
     schedule_steps: StepsOrNone = 0
-    """Steps that the cosine is made for, warm-up included; 0 for ``steps``. With more than ``steps`` training stops
-    before the cosine has ended, with fewer it goes on at ``lr_final``."""
+    """Steps that the cosine is made for, warm-up included; 0 for ``steps``. With more than
+    ``steps`` training stops before the cosine has ended, with fewer it goes on at ``lr_final``."""
     betas: tuple[Decay, Decay] = (0.9, 0.999)
     """AdamW's decay rates of the two moments."""
     eps: Annotated[float, Field(ge=0, le=1)] = 1e-8
     """AdamW's epsilon."""
     weight_decay: Rate = 0.01
-    """AdamW's, on every trained tensor as in torch.optim.AdamW; with ``sgd`` the gradient of an L2 term."""
+    """AdamW's, on every trained tensor as in torch.optim.AdamW; with ``sgd`` the gradient of an L2
+    term."""
     clip: Annotated[float, Field(ge=0, le=1e9)] = 1.0
     """Largest gradient norm of one member; 0 for no clipping."""
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"
@@ -72,29 +80,34 @@ class TrainConfig(Settings):
     stages: tuple[str, ...] = ()
     """What is kept of each member where its curves say so: names among the task's ``stages``."""
     track_drift: bool = False
-    """Sum up what theory predicts of each step from that step's weights (paper 1, Propositions 1 to 3), see
-    ``training.tracking``; simplified architectures alone."""
+    """Sum up what theory predicts of each step from that step's weights (paper 1, Propositions 1 to
+    3), see ``training.tracking``; simplified architectures alone."""
     save_every: Annotated[float, Field(ge=0, le=1e9)] = 20.0
     """Seconds between saves of the state to continue from."""
     micro_batch: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
-    """Rows that go through a next-token model at once, gradients adding up over a batch; 0 for all."""
+    """Rows that go through a next-token model at once, gradients adding up over a batch; 0 for
+    all."""
     compile: bool = False
     """Let torch.compile build a next-token model's loss and gradients (pays on a GPU)."""
 
     def steps_alone(self, **changes: Any) -> dict[str, Any]:
-        """Settings that decide the weights, less those of the host and of what is looked at, with single changes.
+        """Settings that decide the weights, less those of the host and of what is looked at, with
+        single changes.
 
         >>> TrainConfig().steps_alone(lr=4e-3)["lr"], "workers" in TrainConfig().steps_alone()
         (0.004, False)
         """
         told = {
-            f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*self.host_fields, *self.looks)
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.name not in (*self.host_fields, *self.looks)
         }
         return {**told, **changes}
 
 
 def learning_rate(step: int, config: TrainConfig, lr: float | None = None) -> float:
-    """Learning rate of step 0, 1, ...: linear warm-up, then ``lr`` or half a cosine from it down to ``lr_final``.
+    """Learning rate of step 0, 1, ...: linear warm-up, then ``lr`` or half a cosine from it down to
+    ``lr_final``.
 
     >>> config = TrainConfig(steps=100, lr=1.0, lr_final=0.0)
     >>> [round(learning_rate(step, config), 3) for step in (0, 50, 100)]
@@ -108,7 +121,10 @@ def learning_rate(step: int, config: TrainConfig, lr: float | None = None) -> fl
         return lr * (step + 1) / config.warmup
     if config.schedule == "constant":
         return lr
-    share = min(1.0, (step - config.warmup) / max(1, (config.schedule_steps or config.steps) - config.warmup))
+    share = min(
+        1.0,
+        (step - config.warmup) / max(1, (config.schedule_steps or config.steps) - config.warmup),
+    )
     return config.lr_final + (lr - config.lr_final) * 0.5 * (1 + math.cos(math.pi * share))
 
 
@@ -118,7 +134,8 @@ def evaluation_steps(config: TrainConfig) -> list[int]:
 
 
 def checkpoint_steps(config: TrainConfig) -> list[int]:
-    """Evaluation steps at which all members are kept: 0, ``n_checkpoints`` log-spaced, ``keep_at``, and the last.
+    """Evaluation steps at which all members are kept: 0, ``n_checkpoints`` log-spaced, ``keep_at``,
+    and the last.
 
     >>> checkpoint_steps(TrainConfig(steps=1000, eval_every=10, n_checkpoints=4))
     [0, 10, 30, 100, 320, 1000]

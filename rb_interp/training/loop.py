@@ -1,4 +1,5 @@
-"""The way of members from the first step to the last: progress, evaluation, checkpoints, and continuing after a stop.
+"""The way of members from the first step to the last: progress, evaluation, checkpoints, and
+continuing after a stop.
 
 It knows groups of members (``training.member_group``), not what they are trained on.
 """
@@ -20,12 +21,22 @@ from rb_interp.errors import ArgumentError, ConfigError, nearest
 from rb_interp.tasks.dataset import Task
 from rb_interp.training.config import TrainConfig, checkpoint_steps, evaluation_steps
 from rb_interp.training.member_group import Member, MemberGroup
-from rb_interp.training.store import CURVES, SPECTRA, Checkpoint, Curves, Store, saved_curves, stage_name, step_name
+from rb_interp.training.store import (
+    CURVES,
+    SPECTRA,
+    Checkpoint,
+    Curves,
+    Store,
+    saved_curves,
+    stage_name,
+    step_name,
+)
 
 
 @dataclass(eq=False)
 class Trained:
-    """What training leaves in memory: ``curves``, and ``final``, the weights of all members at the last step."""
+    """What training leaves in memory: ``curves``, and ``final``, the weights of all members at the
+    last step."""
 
     curves: Curves
     final: Checkpoint
@@ -36,8 +47,9 @@ class Training:
 
     Args:
         shares: the groups of each worker, members in order. task, train: what they learn, and how.
-        parts: members in their order, and where the checkpoints of these go. None keeps nothing of them; where training
-            goes on from a saved step they take part from there with the weights that they were drawn with.
+        parts: members in their order, and where the checkpoints of these go. None keeps nothing of
+            them; where training goes on from a saved step they take part from there with the
+            weights that they were drawn with.
     """
 
     def __init__(
@@ -64,12 +76,17 @@ class Training:
         self.step, self.target, self.saved = 0, 0, (-1, 0)
 
     def run(self, progress: bool) -> Trained:
-        """Train to the last step; KeyboardInterrupt is raised again once all stand at one step and that is saved."""
+        """Train to the last step; KeyboardInterrupt is raised again once all stand at one step and
+        that is saved."""
         self._resume()
         bar = tqdm(
-            total=self.train.steps, initial=self.step, disable=not progress, unit="step", mininterval=1.0,
+            total=self.train.steps,
+            initial=self.step,
+            disable=not progress,
+            unit="step",
+            mininterval=1.0,
             desc=f"training {len(self.members)} members",
-        )  # fmt: skip
+        )
         saved = time.monotonic()
         with bar, workers(self.shares) as pool:
             try:
@@ -80,7 +97,9 @@ class Training:
                         bar.update(self.target - self.step)
                         self.step = self.target
                     losses = self._evaluate(pool)[:, self.trained_on, 0]
-                    bar.set_postfix_str(f"training loss {np.nanmean(losses):.3g} nats", refresh=False)
+                    bar.set_postfix_str(
+                        f"training loss {np.nanmean(losses):.3g} nats", refresh=False
+                    )
                     self._keep_what_is_due()
                     if time.monotonic() - saved > self.train.save_every:
                         self._save()
@@ -90,28 +109,43 @@ class Training:
             except KeyboardInterrupt:
                 self._save_interrupted(pool)
                 raise
-        return Trained(self.curves, Checkpoint(self.step, _keys(self.members), self._state(moments=False)))
+        return Trained(
+            self.curves, Checkpoint(self.step, _keys(self.members), self._state(moments=False))
+        )
 
     def _evaluate(self, pool: ThreadPoolExecutor) -> np.ndarray:
-        parts = list(pool.map(lambda share: [(group.evaluate(), group.spectra()) for group in share], self.shares))
+        parts = list(
+            pool.map(
+                lambda share: [(group.evaluate(), group.spectra()) for group in share], self.shares
+            )
+        )
         found = [part for share in parts for part in share]
         values = np.concatenate([part for part, _ in found])
         for name in found[0][1]:
-            self.curves.spectra.setdefault(name, []).append(np.concatenate([part[name] for _, part in found]))
+            self.curves.spectra.setdefault(name, []).append(
+                np.concatenate([part[name] for _, part in found])
+            )
         self.curves.evaluations.append((self.step, values))
         return values
 
     def _keep_what_is_due(self) -> None:
         """Checkpoints of the evaluation just made; doing it twice does no harm."""
         step, values = self.curves.evaluations[-1]
-        last, first, due, reached_now = step == self.train.steps, self.curves.evaluations[0][1], [], []
+        last, first, due, reached_now = (
+            step == self.train.steps,
+            self.curves.evaluations[0][1],
+            [],
+            [],
+        )
         for name, stage in self.stages.items():
             reached = self.reached[name]
             for member, now in zip(self.members, stage.reached(values, first), strict=True):
                 if (member not in reached and (now or last)) if stage.keep == "first" else now:
                     part = next(own for own in self.parts if member in own)
                     siblings = [m for m in part if m.seed == member.seed]
-                    due.append((stage_name(name, member), siblings if stage.with_siblings else [member]))
+                    due.append(
+                        (stage_name(name, member), siblings if stage.with_siblings else [member])
+                    )
                     reached_now.append((reached, member))
         if step in checkpoint_steps(self.train):
             due.append((step_name(step), self.members))
@@ -121,7 +155,12 @@ class Training:
                 own = [m for m in members if m in part]
                 index = [self.members.index(m) for m in own]
                 if own:
-                    store.write(name, self.step, _keys(own), {key: value[index] for key, value in weights.items()})
+                    store.write(
+                        name,
+                        self.step,
+                        _keys(own),
+                        {key: value[index] for key, value in weights.items()},
+                    )
         for reached, member in reached_now:
             reached[member] = step
 
@@ -130,7 +169,8 @@ class Training:
         return {key: torch.cat([state[key] for state in states]) for key in states[0]}
 
     def _save_interrupted(self, pool: ThreadPoolExecutor) -> None:
-        """Save after KeyboardInterrupt, wherever it came: first every group and every curve ends at one step."""
+        """Save after KeyboardInterrupt, wherever it came: first every group and every curve ends at
+        one step."""
         pool.shutdown()
         with workers(self.shares) as others:
             bring_to(others, self.shares, self.target)
@@ -152,25 +192,36 @@ class Training:
             tensors |= {name: values[:, at] for name, values in curves.items()}
             tensors[f"{CURVES}steps"] = torch.tensor(self.curves.steps)
             for stage, steps in self.reached.items():
-                tensors[f"{CURVES}{stage}"] = torch.tensor([steps.get(member, -1) for member in part])
+                tensors[f"{CURVES}{stage}"] = torch.tensor(
+                    [steps.get(member, -1) for member in part]
+                )
             store.write("state", self.step, _keys(part), tensors)
         self.saved = (self.step, len(self.curves.evaluations))
 
     def _resume(self) -> None:
-        """Continue from the saved state; from step 0 where something is lost that was kept on the way to it."""
-        found = [(part, at, store.read("state")) for part, at, store in self.stored if store.exists("state")]
+        """Continue from the saved state; from step 0 where something is lost that was kept on the
+        way to it."""
+        found = [
+            (part, at, store.read("state"))
+            for part, at, store in self.stored
+            if store.exists("state")
+        ]
         if not found:
             return
         steps = {(state.step, len(state.tensors[f"{CURVES}steps"])) for *_, state in found}
         if len(found) < len(self.stored) or len(steps) > 1:
             raise ArgumentError(
-                f"parts stand at steps {sorted(state.step for *_, state in found)}, {len(self.stored) - len(found)} at "
-                f"none; expected one step. Train them by themselves, the others without their store."
+                f"parts stand at steps {sorted(state.step for *_, state in found)}, "
+                f"{len(self.stored) - len(found)} at "
+                f"none; expected one step. Train them by themselves, the others without their "
+                f"store."
             )
         for (part, _, state), (*_, store) in zip(found, self.stored, strict=True):
             for name in kept_by(state, self.train, part):
                 if not store.exists(name):
-                    tqdm.write(f"{store.path(name)} is missing, so training begins again.", file=sys.stderr)
+                    tqdm.write(
+                        f"{store.path(name)} is missing, so training begins again.", file=sys.stderr
+                    )
                     return
         self._take_up(found)
 
@@ -190,9 +241,13 @@ class Training:
             for stage, reached in self.reached.items():
                 steps = zip(part, state.tensors[f"{CURVES}{stage}"].tolist(), strict=True)
                 reached.update({member: step for member, step in steps if step >= 0})
-        for group, at in zip(self.groups, slices(len(group.members) for group in self.groups), strict=True):
+        for group, at in zip(
+            self.groups, slices(len(group.members) for group in self.groups), strict=True
+        ):
             group.load_state({key: value[at] for key, value in weights.items()}, self.step)
-        self.curves = saved_curves(Checkpoint(self.step, (), curves), self.members, self.curves.sets)
+        self.curves = saved_curves(
+            Checkpoint(self.step, (), curves), self.members, self.curves.sets
+        )
         self.saved = (self.step, len(self.curves.evaluations))
 
 
@@ -217,8 +272,8 @@ def _keys(members: Sequence[Member]) -> tuple[tuple[float, int], ...]:
 def workers(shares: Sequence[Sequence[MemberGroup]]) -> ThreadPoolExecutor:
     """A thread for each share of the groups. On CPU each is a worker of one core.
 
-    Such a thread rounds numbers below 1e-38 to 0. A softmax that is sure of its answer leaves many gradients there, and
-    processors multiply such numbers many times more slowly than others.
+    Such a thread rounds numbers below 1e-38 to 0. A softmax that is sure of its answer leaves many
+    gradients there, and processors multiply such numbers many times more slowly than others.
     """
     cpu = shares[0][0].device.type == "cpu"
     return ThreadPoolExecutor(len(shares), initializer=_one_core if cpu else None)
@@ -230,7 +285,9 @@ def _one_core() -> None:
     torch.set_flush_denormal(True)
 
 
-def bring_to(pool: ThreadPoolExecutor, shares: Sequence[Sequence[MemberGroup]], target: int) -> None:
+def bring_to(
+    pool: ThreadPoolExecutor, shares: Sequence[Sequence[MemberGroup]], target: int
+) -> None:
     """Advance every group to a step, each worker's share on a thread of its own."""
     list(pool.map(lambda share: [group.advance(target - group.step) for group in share], shares))
 
@@ -243,7 +300,9 @@ def resolve_device(device: str) -> torch.device:
         found = torch.device(device)
         torch.zeros(1, device=found).tolist()
     except (RuntimeError, AssertionError, NotImplementedError):
-        raise ConfigError(f"device='{device}' cannot be computed on here; use auto, cpu or cuda.") from None
+        raise ConfigError(
+            f"device='{device}' cannot be computed on here; use auto, cpu or cuda."
+        ) from None
     return found
 
 

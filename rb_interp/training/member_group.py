@@ -1,4 +1,5 @@
-"""A group of members on one device: weights, optimiser, steps, state. Loss and evaluation are left to the kind.
+"""A group of members on one device: weights, optimiser, steps, state. Loss and evaluation are left
+to the kind.
 
 `LastGroup` reads the answer at the last position. `NextGroup` predicts every next token:
 
@@ -37,7 +38,8 @@ Tokens = Int[Tensor, "member row pos"]
 class Member:
     """One model of a study: its initialisation rate and its seed.
 
-    The seed fixes the normal draws. It fixes data, labels and batch order too, unless these have a seed of their own.
+    The seed fixes the normal draws. It fixes data, labels and batch order too, unless these have a
+    seed of their own.
 
     Attributes:
         lr, weight_decay: its own; None for those of its group.
@@ -55,7 +57,8 @@ class MemberGroup:
     Args:
         members: who is in the group. model, task, train: the shared configuration.
         device: where the tensors live.
-        data: the rows that the members of each seed learn, where they are drawn already; seeds may share them.
+        data: the rows that the members of each seed learn, where they are drawn already; seeds may
+            share them.
     """
 
     def __init__(
@@ -75,7 +78,9 @@ class MemberGroup:
         data = {seed: task.dataset(seed) for seed in seeds} if data is None else data
         datasets = list({id(data[seed]): data[seed] for seed in seeds}.values())
         place = {id(rows): number for number, rows in enumerate(datasets)}
-        self.which_seed = torch.tensor([place[id(data[m.seed])] for m in members], device=self.device)
+        self.which_seed = torch.tensor(
+            [place[id(data[m.seed])] for m in members], device=self.device
+        )
         d_vocab, n_ctx = vocabulary(task, datasets[0]), task.length
         drawn = [draw(model, d_vocab, n_ctx, m.gamma, m.seed) for m in members]
         self.weights = {
@@ -83,47 +88,63 @@ class MemberGroup:
             for name in drawn[0]
         }
         trained = {p.name for p in parameters(model, d_vocab, n_ctx) if p.trained}
-        self.trained = {name: w.requires_grad_() for name, w in self.weights.items() if name in trained}
+        self.trained = {
+            name: w.requires_grad_() for name, w in self.weights.items() if name in trained
+        }
         self.rates = [train.lr if m.lr is None else m.lr for m in members]
         decays = [train.weight_decay if m.weight_decay is None else m.weight_decay for m in members]
         settings = list(zip(self.rates, decays, strict=True))
         alike = len(set(settings)) == 1
-        self.pieces = {name: w.detach().split(len(w) if alike else 1) for name, w in self.trained.items()}
+        self.pieces = {
+            name: w.detach().split(len(w) if alike else 1) for name, w in self.trained.items()
+        }
         self.optimiser = make_optimiser(groups_by_setting(self.pieces, settings), train)
         self.batches = Batches(task, datasets, train, self.device)
         watched = getattr(task, "spectra", {})
-        self.watched = {name: torch.tensor(ids, device=self.device) for name, ids in watched.items()}
+        self.watched = {
+            name: torch.tensor(ids, device=self.device) for name, ids in watched.items()
+        }
         self.prepare()
 
     def prepare(self) -> None:
         """Make what a kind of group needs beside weights and batches; nothing by default."""
 
     def gradients(self) -> tuple[Tensor, ...]:
-        """Gradients of the current step's batch, in the order of ``trained``; each member's are its own."""
+        """Gradients of the current step's batch, in the order of ``trained``; each member's are its
+        own."""
         raise NotImplementedError
 
     def evaluate(self) -> Float[np.ndarray, "member set 2"]:
-        """Loss (nats) and accuracy of each member on the fixed rows of each set; NaN for an empty set."""
+        """Loss (nats) and accuracy of each member on the fixed rows of each set; NaN for an empty
+        set."""
         raise NotImplementedError
 
     def spectra(self) -> dict[str, Float[np.ndarray, "member rank"]]:
-        """Leading eigenvalues of the embeddings of each group of tokens that the task names, see `tracking`."""
+        """Leading eigenvalues of the embeddings of each group of tokens that the task names, see
+        `tracking`."""
         table = self.weights["embed.W_E"].detach()
         return {name: leading_eigenvalues(table[:, ids]) for name, ids in self.watched.items()}
 
     def before_step(self, lr: Float[Tensor, " member"]) -> None:
-        """What a kind of group does with the weights that a step begins with; nothing by default."""
+        """What a kind of group does with the weights that a step begins with; nothing by
+        default."""
 
     def advance(self, steps: int) -> None:
         """Take optimiser steps."""
         for _ in range(steps):
             lr = {rate: learning_rate(self.step, self.train, rate) for rate in self.rates}
-            self.before_step(torch.tensor([lr[rate] for rate in self.rates], dtype=self.dtype, device=self.device))
+            self.before_step(
+                torch.tensor(
+                    [lr[rate] for rate in self.rates], dtype=self.dtype, device=self.device
+                )
+            )
             gradients = self.gradients()
             if self.train.clip > 0:
                 clip_per_member(gradients, self.train.clip)
             for pieces, gradient in zip(self.pieces.values(), gradients, strict=True):
-                parts = gradient.contiguous().split(len(pieces[0]))  # the fused optimiser ignores strides
+                parts = gradient.contiguous().split(
+                    len(pieces[0])
+                )  # the fused optimiser ignores strides
                 for piece, part in zip(pieces, parts, strict=True):
                     piece.grad = part
             for group in self.optimiser.param_groups:
@@ -132,11 +153,17 @@ class MemberGroup:
             self.step += 1
 
     def state(self, moments: bool = True) -> dict[str, Tensor]:
-        """Weights (``name``) and moments (``exp_avg/name``, ``exp_avg_sq/name``), members first, copied to CPU."""
+        """Weights (``name``) and moments (``exp_avg/name``, ``exp_avg_sq/name``), members first,
+        copied to CPU."""
         kept = {name: weight.detach().cpu().clone() for name, weight in self.weights.items()}
-        for name, pieces in self.pieces.items() if moments and self.train.optimiser == "adamw" else ():
+        for name, pieces in (
+            self.pieces.items() if moments and self.train.optimiser == "adamw" else ()
+        ):
             for moment in MOMENTS:
-                values = [self.optimiser.state[piece].get(moment, torch.zeros_like(piece)) for piece in pieces]
+                values = [
+                    self.optimiser.state[piece].get(moment, torch.zeros_like(piece))
+                    for piece in pieces
+                ]
                 kept[f"{moment}/{name}"] = torch.cat(values).cpu()
         return kept
 
@@ -147,7 +174,10 @@ class MemberGroup:
             weight.data.copy_(state[name])
         for name, pieces in self.pieces.items() if step and self.train.optimiser == "adamw" else ():
             size, now = len(pieces[0]), torch.tensor(float(step), device=self.device)
-            moments = [state[f"{moment}/{name}"].to(self.device, self.dtype).split(size) for moment in MOMENTS]
+            moments = [
+                state[f"{moment}/{name}"].to(self.device, self.dtype).split(size)
+                for moment in MOMENTS
+            ]
             for piece, *parts in zip(pieces, *moments, strict=True):
                 held = {moment: part.clone() for moment, part in zip(MOMENTS, parts, strict=True)}
                 self.optimiser.state[piece] = {"step": now.clone(), **held}
@@ -168,7 +198,8 @@ class LastGroup(MemberGroup):
         self.drift = Drift(self.model, self.weights, *rows) if self.train.track_drift else None
 
     def gradients(self) -> tuple[Tensor, ...]:
-        """Gradients of the current step's batch, in the order of ``trained``; each member's are its own."""
+        """Gradients of the current step's batch, in the order of ``trained``; each member's are its
+        own."""
         tokens, labels = (part[self.which_seed] for part in self.batches.at(self.step))
         with self.autocast():
             logits = stacked_logits(self.weights, tokens, self.model)
@@ -182,23 +213,33 @@ class LastGroup(MemberGroup):
 
     @torch.inference_mode()
     def evaluate(self) -> Float[np.ndarray, "member set 2"]:
-        """Loss (nats) and accuracy of each member on the fixed rows of each set; NaN for an empty set."""
+        """Loss (nats) and accuracy of each member on the fixed rows of each set; NaN for an empty
+        set."""
         found = np.full((len(self.members), len(self.batches.fixed), 2), np.nan)
-        tokens, labels = (torch.cat(part, 1)[self.which_seed] for part in zip(*self.batches.fixed, strict=True))
+        tokens, labels = (
+            torch.cat(part, 1)[self.which_seed] for part in zip(*self.batches.fixed, strict=True)
+        )
         with self.autocast():
             logits = stacked_logits(self.weights, tokens, self.model)
         loss = cross_entropy(logits, labels)
         right = (logits.argmax(-1) == labels).double()  # in float32 16 of 80 would be more than .20
         sizes = [rows.shape[1] for rows, _ in self.batches.fixed]
-        for index, of_set in enumerate(zip(loss.split(sizes, 1), right.split(sizes, 1), strict=True)):
+        for index, of_set in enumerate(
+            zip(loss.split(sizes, 1), right.split(sizes, 1), strict=True)
+        ):
             if sizes[index]:
-                found[:, index] = torch.stack([values.mean(1).double() for values in of_set], 1).cpu().numpy()
+                found[:, index] = (
+                    torch.stack([values.mean(1).double() for values in of_set], 1).cpu().numpy()
+                )
         return found
 
     def state(self, moments: bool = True) -> dict[str, Tensor]:
-        """Weights, moments, and the sums of predictions (``drift/name``), members first, copied to CPU."""
+        """Weights, moments, and the sums of predictions (``drift/name``), members first, copied to
+        CPU."""
         sums = {} if self.drift is None else self.drift.sums
-        return super().state(moments) | {f"{DRIFT}{name}": value.cpu().clone() for name, value in sums.items()}
+        return super().state(moments) | {
+            f"{DRIFT}{name}": value.cpu().clone() for name, value in sums.items()
+        }
 
     def load_state(self, state: dict[str, Tensor], step: int) -> None:
         """Continue from what ``state`` returned at a step."""
@@ -213,11 +254,15 @@ class NextGroup(MemberGroup):
     def prepare(self) -> None:
         """Compile the loss, where that is asked for; ConfigError where the drift is asked for."""
         if self.train.track_drift:
-            raise ConfigError("track_drift=True; no theory predicts the drift where every next token is an answer.")
+            raise ConfigError(
+                "track_drift=True; no theory predicts the drift where every next token is an "
+                "answer."
+            )
         self.loss = _compiled(self._loss) if self.train.compile else self._loss
 
     def gradients(self) -> tuple[Tensor, ...]:
-        """Gradients of the current step's batch, in the order of ``trained``, in pieces of ``micro_batch`` rows."""
+        """Gradients of the current step's batch, in the order of ``trained``, in pieces of
+        ``micro_batch`` rows."""
         tokens, labels = self.batches.at(self.step)
         tokens, labels = trimmed(tokens[self.which_seed], labels[self.which_seed])
         total = (labels >= 0).sum((1, 2))
@@ -225,7 +270,11 @@ class NextGroup(MemberGroup):
         for rows, following in self._pieces(tokens, labels):
             loss = self.loss(rows, following, total)
             gradients = torch.autograd.grad(loss, list(self.trained.values()))
-            found = list(gradients) if found is None else [a + b for a, b in zip(found, gradients, strict=True)]
+            found = (
+                list(gradients)
+                if found is None
+                else [a + b for a, b in zip(found, gradients, strict=True)]
+            )
         assert found is not None
         return tuple(found)
 
@@ -233,7 +282,9 @@ class NextGroup(MemberGroup):
         size = self.train.micro_batch or tokens.shape[1]
         yield from zip(tokens.split(size, 1), labels.split(size, 1), strict=True)
 
-    def _loss(self, tokens: Tokens, labels: Tokens, total: Int[Tensor, " member"]) -> Float[Tensor, ""]:
+    def _loss(
+        self, tokens: Tokens, labels: Tokens, total: Int[Tensor, " member"]
+    ) -> Float[Tensor, ""]:
         """The rows' share of each member's mean loss, summed over members."""
         losses, _ = self._read(tokens, labels)
         return (losses.sum((1, 2)) / total).sum()
@@ -246,11 +297,14 @@ class NextGroup(MemberGroup):
             logits = stacked_logits(self.weights, tokens, self.model, every_position=True)
         flat = logits.flatten(0, 2)
         flat = flat.float() if flat.dtype == torch.bfloat16 else flat
-        return F.cross_entropy(flat, labels.flatten(), reduction="none", ignore_index=-1).view(labels.shape), logits
+        return F.cross_entropy(flat, labels.flatten(), reduction="none", ignore_index=-1).view(
+            labels.shape
+        ), logits
 
     @torch.inference_mode()
     def evaluate(self) -> Float[np.ndarray, "member set 2"]:
-        """Mean loss (nats a token) and accuracy of the next token on fixed rows of each set; NaN for an empty set."""
+        """Mean loss (nats a token) and accuracy of the next token on fixed rows of each set; NaN
+        for an empty set."""
         found = np.full((len(self.members), len(self.batches.fixed), 2), np.nan)
         size = self.train.micro_batch or self.train.batch_size
         for index, rows in enumerate(self.batches.fixed):
@@ -266,8 +320,11 @@ class NextGroup(MemberGroup):
         return found
 
 
-def trimmed(tokens: Tokens, labels: Tokens) -> tuple[Int[Tensor, "member row _"], Int[Tensor, "member row _"]]:
-    """Rows without the last columns in which none has a target, in multiples of TRIM so that few lengths occur."""
+def trimmed(
+    tokens: Tokens, labels: Tokens
+) -> tuple[Int[Tensor, "member row _"], Int[Tensor, "member row _"]]:
+    """Rows without the last columns in which none has a target, in multiples of TRIM so that few
+    lengths occur."""
     used = (labels >= 0).any(0).any(0).nonzero()
     longest = int(used.max()) + 1 if len(used) else 1
     length = min(labels.shape[-1], -(-longest // TRIM) * TRIM)
@@ -275,7 +332,8 @@ def trimmed(tokens: Tokens, labels: Tokens) -> tuple[Int[Tensor, "member row _"]
 
 
 def _compiled(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A function that torch compiles when it is first called; ConfigError where this machine cannot compile it."""
+    """A function that torch compiles when it is first called; ConfigError where this machine cannot
+    compile it."""
     made = torch.compile(loss)
 
     def called(*args: Tensor) -> Tensor:
@@ -285,7 +343,8 @@ def _compiled(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
             if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
                 raise
             raise ConfigError(
-                f"compile=True: torch.compile failed here ({first_line(error)}); set compile=False, or install what it "
+                f"compile=True: torch.compile failed here ({first_line(error)}); set "
+                f"compile=False, or install what it "
                 f"needs, such as a C++ compiler."
             ) from None
 
@@ -295,16 +354,22 @@ def _compiled(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def groups_by_setting(
     pieces: Mapping[str, Sequence[Tensor]], settings: Sequence[tuple[float, float]]
 ) -> list[dict[str, Any]]:
-    """A parameter group of the optimiser for each learning rate, which stands in it as ``rate``, and weight decay.
+    """A parameter group of the optimiser for each learning rate, which stands in it as ``rate``,
+    and weight decay.
 
     Args:
         pieces: name -> one tensor of all members, where they share a setting, or one of each.
         settings: learning rate and weight decay of each member.
     """
-    members = {own: [i for i, other in enumerate(settings) if other == own] for own in dict.fromkeys(settings)}
+    members = {
+        own: [i for i, other in enumerate(settings) if other == own]
+        for own in dict.fromkeys(settings)
+    }
     return [
         {
-            "params": [part[i] for part in pieces.values() for i in (at if len(members) > 1 else (0,))],
+            "params": [
+                part[i] for part in pieces.values() for i in (at if len(members) > 1 else (0,))
+            ],
             "rate": rate,
             "weight_decay": decay,
         }
@@ -317,7 +382,12 @@ def make_optimiser(parameters: Iterable[Any], train: TrainConfig) -> torch.optim
     if train.optimiser == "sgd":
         return torch.optim.SGD(parameters, lr=train.lr, weight_decay=train.weight_decay, fused=True)
     return torch.optim.AdamW(
-        parameters, lr=train.lr, betas=train.betas, eps=train.eps, weight_decay=train.weight_decay, fused=True
+        parameters,
+        lr=train.lr,
+        betas=train.betas,
+        eps=train.eps,
+        weight_decay=train.weight_decay,
+        fused=True,
     )
 
 
@@ -325,12 +395,16 @@ def cross_entropy(
     logits: Float[Tensor, "member batch d_vocab"], labels: Int[Tensor, "member batch"]
 ) -> Float[Tensor, "member batch"]:
     """Cross entropy of every row, in nats."""
-    return F.cross_entropy(logits.flatten(0, 1).float() if logits.dtype == torch.bfloat16 else logits.flatten(0, 1),
-                           labels.flatten(), reduction="none").view_as(labels)  # fmt: skip
+    return F.cross_entropy(
+        logits.flatten(0, 1).float() if logits.dtype == torch.bfloat16 else logits.flatten(0, 1),
+        labels.flatten(),
+        reduction="none",
+    ).view_as(labels)
 
 
 def clip_per_member(gradients: Sequence[Tensor], largest: float) -> None:
-    """Scale each member's gradients, in place, to a norm of at most ``largest`` (as torch's clip_grad_norm_)."""
+    """Scale each member's gradients, in place, to a norm of at most ``largest`` (as torch's
+    clip_grad_norm_)."""
     squares = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0)
     scale = (largest / (squares.sqrt() + 1e-6)).clamp(max=1.0)
     for gradient in gradients:

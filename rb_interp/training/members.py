@@ -1,6 +1,7 @@
 """Train members together on any task: who shares an operation, and with whom.
 
-`train_model` trains one model of any shape the plain way: the peer that the stacked trainer is measured against.
+`train_model` trains one model of any shape the plain way: the peer that the stacked trainer is
+measured against.
 """
 
 import math
@@ -16,28 +17,36 @@ import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
+from rb_interp.arguments import checked
 from rb_interp.errors import ArgumentError
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import HookedModel
 from rb_interp.tasks.dataset import Dataset, Task
 from rb_interp.training.config import TrainConfig, evaluation_steps, learning_rate
 from rb_interp.training.loop import Trained, Training, resolve_device, torch_settings
-from rb_interp.training.member_group import LastGroup, Member, MemberGroup, NextGroup, make_optimiser
+from rb_interp.training.member_group import (
+    LastGroup,
+    Member,
+    MemberGroup,
+    NextGroup,
+    make_optimiser,
+)
 from rb_interp.training.store import Store
 from rb_interp.training.tracking import Batches
-from rb_interp.typed import typed
 
 GROUPS = {"last": LastGroup, "next": NextGroup}
 MEMBERS_A_GROUP, ROOM = 8, 1_000_000
 """Members that share each CPU operation: enough to hide its overhead, few enough to stay in cache.
 
-ROOM is in numbers: hidden units, logits and their gradients at the answer's position, of all rows of a batch. A member
-that predicts every next token fills a core alone.
+ROOM is in numbers: hidden units, logits and their gradients at the answer's position, of all rows
+of a batch. A member that predicts every next token fills a core alone.
 """
 LOGITS_ON_GPU = 4_000_000_000
-"""Logits of one pass over all next-token members of a group on a GPU, at most (16 GB as float32)."""
+"""Logits of one pass over all next-token members of a group on a GPU, at most (16 GB as
+float32)."""
 HIDDEN_ON_GPU = 2_400_000_000
-"""Hidden units of all layers and positions of a batch, of the last-position members of a group on a GPU, at most.
+"""Hidden units of all layers and positions of a batch, of the last-position members of a group on a
+GPU, at most.
 
 At the size of paper 2 that is 54 members with 35 GB of activations.
 """
@@ -45,7 +54,7 @@ AT_ONCE = 100_000
 """Tokens that are evaluated at once."""
 
 
-@typed
+@checked
 def train_members(
     task: Task,
     model: ModelConfig,
@@ -58,21 +67,22 @@ def train_members(
     store: Store | None = None,
     progress: bool = True,
 ) -> Trained:
-    """Train every gamma with every seed in one program; with a store, a run that was stopped continues.
+    """Train every gamma with every seed in one program; with a store, a run that was stopped
+    continues.
 
     Args:
         task: what is learned; any object with the attributes of ``tasks.Task``.
         model, train: what learns it, and how.
         gammas, seeds: the members, each initialisation rate with each seed.
         rates: gamma -> learning rate of its members, where it is not ``train.lr``.
-        data_seed: of the data, labels and batch order of every member, whose own seed then fixes its initial weights
-            alone; None takes each member's own.
+        data_seed: of the data, labels and batch order of every member, whose own seed then fixes
+            its initial weights alone; None takes each member's own.
         store: where checkpoints go; None keeps nothing.
         progress: show a progress bar.
 
-    Returns curves and final weights. Raises ConfigError for a device that is not there, ArgumentError for a member that
-    is named twice, TaskError for rows that are not what the task promises, and RunError where files cannot be used, or
-    somebody else is writing them.
+    Returns curves and final weights. Raises ConfigError for a device that is not there,
+    ArgumentError for a member that is named twice, TaskError for rows that are not what the task
+    promises, and RunError where files cannot be used, or somebody else is writing them.
 
     >>> from rb_interp.tasks import AnchorTask
     >>> tiny = TrainConfig(steps=20, batch_size=16, eval_every=10, eval_rows=20)
@@ -87,7 +97,8 @@ def train_members(
 
 @dataclass(frozen=True)
 class Part:
-    """Members that train in one stack with those of other parts, and their own store; see `train_together`."""
+    """Members that train in one stack with those of other parts, and their own store; see
+    `train_together`."""
 
     train: TrainConfig
     gammas: tuple[float, ...]
@@ -101,20 +112,30 @@ class Part:
         train = self.train
         lr = {gamma: self.rates.get(gamma, train.lr) for gamma in self.gammas}
         return tuple(
-            Member(gamma, seed, lr[gamma], train.weight_decay) for seed in self.seeds for gamma in self.gammas
+            Member(gamma, seed, lr[gamma], train.weight_decay)
+            for seed in self.seeds
+            for gamma in self.gammas
         )
 
 
 def train_together(
-    task: Task, model: ModelConfig, parts: Sequence[Part], *, data_seed: int | None = None, progress: bool = True
+    task: Task,
+    model: ModelConfig,
+    parts: Sequence[Part],
+    *,
+    data_seed: int | None = None,
+    progress: bool = True,
 ) -> Trained:
-    """Train parts that differ in learning rate and weight decay alone in one stack; a store holds one part's members.
+    """Train parts that differ in learning rate and weight decay alone in one stack; a store holds
+    one part's members.
 
-    A member takes the steps that it takes alone, up to rounding: bits depend on the members beside it. A part without a
-    store is company, and nothing of it is kept. The others, where they have saved states, stand at the same step.
+    A member takes the steps that it takes alone, up to rounding: bits depend on the members beside
+    it. A part without a store is company, and nothing of it is kept. The others, where they have
+    saved states, stand at the same step.
 
-    Returns curves and final weights of the members of all parts, in their order. Raises as `train_members`, and
-    ArgumentError for parts whose trainings differ in more and parts that stand at different steps.
+    Returns curves and final weights of the members of all parts, in their order. Raises as
+    `train_members`, and ArgumentError for parts whose trainings differ in more and parts that stand
+    at different steps.
     """
     train, groups = parts[0].train, [(part.members, part.store) for part in parts]
     if len({replace(part.train, lr=1.0, weight_decay=0.0) for part in parts}) > 1:
@@ -123,7 +144,9 @@ def train_together(
         )
     members = [member for own, _ in groups for member in own]
     if len(set(members)) < len(members):
-        raise ArgumentError(f"a member stands there twice: {members}; give each gamma, seed, lr and decay once.")
+        raise ArgumentError(
+            f"a member stands there twice: {members}; give each gamma, seed, lr and decay once."
+        )
     device = resolve_device(train.device)
     with torch_settings(train), ExitStack() as writing:
         for _, store in groups:
@@ -144,9 +167,11 @@ def share_out(
     *,
     data_seed: int | None = None,
 ) -> list[list[MemberGroup]]:
-    """Groups of members for each worker: small ones for every thread on CPU, as large as they fit on a GPU.
+    """Groups of members for each worker: small ones for every thread on CPU, as large as they fit
+    on a GPU.
 
-    Members of seeds with other numbers of rows are in groups of their own, since a group steps together.
+    Members of seeds with other numbers of rows are in groups of their own, since a group steps
+    together.
     """
     seeds = dict.fromkeys(member.seed for member in members)
     if data_seed is None:
@@ -159,7 +184,10 @@ def share_out(
     sizes = {seed: _sizes(each, train) for seed, each in data.items()}
 
     def alike(part: np.ndarray) -> list[list[Member]]:
-        return [list(own) for _, own in groupby((members[i] for i in part), key=lambda member: sizes[member.seed])]
+        return [
+            list(own)
+            for _, own in groupby((members[i] for i in part), key=lambda member: sizes[member.seed])
+        ]
 
     return [
         [
@@ -172,13 +200,18 @@ def share_out(
 
 
 def _sizes(data: Dataset, train: TrainConfig) -> list[int]:
-    """Numbers of rows that members of one group share: of each part of a batch, and of each set's evaluation."""
+    """Numbers of rows that members of one group share: of each part of a batch, and of each set's
+    evaluation."""
     kept = [len(data.rows(name)) for name in data.batch_sets]
     return kept + [min(len(data.rows(name)), train.eval_rows) for name in data.sets]
 
 
 def members_a_group(
-    model: ModelConfig, task: Task, train: TrainConfig, device: torch.device, data: Mapping[int, Dataset]
+    model: ModelConfig,
+    task: Task,
+    train: TrainConfig,
+    device: torch.device,
+    data: Mapping[int, Dataset],
 ) -> int:
     """How many members share an operation, at least one.
 
@@ -195,25 +228,33 @@ def members_a_group(
         fit = ROOM // (rows * (model.d_mlp + 2 * task.d_vocab)) if task.predicts == "last" else 1
         return max(1, min(MEMBERS_A_GROUP, fit))
     if task.predicts == "last":
-        return max(1, HIDDEN_ON_GPU // (train.batch_size * task.length * model.d_mlp * model.n_layers))
+        return max(
+            1, HIDDEN_ON_GPU // (train.batch_size * task.length * model.d_mlp * model.n_layers)
+        )
     rows = min(train.micro_batch or train.batch_size, train.batch_size)
     return max(1, LOGITS_ON_GPU // (rows * task.length * task.d_vocab))
 
 
-@typed
+@checked
 def train_model(
-    model: HookedModel, task: Task, train: TrainConfig | None = None, *, seed: int = 0, progress: bool = True
+    model: HookedModel,
+    task: Task,
+    train: TrainConfig | None = None,
+    *,
+    seed: int = 0,
+    progress: bool = True,
 ) -> pd.DataFrame:
     """Train any TransformerLens model on a task, in place, with the loss at the last position.
 
-    Data and batch order are those that ``train_members`` uses for the same seed; only parameters with
-    ``requires_grad`` change.
+    Data and batch order are those that ``train_members`` uses for the same seed; only parameters
+    with ``requires_grad`` change.
 
     Args:
         model: is changed in place. task: what it is trained on. train: schedule and optimiser.
         seed: of the data and of the batch order. progress: whether a progress bar is shown.
 
-    Returns a table of step, set, loss (nats) and accuracy. The loss is NaN from where training diverges.
+    Returns a table of step, set, loss (nats) and accuracy. The loss is NaN from where training
+    diverges.
     """
     train = train or TrainConfig()
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -222,7 +263,9 @@ def train_model(
     data = task.dataset(seed)
     batches = Batches(task, [data], train, device)
     marks, rows = set(evaluation_steps(train)), []
-    for step in tqdm(range(train.steps + 1), disable=not progress, unit="step", desc="training one model"):
+    for step in tqdm(
+        range(train.steps + 1), disable=not progress, unit="step", desc="training one model"
+    ):
         if step in marks:
             rows += [{"step": step, **row} for row in evaluate_model(model, data, train.eval_rows)]
         if step == train.steps:
@@ -240,13 +283,18 @@ def train_model(
 
 @torch.no_grad()
 def evaluate_model(model: HookedModel, data: Dataset, n_rows: int = 1000) -> list[dict]:
-    """Loss (nats) and accuracy of all labels of up to ``n_rows`` fixed rows of each set that has any; -1 is none."""
+    """Loss (nats) and accuracy of all labels of up to ``n_rows`` fixed rows of each set that has
+    any; -1 is none."""
     device, found = next(model.parameters()).device, []
     for name in data.sets:
         rows, sums = data.sample(name, n_rows), np.zeros(3)
-        for part in np.array_split(rows, max(1, data.tokens[rows].size // AT_ONCE)) if len(rows) else ():
+        for part in (
+            np.array_split(rows, max(1, data.tokens[rows].size // AT_ONCE)) if len(rows) else ()
+        ):
             labels = torch.from_numpy(np.asarray(data.labels[part])).long().view(len(part), -1)
-            logits = model(torch.from_numpy(np.asarray(data.tokens[part])).to(device))[:, -labels.shape[1] :]
+            logits = model(torch.from_numpy(np.asarray(data.tokens[part])).to(device))[
+                :, -labels.shape[1] :
+            ]
             logits, labels = logits.flatten(0, 1).cpu(), labels.flatten()
             loss = float(F.cross_entropy(logits, labels, ignore_index=-1, reduction="sum"))
             sums += (loss, int((logits.argmax(-1) == labels).sum()), int((labels >= 0).sum()))

@@ -3,11 +3,12 @@
 Exact algebra saves most of the work where the loss reads the last position alone:
 
 - the last block is computed at that position only;
-- there, scores are x_j . (W_K q) and the output is (sum_j a_j x_j) W_V, so that neither keys nor values of the
-  other positions are ever formed;
+- there, scores are x_j . (W_K q) and the output is (sum_j a_j x_j) W_V, so that neither keys nor
+  values of the other positions are ever formed;
 - a LayerNorm in front of a matrix is folded into it: (n * w + b) W = n (w W) + b W.
 
-A tied model's unembedding is its token embedding, with no bias. Long rows use torch's fused attention.
+A tied model's unembedding is its token embedding, with no bias. Long rows use torch's fused
+attention.
 
 All of it holds to rounding (float64: 1e-12) for the full computation, ``every_position=True``.
 
@@ -31,16 +32,21 @@ from rb_interp.models.protocol import ACTIVATIONS
 Weights = Mapping[str, Tensor]
 """TransformerLens name -> tensor ``[member, ...]``."""
 LONG = 64
-"""Positions from which on torch's fused attention pays; below it, two small matrix products are faster."""
+"""Positions from which on torch's fused attention pays; below it, two small matrix products are
+faster."""
 
 
 def stacked_logits(
-    weights: Weights, tokens: Int[Tensor, "member batch pos"], model: ModelConfig, *, every_position: bool = False
+    weights: Weights,
+    tokens: Int[Tensor, "member batch pos"],
+    model: ModelConfig,
+    *,
+    every_position: bool = False,
 ) -> Tensor:
     """Logits of every member on its own tokens.
 
-    Returns ``[member, batch, d_vocab]`` at the last position, or ``[member, batch, pos, d_vocab]`` with
-    ``every_position`` (one position for Emb-MLP, which has a single answer).
+    Returns ``[member, batch, d_vocab]`` at the last position, or ``[member, batch, pos, d_vocab]``
+    with ``every_position`` (one position for Emb-MLP, which has a single answer).
     """
     if model.architecture == "emb_mlp":
         logits = emb_mlp_logits(weights, tokens, model)
@@ -59,9 +65,13 @@ def stacked_logits(
     return logits.view(members, batch, length, -1) if every_position else logits
 
 
-def embed(weights: Weights, tokens: Int[Tensor, "member batch pos"]) -> Float[Tensor, "member batch pos d_model"]:
+def embed(
+    weights: Weights, tokens: Int[Tensor, "member batch pos"]
+) -> Float[Tensor, "member batch pos d_model"]:
     """Token plus position embeddings."""
-    return token_embeddings(weights, tokens) + weights["pos_embed.W_pos"][:, None, : tokens.shape[2]]
+    return (
+        token_embeddings(weights, tokens) + weights["pos_embed.W_pos"][:, None, : tokens.shape[2]]
+    )
 
 
 def unembed(
@@ -100,7 +110,9 @@ def normalise(x: Float[Tensor, "... d_model"], model: ModelConfig) -> Float[Tens
     return F.layer_norm(x, x.shape[-1:], eps=model.layer_norm_eps)
 
 
-def join_heads(matrix: Float[Tensor, "member head d_model d_head"]) -> Float[Tensor, "member d_model all_heads"]:
+def join_heads(
+    matrix: Float[Tensor, "member head d_model d_head"],
+) -> Float[Tensor, "member d_model all_heads"]:
     """Per-head matrices side by side."""
     members, heads, d_model, d_head = matrix.shape
     return matrix.transpose(1, 2).reshape(members, d_model, heads * d_head)
@@ -117,13 +129,18 @@ class Block:
         return self.weights[self.prefix + name]
 
     def projection(self, name: str) -> tuple[Tensor, Tensor | None]:
-        """Query, key or value matrix [member, d_model, heads * d_head] with its bias, LayerNorm folded in."""
+        """Query, key or value matrix [member, d_model, heads * d_head] with its bias, LayerNorm
+        folded in."""
         matrix = join_heads(self[f"attn.W_{name}"])
         bias = self[f"attn.b_{name}"].flatten(1) if self.model.train_biases else None
         if self.model.norm == "pre":
             matrix, shift = fold(matrix, self["ln1.w"], self["ln1.b"])
             bias = shift if bias is None else bias + shift
-        return (matrix * self.scale, None if bias is None else bias * self.scale) if name == "Q" else (matrix, bias)
+        return (
+            (matrix * self.scale, None if bias is None else bias * self.scale)
+            if name == "Q"
+            else (matrix, bias)
+        )
 
     def at_every_position(
         self, resid: Float[Tensor, "member row d_model"], length: int
@@ -132,11 +149,19 @@ class Block:
         x = self.attention_input(resid)
         heads, d_head = self.model.n_heads, self.model.d_head
         parts = [self.projection(name) for name in "QKV"]
-        bias = None if parts[0][1] is None else torch.cat([p[1] for p in parts if p[1] is not None], -1)
+        bias = (
+            None
+            if parts[0][1] is None
+            else torch.cat([p[1] for p in parts if p[1] is not None], -1)
+        )
         qkv = linear(x, torch.cat([p[0] for p in parts], -1), bias)
-        q, k, v = (split_heads(part, length, heads, d_head) for part in qkv.split(heads * d_head, -1))
+        q, k, v = (
+            split_heads(part, length, heads, d_head) for part in qkv.split(heads * d_head, -1)
+        )
         if length >= LONG:
-            z = F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None], is_causal=True, scale=1.0)
+            z = F.scaled_dot_product_attention(
+                q[:, None], k[:, None], v[:, None], is_causal=True, scale=1.0
+            )
         else:
             scores = torch.bmm(q, k.transpose(1, 2)) + causal_mask(length, q)
             z = torch.bmm(scores.softmax(-1), v)
@@ -150,7 +175,8 @@ class Block:
         members, batch, length, d_model = resid.shape
         heads, d_head = self.model.n_heads, self.model.d_head
         x, last = self.attention_input(resid), resid[:, :, -1]
-        # The key bias adds q . b_K to the score of every position alike, which the softmax does not see.
+        # The key bias adds q . b_K to the score of every position alike, which the softmax does not
+        # see.
         (w_q, b_q), (w_k, _), (w_v, b_v) = (self.projection(name) for name in "QKV")
         q = linear(self.attention_input(last), w_q, b_q).view(members, batch, heads, d_head)
         w_k = w_k.view(members, d_model, heads, d_head)
@@ -163,7 +189,11 @@ class Block:
         flat = x.reshape(members * batch, length, d_model)
         scores = (flat[:, None] * asked.reshape(members * batch, heads, 1, d_model)).sum(-1)
         context = torch.bmm(scores.softmax(-1), flat).view(members, batch, heads, d_model)
-        z = torch.einsum("mbhd,mdhk->mbhk", context, w_v) if heads > 1 else linear(context[:, :, 0], w_v[:, :, 0])
+        z = (
+            torch.einsum("mbhd,mdhk->mbhk", context, w_v)
+            if heads > 1
+            else linear(context[:, :, 0], w_v[:, :, 0])
+        )
         z = z.reshape(members, batch, heads * d_head)
         return self.feed_forward(self.add_attention(last, z if b_v is None else z + b_v[:, None]))
 
@@ -180,9 +210,15 @@ class Block:
             mid = mid + self["attn.b_O"][:, None]
         return self.after(mid, "ln1")
 
-    def feed_forward(self, mid: Float[Tensor, "member row d_model"]) -> Float[Tensor, "member row d_model"]:
+    def feed_forward(
+        self, mid: Float[Tensor, "member row d_model"]
+    ) -> Float[Tensor, "member row d_model"]:
         """Residual stream after the MLP (resid_post)."""
-        matrix, bias, x = self["mlp.W_in"], self["mlp.b_in"] if self.model.train_biases else None, mid
+        matrix, bias, x = (
+            self["mlp.W_in"],
+            self["mlp.b_in"] if self.model.train_biases else None,
+            mid,
+        )
         if self.model.norm == "pre":
             matrix, shift = fold(matrix, self["ln2.w"], self["ln2.b"])
             bias, x = shift if bias is None else bias + shift, normalise(mid, self.model)
@@ -193,11 +229,15 @@ class Block:
             post = post + self["mlp.b_out"][:, None]
         return self.after(post, "ln2")
 
-    def after(self, x: Float[Tensor, "member row d_model"], name: str) -> Float[Tensor, "member row d_model"]:
+    def after(
+        self, x: Float[Tensor, "member row d_model"], name: str
+    ) -> Float[Tensor, "member row d_model"]:
         """LayerNorm after the residual addition, where the model has it there."""
         if self.model.norm != "post":
             return x
-        return torch.addcmul(self[f"{name}.b"][:, None], normalise(x, self.model), self[f"{name}.w"][:, None])
+        return torch.addcmul(
+            self[f"{name}.b"][:, None], normalise(x, self.model), self[f"{name}.w"][:, None]
+        )
 
 
 def split_heads(
@@ -233,9 +273,14 @@ def emb_mlp_logits(
 
 
 def one_layer_logits(
-    weights: Weights, tokens: Int[Tensor, "member batch pos"], model: ModelConfig, *, every_position: bool = False
+    weights: Weights,
+    tokens: Int[Tensor, "member batch pos"],
+    model: ModelConfig,
+    *,
+    every_position: bool = False,
 ) -> Tensor:
-    """Logits of the one-layer model, ``[member, batch, d_vocab]`` at the last position, or ``[..., pos, d_vocab]``."""
+    """Logits of the one-layer model, ``[member, batch, d_vocab]`` at the last position, or ``[...,
+    pos, d_vocab]``."""
     length = tokens.shape[2]
     x = token_embeddings(weights, tokens)
     rows = x if every_position else x[:, :, -1:]
@@ -252,7 +297,9 @@ def one_layer_logits(
     return logits if every_position else logits[:, :, 0]
 
 
-def _rows(x: Float[Tensor, "member batch pos d_in"], matrix: Float[Tensor, "member d_in d_out"]) -> Tensor:
+def _rows(
+    x: Float[Tensor, "member batch pos d_in"], matrix: Float[Tensor, "member d_in d_out"]
+) -> Tensor:
     """x W at every position, member by member."""
     members, batch, pos, d_in = x.shape
     return torch.bmm(x.reshape(members, batch * pos, d_in), matrix).view(members, batch, pos, -1)

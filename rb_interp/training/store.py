@@ -1,7 +1,7 @@
 """Checkpoints as safetensors files with members stacked, and the learning curves in them.
 
-Every file names its format, the fingerprint of the configuration that made it, its step and its members. So a foreign
-file is recognised before a number is read from it.
+Every file names its format, the fingerprint of the configuration that made it, its step and its
+members. So a foreign file is recognised before a number is read from it.
 """
 
 import json
@@ -26,7 +26,8 @@ CURVES, SPECTRA = "curves/", "curves/spectra/"
 
 
 def stage_name(stage: str, member: Member) -> str:
-    """Checkpoint at the step where this member reached a stage; it may hold the same-seed siblings too."""
+    """Checkpoint at the step where this member reached a stage; it may hold the same-seed siblings
+    too."""
     return f"{stage}_gamma{member.gamma}_seed{member.seed}"
 
 
@@ -47,7 +48,10 @@ class Checkpoint:
         """Where a member stands; RunError names the members that are there."""
         if (gamma, seed) not in self.members:
             there = ", ".join(f"gamma {g:g} seed {s}" for g, s in self.members)
-            raise RunError(f"this checkpoint has no member with gamma={gamma:g}, seed={seed}; it holds {there}.")
+            raise RunError(
+                f"this checkpoint has no member with gamma={gamma:g}, seed={seed}; it holds "
+                f"{there}."
+            )
         return self.members.index((gamma, seed))
 
     def member(self, gamma: float, seed: int) -> dict[str, Tensor]:
@@ -56,15 +60,23 @@ class Checkpoint:
         return {name: value[index] for name, value in self.tensors.items() if "/" not in name}
 
     def drift(self, gamma: float, seed: int) -> dict[str, Tensor]:
-        """Sums of the predictions along training of one member (``training.tracking``); empty where none were kept."""
+        """Sums of the predictions along training of one member (``training.tracking``); empty where
+        none were kept."""
         index = self.index(gamma, seed)
-        return {name[len(DRIFT) :]: sums[index] for name, sums in self.tensors.items() if name.startswith(DRIFT)}
+        return {
+            name[len(DRIFT) :]: sums[index]
+            for name, sums in self.tensors.items()
+            if name.startswith(DRIFT)
+        }
 
 
 class Store:
-    """The ``checkpoints`` folder of a run; files of another configuration's fingerprint are refused."""
+    """The ``checkpoints`` folder of a run; files of another configuration's fingerprint are
+    refused."""
 
-    def __init__(self, folder: Path | str, fingerprint: str, files: run_store.Store | None = None) -> None:
+    def __init__(
+        self, folder: Path | str, fingerprint: str, files: run_store.Store | None = None
+    ) -> None:
         self.folder, self.fingerprint = Path(folder), fingerprint
         self.files = files or run_store.Store(self.folder)
 
@@ -81,34 +93,57 @@ class Store:
         return sorted(path.name.removesuffix(SUFFIX) for path in self.folder.glob(f"[!.]*{SUFFIX}"))
 
     def write(
-        self, name: str, step: int, members: Sequence[tuple[float, int]], tensors: Mapping[str, Tensor]
+        self,
+        name: str,
+        step: int,
+        members: Sequence[tuple[float, int]],
+        tensors: Mapping[str, Tensor],
     ) -> None:
         """Write a checkpoint, whole or not at all; RunError if the file cannot be written."""
-        content = {"format": FORMAT, "fingerprint": self.fingerprint, "step": step, "members": members}
-        metadata = {KEY: json.dumps(content)}  # one entry, for several would be written in any order
+        content = {
+            "format": FORMAT,
+            "fingerprint": self.fingerprint,
+            "step": step,
+            "members": members,
+        }
+        metadata = {
+            KEY: json.dumps(content)
+        }  # one entry, for several would be written in any order
         contiguous = {key: value.contiguous() for key, value in tensors.items()}
-        run_store.write_file(self.path(name), lambda path: save_file(contiguous, path, metadata=metadata))
+        run_store.write_file(
+            self.path(name), lambda path: save_file(contiguous, path, metadata=metadata)
+        )
 
-    def read(self, name: str, prefix: str = "", member: tuple[float, int] | None = None) -> Checkpoint:
-        """Read a checkpoint, or its tensors of a ``prefix``, or one member's part of it; RunError for a wrong file."""
+    def read(
+        self, name: str, prefix: str = "", member: tuple[float, int] | None = None
+    ) -> Checkpoint:
+        """Read a checkpoint, or its tensors of a ``prefix``, or one member's part of it; RunError
+        for a wrong file."""
         path = self.path(name)
         if not path.is_file():
             raise RunError(
-                f"{path} does not exist; this run holds: {', '.join(self.names()) or 'no checkpoint yet'}."
+                f"{path} does not exist; this run holds: "
+                f"{', '.join(self.names()) or 'no checkpoint yet'}."
             )
         self.files.verified(path.relative_to(self.files.folder).as_posix())
         try:
             with safe_open(path, framework="pt") as file:
                 content = json.loads((file.metadata() or {}).get(KEY, "{}"))
-                if (content.get("format"), content.get("fingerprint")) != (FORMAT, self.fingerprint):
+                if (content.get("format"), content.get("fingerprint")) != (
+                    FORMAT,
+                    self.fingerprint,
+                ):
                     raise RunError(
-                        f"{path} is no checkpoint of rb_interp, or was made with another configuration; move it out of "
+                        f"{path} is no checkpoint of rb_interp, or was made with another "
+                        f"configuration; move it out of "
                         f"the run's folder or use another --out."
                     )
                 members = tuple((float(gamma), int(seed)) for gamma, seed in content["members"])
                 names = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118 (not a dict)
                 if member is None:
-                    return Checkpoint(content["step"], members, {key: file.get_tensor(key) for key in names})
+                    return Checkpoint(
+                        content["step"], members, {key: file.get_tensor(key) for key in names}
+                    )
                 index = Checkpoint(content["step"], members, {}).index(*member)
                 tensors = {key: file.get_slice(key)[index : index + 1] for key in names}
                 return Checkpoint(content["step"], (member,), tensors)
@@ -122,7 +157,8 @@ class Curves:
 
     Attributes:
         evaluations: pairs of step and array ``[member, set, (loss, accuracy)]``, loss in nats.
-        spectra: group of tokens -> an array ``[member, rank]`` for each evaluation, see ``training.tracking``.
+        spectra: group of tokens -> an array ``[member, rank]`` for each evaluation, see
+            ``training.tracking``.
     """
 
     members: tuple[Member, ...]
@@ -137,7 +173,12 @@ class Curves:
 
     def to_frame(self) -> pd.DataFrame:
         """Long table: gamma, seed, step, set, loss, accuracy."""
-        places = [(m.gamma, m.seed, step, name) for step in self.steps for m in self.members for name in self.sets]
+        places = [
+            (m.gamma, m.seed, step, name)
+            for step in self.steps
+            for m in self.members
+            for name in self.sets
+        ]
         loss, accuracy = np.stack([values for _, values in self.evaluations]).reshape(-1, 2).T
         table = pd.DataFrame(places, columns=["gamma", "seed", "step", "set"])
         return table.assign(loss=loss, accuracy=accuracy)
@@ -156,8 +197,13 @@ class Curves:
 
 def saved_curves(state: Checkpoint, members: tuple[Member, ...], sets: tuple[str, ...]) -> Curves:
     """Learning curves in a saved state."""
-    steps, values = state.tensors[f"{CURVES}steps"].tolist(), state.tensors[f"{CURVES}values"].numpy()
+    steps, values = (
+        state.tensors[f"{CURVES}steps"].tolist(),
+        state.tensors[f"{CURVES}values"].numpy(),
+    )
     spectra = {
-        name[len(SPECTRA) :]: list(found.numpy()) for name, found in state.tensors.items() if SPECTRA in name
+        name[len(SPECTRA) :]: list(found.numpy())
+        for name, found in state.tensors.items()
+        if SPECTRA in name
     }
     return Curves(members, sets, list(zip(steps, values, strict=True)), spectra)

@@ -1,15 +1,17 @@
-"""What members read and what is kept along training: batches, sums of what theory predicts, spectra of embeddings.
+"""What members read and what is kept along training: batches, sums of what theory predicts, spectra
+of embeddings.
 
-Seed and step alone decide a batch. It takes the same number of rows from each of the dataset's ``batch_sets``; seed and
-epoch fix the order of each. Evaluations are on fixed rows of each set.
+Seed and step alone decide a batch. It takes the same number of rows from each of the dataset's
+``batch_sets``; seed and epoch fix the order of each. Evaluations are on fixed rows of each set.
 
-The sums are of what ``theory.drift`` predicts of a step from the weights that it began with, times its learning rate:
-``map`` of an Emb-MLP, whose R never changes; ``attention``, ``direct`` and ``value`` (the flow of W_V) of one layer.
-Under AdamW the same sums are kept.
+The sums are of what ``theory.drift`` predicts of a step from the weights that it began with, times
+its learning rate: ``map`` of an Emb-MLP, whose R never changes; ``attention``, ``direct`` and
+``value`` (the flow of W_V) of one layer. Under AdamW the same sums are kept.
 
-Spectra (paper 2, Fig. 12): a task names groups of tokens in an attribute ``spectra``: name -> token ids. With X their
-embeddings, n of them, less their mean, the leading eigenvalues of X^T X / n are kept beside loss and accuracy. They are
-sorted at each evaluation, so one place in the order need not be one direction throughout.
+Spectra (paper 2, Fig. 12): a task names groups of tokens in an attribute ``spectra``: name -> token
+ids. With X their embeddings, n of them, less their mean, the leading eigenvalues of X^T X / n are
+kept beside loss and accuracy. They are sorted at each evaluation, so one place in the order need
+not be one direction throughout.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,27 +34,39 @@ Labels = Int[Tensor, "seed row ..."]
 
 
 class Batches:
-    """Training rows of each seed (``tokens``, ``labels``), and evaluation rows of each of the task's sets (``fixed``).
+    """Training rows of each seed (``tokens``, ``labels``), and evaluation rows of each of the
+    task's sets (``fixed``).
 
-    Raises ConfigError for a batch that cannot be divided among sets, TaskError for tokens beyond the vocabulary and for
-    training sets that differ in number of rows.
+    Raises ConfigError for a batch that cannot be divided among sets, TaskError for tokens beyond
+    the vocabulary and for training sets that differ in number of rows.
     """
 
-    def __init__(self, task: Task, datasets: Sequence[Dataset], train: TrainConfig, device: torch.device) -> None:
+    def __init__(
+        self, task: Task, datasets: Sequence[Dataset], train: TrainConfig, device: torch.device
+    ) -> None:
         self.seeds, self.device, self.epoch = [data.seed for data in datasets], device, -1
         names = datasets[0].batch_sets
         self.parts = len(names)
         if train.batch_size % self.parts:
-            raise ConfigError(f"batch_size={train.batch_size} of rows of {names}; give a multiple of {self.parts}.")
+            raise ConfigError(
+                f"batch_size={train.batch_size} of rows of {names}; give a multiple of "
+                f"{self.parts}."
+            )
         for data in datasets:
             first, last = data.tokens.min(), data.tokens.max()
-            if not 0 <= first <= last < task.d_vocab:  # the embedding of another member would be read
-                raise TaskError(f"seed {data.seed}: tokens run from {first} to {last}; d_vocab is {task.d_vocab}.")
+            if (
+                not 0 <= first <= last < task.d_vocab
+            ):  # the embedding of another member would be read
+                raise TaskError(
+                    f"seed {data.seed}: tokens run from {first} to {last}; d_vocab is "
+                    f"{task.d_vocab}."
+                )
         every = [[data.rows(name) for name in names] for data in datasets]
         sizes = sorted({len(rows) for each in every for rows in each})
         if len(sizes) > 1 or not sizes[0]:
             raise TaskError(
-                f"{names} have {sizes} training rows; give each the same number, for members step together."
+                f"{names} have {sizes} training rows; give each the same number, for members step "
+                f"together."
             )
         self.n_rows = sizes[0]
         self.size = min(train.batch_size // self.parts, self.n_rows)
@@ -60,9 +74,16 @@ class Batches:
         chosen = ([data.sample(name, train.eval_rows) for data in datasets] for name in task.sets)
         self.fixed = [self._tensors(datasets, rows) for rows in chosen]
 
-    def _tensors(self, datasets: Sequence[Dataset], rows: Sequence[np.ndarray]) -> tuple[Tokens, Labels]:
-        pairs = [(data.tokens[at], data.labels[at]) for data, at in zip(datasets, rows, strict=True)]
-        stacked = (np.stack([np.asarray(x, dtype=np.int64) for x in part]) for part in zip(*pairs, strict=True))
+    def _tensors(
+        self, datasets: Sequence[Dataset], rows: Sequence[np.ndarray]
+    ) -> tuple[Tokens, Labels]:
+        pairs = [
+            (data.tokens[at], data.labels[at]) for data, at in zip(datasets, rows, strict=True)
+        ]
+        stacked = (
+            np.stack([np.asarray(x, dtype=np.int64) for x in part])
+            for part in zip(*pairs, strict=True)
+        )
         tokens, labels = (torch.from_numpy(part).to(self.device) for part in stacked)
         return tokens, labels
 
@@ -72,9 +93,9 @@ class Batches:
             return self.tokens, self.labels
         epoch, index = divmod(step, self.n_rows // self.size)
         if epoch != self.epoch:
-            self.order = torch.from_numpy(np.stack([self._order(seed, epoch) for seed in self.seeds])).to(
-                self.device
-            )
+            self.order = torch.from_numpy(
+                np.stack([self._order(seed, epoch) for seed in self.seeds])
+            ).to(self.device)
             self.epoch = epoch
         rows = self.order[:, :, index * self.size : (index + 1) * self.size].flatten(1)
         here = torch.arange(len(self.seeds), device=self.device)[:, None]
@@ -82,11 +103,14 @@ class Batches:
 
     def _order(self, seed: int, epoch: int) -> Int[np.ndarray, "part row"]:
         rng = np.random.default_rng([seed, 5, epoch])
-        return np.stack([rng.permutation(self.n_rows) + part * self.n_rows for part in range(self.parts)])
+        return np.stack(
+            [rng.permutation(self.n_rows) + part * self.n_rows for part in range(self.parts)]
+        )
 
 
 class Drift:
-    """The sums of a group of members, ``sums``: name -> ``[member, ...]``; ConfigError for a transformer.
+    """The sums of a group of members, ``sums``: name -> ``[member, ...]``; ConfigError for a
+    transformer.
 
     ``which_seed`` says for each member whose training rows it reads.
     """
@@ -101,7 +125,8 @@ class Drift:
     ) -> None:
         if model.architecture == "transformer":
             raise ConfigError(
-                "track_drift with architecture='transformer'; the propositions are about one_layer and emb_mlp models."
+                "track_drift with architecture='transformer'; the propositions are about one_layer "
+                "and emb_mlp models."
             )
         self.model, self.length = model, tokens.shape[2]
         table = weights["embed.W_E"]
@@ -117,7 +142,8 @@ class Drift:
 
     @torch.no_grad()
     def _rates(self, weights: Weights) -> dict[str, Tensor]:
-        """The predictions of one step. Arguments are right here, at every step, so they are not checked."""
+        """The predictions of one step. Arguments are right here, at every step, so they are not
+        checked."""
         if self.model.architecture == "emb_mlp":
             return {"map": unwrap(emb_mlp_map)(weights["mlp.W_in"], weights["mlp.W_out"])}
         w_v, w_o = (weights[f"blocks.0.attn.W_{name}"][:, 0] for name in "VO")
@@ -132,8 +158,11 @@ MOST = 10
 
 
 @torch.no_grad()
-def leading_eigenvalues(vectors: Float[Tensor, "member token d_model"]) -> Float[np.ndarray, "member rank"]:
-    """Leading eigenvalues of each member's covariance, largest first, in float64; NaN where a vector is not finite.
+def leading_eigenvalues(
+    vectors: Float[Tensor, "member token d_model"],
+) -> Float[np.ndarray, "member rank"]:
+    """Leading eigenvalues of each member's covariance, largest first, in float64; NaN where a
+    vector is not finite.
 
     >>> vectors = torch.tensor([[[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]]])
     >>> leading_eigenvalues(vectors).round(6).tolist()
@@ -142,6 +171,8 @@ def leading_eigenvalues(vectors: Float[Tensor, "member token d_model"]) -> Float
     finite = vectors.isfinite().all(-1).all(-1)
     x = torch.where(finite[:, None, None], vectors, 0).double()
     x = x - x.mean(1, keepdim=True)
-    gram = x @ x.mT if x.shape[1] < x.shape[2] else x.mT @ x  # both have the same eigenvalues, but for zeros
+    gram = (
+        x @ x.mT if x.shape[1] < x.shape[2] else x.mT @ x
+    )  # both have the same eigenvalues, but for zeros
     found = torch.linalg.eigvalsh(gram / x.shape[1]).flip(-1)[:, :MOST].clamp(min=0)
     return torch.where(finite[:, None], found, torch.nan).cpu().numpy()

@@ -1,4 +1,5 @@
-"""Causal checks on planted effects: the verdict is the rule's, the cells are medians over seeds at the right stage."""
+"""Causal checks on planted effects: the verdict is the rule's, the cells are medians over seeds at
+the right stage."""
 
 from __future__ import annotations
 
@@ -21,17 +22,34 @@ def planted(effect=0.5, control=0.1, gammas=(0.3, 0.8)):
     effects, readings = [], []
     for gamma in gammas:
         for seed in SEEDS:
-            for stage, size in (("init", 0.0), ("half" if gamma == 0.8 else "matched", effect + 0.01 * seed)):
+            for stage, size in (
+                ("init", 0.0),
+                ("half" if gamma == 0.8 else "matched", effect + 0.01 * seed),
+            ):
                 row = {"gamma": gamma, "seed": seed, "stage": stage, "step": 10, "set": "rsn_train"}
                 effects.append(
-                    {**row, "intervention": "without_reasoning", "quantity": "loss_increase", "effect": size,
-                     "control": control, "difference": size - control}
-                )  # fmt: skip
+                    {
+                        **row,
+                        "intervention": "without_reasoning",
+                        "quantity": "loss_increase",
+                        "effect": size,
+                        "control": control,
+                        "difference": size - control,
+                    }
+                )
                 for quantity in ("effect", "control", "difference"):
                     readings.append(
-                        {**row, "probe": "without_reasoning", "layer": np.nan, "head": np.nan, "quantity": quantity,
-                         "value": effects[-1][quantity], "untrained": np.nan, "n": 300}
-                    )  # fmt: skip
+                        {
+                            **row,
+                            "probe": "without_reasoning",
+                            "layer": np.nan,
+                            "head": np.nan,
+                            "quantity": quantity,
+                            "value": effects[-1][quantity],
+                            "untrained": np.nan,
+                            "n": 300,
+                        }
+                    )
     return pd.DataFrame(readings), pd.DataFrame(effects)
 
 
@@ -53,7 +71,12 @@ def test_the_rule_is_the_claims_own(effect, verdict):
 
 def test_cells_are_medians_over_seeds_at_the_stage_of_each_gamma():
     large, small = found("M4").by_gamma
-    assert (large["gamma"], large["stage"], small["gamma"], small["stage"]) == (0.3, "matched", 0.8, "half")
+    assert (large["gamma"], large["stage"], small["gamma"], small["stage"]) == (
+        0.3,
+        "matched",
+        0.8,
+        "half",
+    )
     assert (small["effect"], small["low"], small["high"]) == pytest.approx((0.535, 0.5, 0.57))
     assert (small["control"], small["control_low"], small["n_seeds"]) == (0.1, 0.1, 8)
 
@@ -61,7 +84,10 @@ def test_cells_are_medians_over_seeds_at_the_stage_of_each_gamma():
 def test_every_mechanism_is_there_and_what_was_not_measured_says_so():
     causes = judge()
     kept = JUDGED["checks.json"]
-    assert kept.validate_json(json.dumps(kept.dump_python(causes, mode="json"), allow_nan=False)) == causes
+    assert (
+        kept.validate_json(json.dumps(kept.dump_python(causes, mode="json"), allow_nan=False))
+        == causes
+    )
     assert [cause.of for cause in causes] == [cause.of for cause in CHECKS]
     missing = next(cause for cause in causes if cause.of == "M7")
     assert (missing.verdict.outcome, missing.by_gamma) == ("NOT JUDGED", ())

@@ -15,7 +15,8 @@ LARGER = {
     "composite": {("phase_by_complexity", "auc")},
     "composite-map": {("map", "order"), ("map", "fit_rise")},
 }
-"""Study -> what its claims ask for that those readings lack: it needs more rates or seeds; nothing reads U4 yet."""
+"""Study -> what its claims ask for that those readings lack: it needs more rates or seeds; nothing
+reads U4 yet."""
 
 
 @pytest.mark.parametrize("name", names())
@@ -24,7 +25,11 @@ def test_every_term_of_a_claim_is_a_quantity_that_the_study_reads(name):
     asked = study(name)
     tables = [ROOT / f"tests/golden/smoke_{name}.parquet"]
     tables += [ROOT / "results" / KEPT[name] / "readings.parquet"] if name in KEPT else []
-    read = set().union(*(pd.read_parquet(table).groupby(["probe", "quantity"]).groups for table in tables))
+    read = set().union(
+        *(pd.read_parquet(table).groupby(["probe", "quantity"]).groups for table in tables)
+    )
     claims = [*asked.load("claims"), *(check.check for check in asked.load("checks"))]
-    terms = {(term.probe, term.quantity) for claim in claims for term in (*claim.terms, *claim.context)}
+    terms = {
+        (term.probe, term.quantity) for claim in claims for term in (*claim.terms, *claim.context)
+    }
     assert terms - read == LARGER.get(name, set())

@@ -1,4 +1,5 @@
-"""The rule: its evidence by quadrature, its verdicts on all sequences, and its errors on simulated worlds."""
+"""The rule: its evidence by quadrature, its verdicts on all sequences, and its errors on simulated
+worlds."""
 
 from __future__ import annotations
 
@@ -50,9 +51,15 @@ def test_fewer_seeds_than_said_never_decide():
 def test_probabilities_of_verdicts_are_those_of_all_sequences(n):
     """By the definition: every sequence of 8 seeds, and 4,000 drawn ones of 20."""
     rng = np.random.default_rng(n)
-    whole = [[bool(i >> j & 1) for j in range(n)] for i in range(2**n)] if n == 8 else rng.random((4000, n)) < 0.9
+    whole = (
+        [[bool(i >> j & 1) for j in range(n)] for i in range(2**n)]
+        if n == 8
+        else rng.random((4000, n)) < 0.9
+    )
     outcomes = [decide(list(met)).outcome for met in whole]
-    chances = [0.9 ** sum(met) * 0.1 ** (n - sum(met)) for met in whole] if n == 8 else [1 / 4000] * 4000
+    chances = (
+        [0.9 ** sum(met) * 0.1 ** (n - sum(met)) for met in whole] if n == 8 else [1 / 4000] * 4000
+    )
     for outcome, found in zip(("HOLDS", "FAILS"), outcome_probabilities(0.9, n), strict=True):
         total = sum(p for p, one in zip(chances, outcomes, strict=True) if one == outcome)
         assert found == pytest.approx(total, rel=1e-9, abs=1e-12 if n == 8 else 0.02)
@@ -62,7 +69,9 @@ WORLDS = {
     "normal": lambda rng, size: rng.normal(size=size),
     "skewed": lambda rng, size: -rng.exponential(size=size),
     "near 1": lambda rng, size: rng.beta(5.4, 0.6, size),
-    "two clusters": lambda rng, size: np.where(rng.random(size) < 0.9, 1.0, 0.0) + rng.normal(0, 0.02, size),
+    "two clusters": lambda rng, size: (
+        np.where(rng.random(size) < 0.9, 1.0, 0.0) + rng.normal(0, 0.02, size)
+    ),
 }
 
 
@@ -70,12 +79,16 @@ WORLDS = {
 @pytest.mark.parametrize("parts", [1, 4])
 @pytest.mark.parametrize("world", WORLDS)
 def test_wrong_verdicts_are_rarer_than_one_in_forty(world, parts):
-    """Each condition's threshold is where half of all seeds meet all of them; up to 20 seeds, looked at after each."""
+    """Each condition's threshold is where half of all seeds meet all of them; up to 20 seeds,
+    looked at after each."""
     rng, trials = np.random.default_rng(parts), 300
     conditions = [Condition(Term("p", str(part), 0.8, "final"), ">=", 0.0) for part in range(parts)]
     threshold = np.quantile(WORLDS[world](rng, 200_000), 1 - 0.5 ** (1 / parts))
     seeds = WORLDS[world](rng, (trials, 20, parts)) - threshold
-    met = [[all(c.met(x) for c, x in zip(conditions, seed, strict=True)) for seed in run] for run in seeds]
+    met = [
+        [all(c.met(x) for c, x in zip(conditions, seed, strict=True)) for seed in run]
+        for run in seeds
+    ]
     outcomes = [decide(run).outcome for run in met]
     for wrong in ("HOLDS", "FAILS"):
         assert proportion_interval(outcomes.count(wrong), trials, 0.999).low <= 1 / 40
@@ -84,5 +97,7 @@ def test_wrong_verdicts_are_rarer_than_one_in_forty(world, parts):
 
 def test_chance_bound_of_a_share_is_exact():
     part = next(claim for claim in CLAIMS if claim.id == "I1").conditions[0]
-    holding = [k for k in range(201) if decide_share(part, [1.0] * k + [0.0] * (200 - k))[0] == "HOLDS"]
+    holding = [
+        k for k in range(201) if decide_share(part, [1.0] * k + [0.0] * (200 - k))[0] == "HOLDS"
+    ]
     assert 0 < stats.binom.pmf(holding, 200, 0.95).sum() <= 0.025

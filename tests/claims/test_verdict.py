@@ -1,4 +1,5 @@
-"""The rule and the judge on planted numbers, and how often the rule errs where the truth is planted."""
+"""The rule and the judge on planted numbers, and how often the rule errs where the truth is
+planted."""
 
 from __future__ import annotations
 
@@ -9,7 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rb_interp.claims import Claim, Condition, Standing, Term, Verdict, Verdicts, expected_by_chance, judge
+from rb_interp.claims import (
+    Claim,
+    Condition,
+    Standing,
+    Term,
+    Verdict,
+    Verdicts,
+    expected_by_chance,
+    judge,
+)
 from rb_interp.claims.rule import decide_share, outcome_probabilities
 from rb_interp.errors import ArgumentError
 from rb_interp.runs.measured import JUDGED
@@ -24,18 +34,29 @@ AT_LEAST = Condition(Term("learning_order", "bias", 0.8, "final", label="B"), ">
 def planted(term: Term, values, untrained=None, seeds=None, **changed) -> pd.DataFrame:
     """Readings of one term, one row a seed."""
     seeds = range(len(values)) if seeds is None else seeds
-    row = {"gamma": term.gamma, "stage": term.stage, "set": term.set, "probe": term.probe, "layer": term.layer}
+    row = {
+        "gamma": term.gamma,
+        "stage": term.stage,
+        "set": term.set,
+        "probe": term.probe,
+        "layer": term.layer,
+    }
     row |= {"quantity": term.quantity, "head": None, **changed}
     untrained = [NAN] * len(values) if untrained is None else untrained
     return pd.DataFrame(
-        [{**row, "seed": s, "value": v, "untrained": t} for s, v, t in zip(seeds, values, untrained, strict=True)]
+        [
+            {**row, "seed": s, "value": v, "untrained": t}
+            for s, v, t in zip(seeds, values, untrained, strict=True)
+        ]
     )
 
 
 def as_kept(found: Verdict) -> Verdict:
     """A verdict as a run's file gives it back."""
     kept = JUDGED["verdicts.json"]
-    return kept.validate_json(json.dumps(kept.dump_python(Verdicts([found]), mode="json"), allow_nan=False))[0]
+    return kept.validate_json(
+        json.dumps(kept.dump_python(Verdicts([found]), mode="json"), allow_nan=False)
+    )[0]
 
 
 def judged(id: str, *tables: pd.DataFrame) -> Verdict:
@@ -60,7 +81,9 @@ def readings_of(*tables: pd.DataFrame) -> pd.DataFrame:
         ("<", "FAILS", "HOLDS", "FAILS"),
     ],
 )
-def test_strict_and_other_thresholds_differ_only_at_the_threshold(operator, at_threshold, below, above):
+def test_strict_and_other_thresholds_differ_only_at_the_threshold(
+    operator, at_threshold, below, above
+):
     claim = Claim("X", "One.", "here", (Condition(AT_LEAST.of, operator, 0.5),))
     outcomes = [judge(planted(AT_LEAST.of, [x] * 8), [claim])[0].outcome for x in (0.5, 0.4, 0.6)]
     assert outcomes == [at_threshold, below, above]
@@ -68,7 +91,10 @@ def test_strict_and_other_thresholds_differ_only_at_the_threshold(operator, at_t
 
 def test_a_seed_meets_a_claim_where_it_meets_all_of_it():
     bias, test = (part.of for part in BY_ID["A1"].conditions)
-    high, low = [0.3, 0.4, 0.35, 0.3, 0.4, 0.3, 0.3, 0.3], [-0.3, -0.4, -0.35, -0.3, -0.4, -0.3, -0.3, -0.5]
+    high, low = (
+        [0.3, 0.4, 0.35, 0.3, 0.4, 0.3, 0.3, 0.3],
+        [-0.3, -0.4, -0.35, -0.3, -0.4, -0.3, -0.3, -0.5],
+    )
     assert judged("A1", planted(bias, high), planted(test, high)).outcome == "HOLDS"
     failed = judged("A1", planted(bias, high), planted(test, low))
     assert (failed.outcome, failed.statistic, failed.n_meeting) == ("FAILS", "B_test", 0)
@@ -78,7 +104,11 @@ def test_a_seed_meets_a_claim_where_it_meets_all_of_it():
     one, other = [-0.3, *high[1:]], [*high[1:], -0.3]
     both = judged("A1", planted(bias, one), planted(test, other))
     assert [part.n_meeting for part in both.conditions] == [7, 7]
-    assert (both.n_meeting, both.seeds, both.met) == (6, tuple(range(8)), (False, *[True] * 6, False))
+    assert (both.n_meeting, both.seeds, both.met) == (
+        6,
+        tuple(range(8)),
+        (False, *[True] * 6, False),
+    )
     assert both.reason == "the evidence is 1.8 after 8 seeds, needed: 40"
 
 
@@ -106,15 +136,25 @@ def test_a_diverged_member_counts_as_not_met_where_the_claim_reads_it():
         without = readings[~(np.isclose(readings["gamma"], gamma) & (readings["seed"] == 2))]
         (verdict,) = judge(without, [a4], diverged=[("", gamma, 2), ("other", 0.8, 3)])
         assert (verdict.outcome, verdict.n_seeds) == (outcome, 8)
-    assert (judge(readings, [a4], diverged=[("", 0.3, 2)])[0].met) == (True, True, False, *[True] * 5)
+    assert (judge(readings, [a4], diverged=[("", 0.3, 2)])[0].met) == (
+        True,
+        True,
+        False,
+        *[True] * 5,
+    )
     assert "diverged, so not met: 2" in judge(readings, [a4], diverged=[("", 0.3, 2)])[0].reason
 
 
 def test_a_contrast_pairs_its_seeds():
-    # Spread over seeds is large, the paired difference is not; the seed that only one side has does not count.
+    # Spread over seeds is large, the paired difference is not; the seed that only one side has does
+    # not count.
     tv = BY_ID["M2"].conditions[0]
     base = np.arange(8) / 2
-    large = planted(tv.of, [*(base + np.array([0.3, 0.31, 0.32, 0.31, 0.3, 0.3, 0.32, 0.3])), 9.0], untrained=[0.5] * 9)
+    large = planted(
+        tv.of,
+        [*(base + np.array([0.3, 0.31, 0.32, 0.31, 0.3, 0.3, 0.32, 0.3])), 9.0],
+        untrained=[0.5] * 9,
+    )
     small = planted(tv.minus, base[::-1], untrained=[0.1] * 8, seeds=range(7, -1, -1))
     claim = judged("M2", large, small)
     assert (claim.outcome, claim.n_seeds) == ("HOLDS", 8)
@@ -127,7 +167,13 @@ def test_a_contrast_pairs_its_seeds():
 def test_other_gammas_stages_rows_and_layers_are_not_read():
     term = BY_ID["M7"].conditions[0].of
     right = planted(term, [0.95] * 8)
-    for changed in ({"gamma": 0.5}, {"stage": "half"}, {"set": "mem"}, {"layer": 0}, {"probe": "uniformity"}):
+    for changed in (
+        {"gamma": 0.5},
+        {"stage": "half"},
+        {"set": "mem"},
+        {"layer": 0},
+        {"probe": "uniformity"},
+    ):
         wrong = planted(term, [0.1] * 8, **changed)
         assert judged("M7", right, wrong).outcome == "HOLDS"
         alone = judged("M7", wrong)
@@ -144,7 +190,9 @@ def test_several_heads_are_not_silently_one():
 
 def test_values_that_are_not_finite_are_counted_and_named():
     learned = planted(BY_ID["A5"].learned.of, [1.0] * 9)
-    claim = judged("A5", planted(BY_ID["A5"].conditions[0].of, [0.95, 0.96, NAN, *[0.97] * 6]), learned)
+    claim = judged(
+        "A5", planted(BY_ID["A5"].conditions[0].of, [0.95, 0.96, NAN, *[0.97] * 6]), learned
+    )
     assert (claim.outcome, claim.n_seeds) == ("HOLDS", 8)
     assert claim.reason == "1 of 9 seeds have no finite acc_rsn_test"
     assert claim.conditions[0].seeds == claim.seeds == (0, 1, 3, 4, 5, 6, 7, 8)
@@ -153,14 +201,25 @@ def test_values_that_are_not_finite_are_counted_and_named():
 def test_met_at_initialisation_needs_half_of_the_untrained_models_in_every_condition():
     ratio, cos = (part.of for part in BY_ID["E5"].conditions)
     low = [0.2, 0.25, 0.2, 0.22, 0.2, 0.2, 0.2, 0.2]
-    condensed = judged("E5", planted(ratio, low, untrained=[1.0] * 8), planted(cos, low, untrained=[0.1] * 8))
-    assert (condensed.outcome, condensed.untrained, condensed.met_at_initialisation) == ("HOLDS", 1.0, False)
+    condensed = judged(
+        "E5", planted(ratio, low, untrained=[1.0] * 8), planted(cos, low, untrained=[0.1] * 8)
+    )
+    assert (condensed.outcome, condensed.untrained, condensed.met_at_initialisation) == (
+        "HOLDS",
+        1.0,
+        False,
+    )
     for far, met in ((3, True), (4, False)):
         before = [0.02, NAN, 0.03, 0.02, *[0.9] * far]
-        uniform = judged("M1", planted(BY_ID["M1"].conditions[0].of, [0.05] * len(before), untrained=before))
+        uniform = judged(
+            "M1", planted(BY_ID["M1"].conditions[0].of, [0.05] * len(before), untrained=before)
+        )
         assert uniform.met_at_initialisation is met
         assert uniform.untrained == pytest.approx(np.nanmedian(before))
-    assert judged("A5", planted(BY_ID["A5"].conditions[0].of, [0.95] * 5)).met_at_initialisation is False
+    assert (
+        judged("A5", planted(BY_ID["A5"].conditions[0].of, [0.95] * 5)).met_at_initialisation
+        is False
+    )
 
 
 def test_m7b_counts_only_seeds_that_know_the_memory_mapping():
@@ -206,10 +265,20 @@ def test_seeds_read_before_a_criterion_was_written_do_not_decide(seeds, n_meetin
 
 @pytest.mark.parametrize(
     ("n_late", "n_seeds", "outcome"),
-    [(0, 8, "HOLDS"), (1, 8, "OPEN"), (1, 9, "HOLDS"), (4, 8, "OPEN"), (5, 8, "NOT JUDGED"), (12, 20, "NOT JUDGED")],
+    [
+        (0, 8, "HOLDS"),
+        (1, 8, "OPEN"),
+        (1, 9, "HOLDS"),
+        (4, 8, "OPEN"),
+        (5, 8, "NOT JUDGED"),
+        (12, 20, "NOT JUDGED"),
+    ],
 )
-def test_seeds_whose_member_never_came_to_the_stage_are_left_out_and_named(n_late, n_seeds, outcome):
-    """E2, met at the stage; seeds that never came there do not meet it at their last step, but the first one."""
+def test_seeds_whose_member_never_came_to_the_stage_are_left_out_and_named(
+    n_late, n_seeds, outcome
+):
+    """E2, met at the stage; seeds that never came there do not meet it at their last step, but the
+    first one."""
     late = [seed < n_late for seed in range(n_seeds)]
     values = [0.6, *[0.1 if one else 0.6 for one in late[1:]]]
     readings = planted(BY_ID["E2"].conditions[0].of, values).assign(reached=np.logical_not(late))
@@ -231,20 +300,32 @@ def test_seeds_whose_member_never_came_to_the_stage_are_left_out_and_named(n_lat
 
 @pytest.mark.parametrize("n_learned", [0, 4, 8, 9])
 def test_what_was_not_learned_is_not_decided(n_learned):
-    """A2's numbers hold in 9 seeds, some of which have learned nothing: their loss is where it started."""
+    """A2's numbers hold in 9 seeds, some of which have learned nothing: their loss is where it
+    started."""
     accuracy = [1.0] * n_learned + [0.94] * (9 - n_learned)
     seeds, conditions = range(10, 19), BY_ID["A2"].conditions
-    tables = [planted(part.of, [0.05 if part.operator == "<=" else 0.4] * 9, seeds=seeds) for part in conditions]
+    tables = [
+        planted(part.of, [0.05 if part.operator == "<=" else 0.4] * 9, seeds=seeds)
+        for part in conditions
+    ]
     tables.append(planted(BY_ID["A2"].learned.of, accuracy, seeds=seeds))
     first, second = judged("A2", *tables), judged("A2b", *tables)
     said = f"accuracy on rsn_train >= 0.95 in {n_learned} of 9 seeds"
     by_half = n_learned >= 5
-    assert first.criterion == BY_ID["A2"].criterion == second.criterion.partition("; in seeds with")[0]
+    assert (
+        first.criterion == BY_ID["A2"].criterion == second.criterion.partition("; in seeds with")[0]
+    )
     # without a gate in its criterion all seeds count, and the verdict is withheld
     assert (first.n_meeting, first.n_seeds, first.uncalibrated_outcome) == (9, 9, "HOLDS")
-    assert (first.outcome, first.withheld) == (("HOLDS", False) if by_half else ("NOT JUDGED", True))
+    assert (first.outcome, first.withheld) == (
+        ("HOLDS", False) if by_half else ("NOT JUDGED", True)
+    )
     # with it only seeds that have learned count
-    assert (second.n_meeting, second.n_seeds, second.withheld) == (n_learned, n_learned, 0 < n_learned < 5)
+    assert (second.n_meeting, second.n_seeds, second.withheld) == (
+        n_learned,
+        n_learned,
+        0 < n_learned < 5,
+    )
     assert second.outcome == ("HOLDS" if n_learned >= 8 else "NOT JUDGED")
     assert first.learned is second.learned is by_half
     for found in (first, second):
@@ -253,14 +334,22 @@ def test_what_was_not_learned_is_not_decided(n_learned):
     (early,) = judge(readings_of(*tables), [replace(BY_ID["A2"], stopped_early=True)])
     assert early.reason == first.reason.replace("not learned: ", "stopped early: ")
     assert expected_by_chance([first]) == ((2**-8, 2**-8) if by_half else (0, 0))
-    assert judged("A2", *tables[:-1]).reason == "no reading of learning_order/acc_rsn_train at gamma 0.3, stage 'final'"
-    assert judged("A1", *(planted(part.of, [0.95] * 8) for part in BY_ID["A1"].conditions)).learned is None
+    assert (
+        judged("A2", *tables[:-1]).reason
+        == "no reading of learning_order/acc_rsn_train at gamma 0.3, stage 'final'"
+    )
+    assert (
+        judged("A1", *(planted(part.of, [0.95] * 8) for part in BY_ID["A1"].conditions)).learned
+        is None
+    )
 
 
 def shares(n: int = 200, **ones: int) -> list[pd.DataFrame]:
     gammas = {"large": 0.3, "middle": 0.5, "small": 0.8}
     term = BY_ID["I1"].conditions[0].of
-    return [planted(term, [1.0] * k + [0.0] * (n - k), gamma=gammas[name]) for name, k in ones.items()]
+    return [
+        planted(term, [1.0] * k + [0.0] * (n - k), gamma=gammas[name]) for name, k in ones.items()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -289,8 +378,12 @@ def test_i1_reports_shares_with_their_clopper_pearson_bounds():
     assert (first.effect, first.low, first.high, first.n_meeting) == (*small, 198)
     assert contrast.effect == pytest.approx(0.94)
     assert (contrast.low, contrast.high) == (small.low - large.high, small.high - large.low)
-    assert judged("I1", *shares(large=0, small=200)).outcome == "NOT JUDGED"  # gamma .5 was not tried
-    assert judged("I1", *shares(n=20, large=0, middle=0, small=20)).outcome == "OPEN"  # lower bound .83
+    assert (
+        judged("I1", *shares(large=0, small=200)).outcome == "NOT JUDGED"
+    )  # gamma .5 was not tried
+    assert (
+        judged("I1", *shares(n=20, large=0, middle=0, small=20)).outcome == "OPEN"
+    )  # lower bound .83
 
 
 def test_a_claim_about_all_gammas_counts_readings_of_no_single_gamma():
@@ -298,7 +391,9 @@ def test_a_claim_about_all_gammas_counts_readings_of_no_single_gamma():
     claim = Claim("F", "Kept.", "text", (Condition(term, ">=", 0.9),), unit="share")
     every = planted(replace(term, gamma=0.8), [1.0] * 99 + [0.0], gamma=np.nan)
     single = planted(replace(term, gamma=0.8), [0.0] * 8)
-    (found,) = judge(pd.concat([every, single], ignore_index=True), [claim], diverged=[("", 0.8, 0)])
+    (found,) = judge(
+        pd.concat([every, single], ignore_index=True), [claim], diverged=[("", 0.8, 0)]
+    )
     assert (found.outcome, found.n_seeds, found.n_meeting) == ("HOLDS", 100, 99)
     assert found.criterion.startswith("all gammas, final: share of members >= 0.9; a share meets")
     assert as_kept(found) == found
@@ -322,10 +417,15 @@ AUC = Term("auc", "within", None, "final", label="AUC")
         (">=", (0.9, NAN, 1.0), "NOT JUDGED", "no interval was read with it"),
     ],
 )
-def test_a_number_of_all_members_is_judged_by_the_interval_that_was_read_with_it(operator, numbers, outcome, reason):
+def test_a_number_of_all_members_is_judged_by_the_interval_that_was_read_with_it(
+    operator, numbers, outcome, reason
+):
     claim = Claim("K", "Tells.", "text", (Condition(AUC, operator, 0.8),), unit="interval")
     names = [AUC.quantity + end for end in ("", ":low", ":high")]
-    readings = [planted(replace(AUC, quantity=name), [x], gamma=NAN) for name, x in zip(names, numbers, strict=True)]
+    readings = [
+        planted(replace(AUC, quantity=name), [x], gamma=NAN)
+        for name, x in zip(names, numbers, strict=True)
+    ]
     (found,) = judge(pd.concat(readings, ignore_index=True), [claim])
     assert (found.outcome, found.reason) == (outcome, reason)
     assert (found.effect, found.high) == (numbers[0], numbers[2])
@@ -340,7 +440,9 @@ def test_a_share_can_be_claimed_to_be_small_and_a_difference_has_no_interval_of_
     small = Condition(Term("kind", "other", None, "final"), "<=", 0.1)
     outcomes = [decide_share(small, [1.0] * k + [0.0] * (200 - k))[0] for k in (5, 20, 60)]
     assert outcomes == ["HOLDS", "OPEN", "FAILS"]
-    with pytest.raises(ArgumentError, match="claim K compares terms, which have no common interval"):
+    with pytest.raises(
+        ArgumentError, match="claim K compares terms, which have no common interval"
+    ):
         Claim("K", "Tells.", "text", (replace(small, minus=small.of),), unit="interval")
 
 
@@ -349,6 +451,11 @@ def test_expected_by_chance_counts_holds_and_fails_of_claims_that_could_be_decid
     for n, chance in ((7, 0.0), (8, 2**-8), (20, outcome_probabilities(0.5, 20)[0])):
         verdicts = judge(planted(AT_LEAST.of, [0.2] * n), [one, one])
         assert expected_by_chance(verdicts) == pytest.approx((2 * chance, 2 * chance))
-    withheld = judge(planted(AT_LEAST.of, [0.2] * 20), [one], standings={"Y": Standing(False, "why")})
+    withheld = judge(
+        planted(AT_LEAST.of, [0.2] * 20), [one], standings={"Y": Standing(False, "why")}
+    )
     assert expected_by_chance(withheld) == expected_by_chance([]) == (0, 0)
-    assert expected_by_chance([judged("I1", *shares(large=0, middle=50, small=200))]) == (0.025, 0.1)
+    assert expected_by_chance([judged("I1", *shares(large=0, middle=50, small=200))]) == (
+        0.025,
+        0.1,
+    )

@@ -1,4 +1,5 @@
-"""The page of everyday tasks: both ways give the same numbers, and its lines are those of the functions."""
+"""The page of everyday tasks: both ways give the same numbers, and its lines are those of the
+functions."""
 
 import importlib.util
 import sys
@@ -12,7 +13,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def everyday():
-    spec = importlib.util.spec_from_file_location("everyday_tasks", ROOT / "benchmarks/everyday_tasks.py")
+    spec = importlib.util.spec_from_file_location(
+        "everyday_tasks", ROOT / "benchmarks/everyday_tasks.py"
+    )
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # its dataclass looks itself up
     spec.loader.exec_module(module)

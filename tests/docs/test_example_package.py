@@ -1,4 +1,5 @@
-"""A study from another package is found by its entry point, runs whole, and a broken one is told in one sentence."""
+"""A study from another package is found by its entry point, runs whole, and a broken one is told in
+one sentence."""
 
 import sys
 from pathlib import Path
@@ -17,7 +18,9 @@ def plugin(folder: Path, name: str, value: str, study: str = "") -> None:
     info = folder / f"{name}-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[rb_interp.studies]\n{study or f'{name}-study'} = {value}\n")
+    (info / "entry_points.txt").write_text(
+        f"[rb_interp.studies]\n{study or f'{name}-study'} = {value}\n"
+    )
 
 
 @pytest.mark.wide
@@ -30,7 +33,9 @@ def test_the_example_runs_by_the_entry_point_that_it_declares(tmp_path, monkeypa
     monkeypatch.syspath_prepend(EXAMPLE)
     assert name in config.names()
     run = config.study(name).run(preset="smoke", out=tmp_path / "run", progress=False)
-    found = [(verdict.id, verdict.outcome, verdict.n_seeds, verdict.reason) for verdict in run.verdicts]
+    found = [
+        (verdict.id, verdict.outcome, verdict.n_seeds, verdict.reason) for verdict in run.verdicts
+    ]
     assert found == [(f"MA{i}", "OPEN", 2, "seeds: 2, needed: 8") for i in (1, 2, 3)]
     page = run.report.read_text()
     assert "Modular addition: is the rule learned before its exceptions?" in page

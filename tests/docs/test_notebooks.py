@@ -17,8 +17,12 @@ SHORTER = {
 
 @pytest.mark.lens
 @pytest.mark.wide
-@pytest.mark.filterwarnings("ignore:.*never came to", "ignore:HookedTransformer is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("path", sorted((ROOT / "docs/notebooks").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.filterwarnings(
+    "ignore:.*never came to", "ignore:HookedTransformer is deprecated:DeprecationWarning"
+)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs/notebooks").glob("*.py")), ids=lambda path: path.stem
+)
 def test_a_notebook_runs(path, monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

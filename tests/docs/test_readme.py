@@ -34,9 +34,18 @@ def page_id(path: Path) -> str:
 
 def commands_in(text: str) -> list[list[str]]:
     """Words of every rb-interp command in code, from the subcommand on."""
-    code = [line for _, block in FENCE.findall(text) for line in block.splitlines() if not line.startswith(">>>")]
+    code = [
+        line
+        for _, block in FENCE.findall(text)
+        for line in block.splitlines()
+        if not line.startswith(">>>")
+    ]
     code += re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
-    calls = [call for line in code for call in re.findall(r"(?:rb-interp|rb_interp\.cli) ([^#&|]+)", line)]
+    calls = [
+        call
+        for line in code
+        for call in re.findall(r"(?:rb-interp|rb_interp\.cli) ([^#&|]+)", line)
+    ]
     return [shlex.split(call) for call in calls]
 
 
@@ -62,11 +71,14 @@ def test_readme_example_runs():
 
 @pytest.mark.parametrize("path", PAGES, ids=page_id)
 def test_python_blocks_are_doctests(path):
-    """A block that pytest does not run would rot; the closing fence must not become part of expected output."""
+    """A block that pytest does not run would rot; the closing fence must not become part of
+    expected output."""
     for language, block in FENCE.findall(path.read_text()):
         if language == "python":
             assert block.startswith(">>> "), block
-            assert block.endswith("\n\n"), f"leave a blank line before the closing fence: {block[-60:]!r}"
+            assert block.endswith("\n\n"), (
+                f"leave a blank line before the closing fence: {block[-60:]!r}"
+            )
         else:
             assert ">>> " not in block
 
@@ -103,7 +115,9 @@ def test_relative_links_resolve(path):
 def test_what_is_made_in_the_pages_is_that_of_now():
     made = runpy.run_path(str(ROOT / "docs/made_pages.py"))["made"]
     pages = {path.name: path.read_text() for path in ROOT.glob("docs/*.md")}
-    assert [name for name, page in pages.items() if made(name, page) != page] == [], "python docs/made_pages.py"
+    assert [name for name, page in pages.items() if made(name, page) != page] == [], (
+        "python docs/made_pages.py"
+    )
     written = re.findall(r"<!-- made: claims (.*) -->", pages["claims.md"])
     claims = [claim.id for name in STUDIES for claim in rb.study(name).load("claims")]
     assert sorted(" ".join(written).split()) == sorted(claims)

@@ -24,7 +24,9 @@ def evidence(anchor_run):
 def test_same_evidence_gives_same_bytes_and_leaves_settings_alone(evidence, tmp_path):
     specs = {"tasks": FIGURES["tasks"]}
     first = save_figures(specs, evidence, tmp_path / "first")
-    with matplotlib.rc_context({"font.size": 23, "axes.facecolor": "black", "svg.fonttype": "none"}):
+    with matplotlib.rc_context(
+        {"font.size": 23, "axes.facecolor": "black", "svg.fonttype": "none"}
+    ):
         before = dict(matplotlib.rcParams)
         again = save_figures(specs, evidence, tmp_path / "again")
         assert dict(matplotlib.rcParams) == before
@@ -45,18 +47,32 @@ def test_curves_and_their_mean_are_those_of_the_tables(evidence):
     panel = draw_learning(evidence, "A").axes[2]  # the loss at the third rate
     table = evidence.curves[evidence.curves["gamma"] == 0.8]
     for name in SETS:
-        seeds = table[table["set"] == name].pivot(index="step", columns="seed", values="loss").to_numpy().T
+        seeds = (
+            table[table["set"] == name]
+            .pivot(index="step", columns="seed", values="loss")
+            .to_numpy()
+            .T
+        )
         mean = evidence.table("curves_summary", gamma=0.8, set=name, quantity="loss")["mean"]
         lines = [line.get_ydata() for line in panel.lines if line.get_color() == SET_COLOURS[name]]
         np.testing.assert_allclose(lines, [*seeds, mean])
 
 
 def test_a_mean_stands_where_most_seeds_do_and_its_band_is_cut():
-    rows = pd.DataFrame({"step": [0, 10] * 3 + [15], "seed": [0, 0, 1, 1, 2, 2, 2], "x": [1.0, 2, 1, 4, 1, 6, 5]})
-    means = pd.DataFrame({"mean": [1.0, 4.0, 5.0], "low": [1.0, -1.0, np.nan], "high": [1.0, 9.0, np.nan]})
+    rows = pd.DataFrame(
+        {"step": [0, 10] * 3 + [15], "seed": [0, 0, 1, 1, 2, 2, 2], "x": [1.0, 2, 1, 4, 1, 6, 5]}
+    )
+    means = pd.DataFrame(
+        {"mean": [1.0, 4.0, 5.0], "low": [1.0, -1.0, np.nan], "high": [1.0, 9.0, np.nan]}
+    )
     axes = Figure().subplots()
     kit.band(axes, rows, "x", means.assign(n=[3, 3, 1], step=[0, 10, 15]), "red", limits=(0.0, 8.0))
-    assert [list(line.get_xdata()) for line in axes.lines] == [[0, 10], [0, 10], [0, 10, 15], [0, 10]]
+    assert [list(line.get_xdata()) for line in axes.lines] == [
+        [0, 10],
+        [0, 10],
+        [0, 10, 15],
+        [0, 10],
+    ]
     band = axes.collections[0].get_paths()[0].vertices
     assert (band[:, 1].min(), band[:, 1].max()) == (0.0, 8.0)
 
@@ -71,7 +87,9 @@ def test_seeds_are_drawn_with_the_interval_that_is_given():
 
 def test_attention_bars_are_the_readings_and_fill_the_unit(evidence):
     axes = draw_attention_by_role(evidence).axes[0]
-    bars = np.array([(bar.get_height(), bar.get_y()) for bar in axes.patches]).reshape(3, 2, len(PARTS), 2)
+    bars = np.array([(bar.get_height(), bar.get_y()) for bar in axes.patches]).reshape(
+        3, 2, len(PARTS), 2
+    )
     heights, bottoms = np.moveaxis(bars, 1, 2).transpose(3, 0, 1, 2)  # gamma, part, seed
     np.testing.assert_allclose(heights.sum(1), 1)
     np.testing.assert_allclose(bottoms[:, 1:], heights.cumsum(1)[:, :-1])

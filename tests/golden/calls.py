@@ -1,8 +1,8 @@
 """The calls whose numbers are golden. It is the one file of these tests that imports the package.
 
-A subject is a model in float64 with rows to read it on. Every call is made on every subject; one that refuses a subject
-(an anchor's call on a task without anchors) is not in its list. Rows and draws are few: these numbers need not be
-sharp.
+A subject is a model in float64 with rows to read it on. Every call is made on every subject; one
+that refuses a subject (an anchor's call on a task without anchors) is not in its list. Rows and
+draws are few: these numbers need not be sharp.
 """
 
 from __future__ import annotations
@@ -29,7 +29,13 @@ from rb_interp import probes
 from rb_interp.claims import judge
 from rb_interp.errors import RbInterpError
 from rb_interp.interventions.ablating import ablations
-from rb_interp.interventions.attention import leading, matched_spans, pattern_of, row_entropies, token_basis
+from rb_interp.interventions.attention import (
+    leading,
+    matched_spans,
+    pattern_of,
+    row_entropies,
+    token_basis,
+)
 from rb_interp.interventions.circuits import anchor_routes, key_and_sum, permuted_number_line
 from rb_interp.models.build import lens_model
 from rb_interp.probes.values import value_matrix
@@ -47,19 +53,33 @@ from rb_interp.text import generate
 
 N, DRAWS, COMPOSITE_ROWS = 24, 20, {"n_sequences": 800, "evaluation_rows": 200}
 SMALL = rb.AnchorTask(
-    length=9, keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
+    length=9,
+    keys=(11, 20),
+    memory_anchors=(1, 3),
+    reasoning_anchors=(5, 8),
+    masked=(),
+    d_vocab=40,
+    n_sequences=400,
 )
 ZOO = list(rb.zoo()["member"])
 SUBJECTS = [*ZOO, *SIZES]
-LENS = {"average-then-key", "gpt2-induction", "grouped-rotary", "induction", "key-to-anchors-post-norm"}
-"""Subjects that the newest TransformerLens reads too: one of each norm, task, and kind of attention."""
+LENS = {
+    "average-then-key",
+    "gpt2-induction",
+    "grouped-rotary",
+    "induction",
+    "key-to-anchors-post-norm",
+}
+"""Subjects that the newest TransformerLens reads too: one of each norm, task, and kind of
+attention."""
 Rows = list[tuple[str, float, float]]
 """Quantity, number, and its standard error: NaN for all but the mean of a null."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A model, the same untrained, rows, the rows with something changed, and with their noise redrawn."""
+    """A model, the same untrained, rows, the rows with something changed, and with their noise
+    redrawn."""
 
     model: Any
     untrained: Any
@@ -83,15 +103,21 @@ def subject(name: str) -> Subject:
         if "seen_test" in data.sets:
             data = replace(member.task, **COMPOSITE_ROWS).dataset(told["data_seed"])
         model, untrained = (
-            lens_model(member.config, told["d_vocab"], told["n_ctx"], weights, torch.float64) if weights else None
+            lens_model(member.config, told["d_vocab"], told["n_ctx"], weights, torch.float64)
+            if weights
+            else None
             for weights in (member.weights, member.initial)
         )
     if hasattr(data, "task"):
         set = "rsn_train" if "rsn_train" in data.sets else "seen_test"
         rows = data.sample(set, N)
-        changed, noise = (data.task.counterfactual(data, rows, change) for change in ("key", "noise"))
+        changed, noise = (
+            data.task.counterfactual(data, rows, change) for change in ("key", "noise")
+        )
         groups = dict(GROUPS) if set == "rsn_train" else None
-        return Subject(model, untrained, data.inputs(rows), changed, noise, data, set, "key", groups)
+        return Subject(
+            model, untrained, data.inputs(rows), changed, noise, data, set, "key", groups
+        )
     inputs, changed, noise = (InductionTask().inputs(N, seed) for seed in range(3))
     groups = {"low": np.arange(8), "high": 8 + np.arange(8)}
     return Subject(model, untrained, inputs, changed, noise, None, "", "second", groups)
@@ -109,9 +135,12 @@ def rows_of(name: str) -> pd.DataFrame:
 
 
 def _numbers(found: Any, prefix: str = "") -> Iterator[tuple[str, float, float]]:
-    """What a result says, as numbers: a reading with nulls and arrays, an effect with its control, or a table."""
+    """What a result says, as numbers: a reading with nulls and arrays, an effect with its control,
+    or a table."""
     if isinstance(found, probes.Reading):
-        place = "".join(f"{part}{at} " for part, at in (("L", found.layer), ("H", found.head)) if at is not None)
+        place = "".join(
+            f"{part}{at} " for part, at in (("L", found.layer), ("H", found.head)) if at is not None
+        )
         prefix = f"{prefix}{place}"
         for name, value in found.values.items():
             yield f"{prefix}{name}", value, np.nan
@@ -146,12 +175,18 @@ def _numbers(found: Any, prefix: str = "") -> Iterator[tuple[str, float, float]]
             yield from _numbers(part, f"{prefix}{name} ")
     elif isinstance(found, list | tuple):
         for number, part in enumerate(found):
-            yield from _numbers(part, prefix if isinstance(part, probes.Reading) else f"{prefix}{number} ")
+            yield from _numbers(
+                part, prefix if isinstance(part, probes.Reading) else f"{prefix}{number} "
+            )
     elif isinstance(found, str):
         yield f"{prefix}{found}", 1.0, np.nan
     elif isinstance(found, np.ndarray | torch.Tensor):
         values = np.asarray(found, dtype=np.float64)
-        yield f"{prefix}root mean square", float(np.sqrt(np.nanmean(values**2))) if values.size else np.nan, np.nan
+        yield (
+            f"{prefix}root mean square",
+            float(np.sqrt(np.nanmean(values**2))) if values.size else np.nan,
+            np.nan,
+        )
     elif hasattr(found, "to_frame"):
         yield from _numbers(found.to_frame(), prefix)
     else:
@@ -172,15 +207,21 @@ def _probe(function: Callable, **options: Any) -> Callable[[Subject], Any]:
 
 
 def _grouped(function: Callable, **options: Any) -> Callable[[Subject], Any]:
-    return lambda s: function(s.model, s.inputs, untrained=s.untrained, n_null=DRAWS, groups=s.groups, **options)
+    return lambda s: function(
+        s.model, s.inputs, untrained=s.untrained, n_null=DRAWS, groups=s.groups, **options
+    )
 
 
 def _counts(s: Subject) -> dict[str, np.ndarray]:
-    """Counts of two corpora: the first has a third of the tokens, the second another third, and both have the rest."""
+    """Counts of two corpora: the first has a third of the tokens, the second another third, and
+    both have the rest."""
     d_vocab = s.model.cfg.d_vocab
     token = np.arange(d_vocab)
     first, second = 3000 - 10 * token, 500 + 13 * token
-    return {"rules": np.where(token % 3 == 1, 0, first), "stories": np.where(token % 3 == 0, 0, second)}
+    return {
+        "rules": np.where(token % 3 == 1, 0, first),
+        "stories": np.where(token % 3 == 0, 0, second),
+    }
 
 
 class Words:
@@ -207,7 +248,11 @@ def _next_token(s: Subject) -> Any:
     odds = np.stack(list(counts.values())).astype(float)
     draws = [rng.choice(odds.shape[1], (40, 30), p=row / row.sum()) for row in odds]
     return probes.next_token(
-        s.model, rb.Inputs(np.concatenate(draws)), counts=counts, untrained=s.untrained, n_null=DRAWS
+        s.model,
+        rb.Inputs(np.concatenate(draws)),
+        counts=counts,
+        untrained=s.untrained,
+        n_null=DRAWS,
     )
 
 
@@ -220,7 +265,10 @@ def _captured(s: Subject) -> Any:
 
 def _uniformity_of_heads(s: Subject) -> Any:
     heads = product(range(s.model.cfg.n_layers), range(s.model.cfg.n_heads))
-    found = [probes.uniformity(s.model, s.inputs, layer=layer, head=head, n_null=0) for layer, head in heads]
+    found = [
+        probes.uniformity(s.model, s.inputs, layer=layer, head=head, n_null=0)
+        for layer, head in heads
+    ]
     return [replace(one, arrays={"tv_per_row": one.arrays["tv_per_row"]}) for one in found]
 
 
@@ -233,7 +281,9 @@ def _from_arrays(s: Subject) -> Any:
 def _last_layer(function: Callable, **options: Any) -> Callable[[Subject], Any]:
     def call(s: Subject) -> Any:
         layer = _last(s)
-        return function(s.model, s.inputs, layer=layer, untrained=s.untrained, n_null=DRAWS, **options)
+        return function(
+            s.model, s.inputs, layer=layer, untrained=s.untrained, n_null=DRAWS, **options
+        )
 
     return call
 
@@ -241,18 +291,29 @@ def _last_layer(function: Callable, **options: Any) -> Callable[[Subject], Any]:
 def _typical(s: Subject) -> Any:
     counts = np.stack(list(_counts(s).values()))
     found = probes.typical_tokens(counts)
-    table = pd.DataFrame(probes.token_table(counts, [f"t{token}" for token in range(counts.shape[1])]))
+    table = pd.DataFrame(
+        probes.token_table(counts, [f"t{token}" for token in range(counts.shape[1])])
+    )
     lists = {name: getattr(found, name) for name in ("prontoqa", "stories", "control")}
     return {**lists, "table": table.select_dtypes("number").mean().to_dict()}
 
 
 def _label_range(s: Subject) -> Any:
     ranges, groups = ((2, 9), (4, 14)), np.arange(N) % 2
-    return probes.label_range(s.model, s.inputs, groups=groups, ranges=ranges, untrained=s.untrained, n_null=DRAWS)
+    return probes.label_range(
+        s.model, s.inputs, groups=groups, ranges=ranges, untrained=s.untrained, n_null=DRAWS
+    )
 
 
 def _ablation(s: Subject, method: str, metric: str) -> do.Effect:
-    return do.ablation(s.model, s.inputs, ["attn_out.0", "mlp_out.0"], method=method, metric=metric, control=s.noise)
+    return do.ablation(
+        s.model,
+        s.inputs,
+        ["attn_out.0", "mlp_out.0"],
+        method=method,
+        metric=metric,
+        control=s.noise,
+    )
 
 
 def _matrix(function: Callable, direction: str, **options: Any) -> Callable[[Subject], Any]:
@@ -271,7 +332,10 @@ def _control(s: Subject) -> rb.Inputs:
 
 def _paths(s: Subject) -> Any:
     last, control = _last(s), s.noise
-    senders, receivers = ["attn_out.0", f"resid_pre.0@{s.key}"], [f"attn_out.{last}", f"v.{last}", "resid_post.1@last"]
+    senders, receivers = (
+        ["attn_out.0", f"resid_pre.0@{s.key}"],
+        [f"attn_out.{last}", f"v.{last}", "resid_post.1@last"],
+    )
     return do.path_matrix(s.model, s.inputs, s.changed, senders, receivers, control=control)
 
 
@@ -334,7 +398,9 @@ def _subspace(s: Subject, which: str) -> Any:
     basis = token_basis(s.model, s.inputs, group)
     if which == "token_basis":
         return do.subspace_effect(s.model, s.inputs, basis, n_draws=5)
-    match = matched_spans(s.model, s.inputs, 3, group="key" if s.data is not None else "token", n_draws=5)
+    match = matched_spans(
+        s.model, s.inputs, 3, group="key" if s.data is not None else "token", n_draws=5
+    )
     return do.subspace_effect(s.model, s.inputs, basis[:, :3], match=match)
 
 
@@ -381,7 +447,9 @@ CALLS: dict[str, Callable[[Subject], Any]] = {
     "uniformity": _probe(probes.uniformity),
     "uniformity from arrays": _from_arrays,
     "uniformity_of_heads": _uniformity_of_heads,
-    "scan": lambda s: probes.scan(probes.uniformity, s.model, s.inputs, n_null=0)[["quantity", "value"]],
+    "scan": lambda s: probes.scan(probes.uniformity, s.model, s.inputs, n_null=0)[
+        ["quantity", "value"]
+    ],
     "value_alignment": _grouped(probes.value_alignment),
     "variance_explained": _probe(probes.variance_explained),
     "variance_explained by the last token": lambda s: probes.variance_explained(
@@ -389,7 +457,12 @@ CALLS: dict[str, Callable[[Subject], Any]] = {
     ),
     "geometry": _grouped(probes.geometry),
     "geometry of ordered groups": lambda s: probes.geometry(
-        s.model, s.inputs, groups=GROUPS, alike=("memory", "reasoning"), ordered=("key", "reasoning"), n_null=DRAWS
+        s.model,
+        s.inputs,
+        groups=GROUPS,
+        alike=("memory", "reasoning"),
+        ordered=("key", "reasoning"),
+        n_null=DRAWS,
     ),
     "lattice": _probe(probes.lattice, tokens=np.arange(4, 16)),
     "condensation": _probe(probes.condensation, matrices=("W_Q", "W_V", "W_in")),
@@ -408,9 +481,13 @@ CALLS: dict[str, Callable[[Subject], Any]] = {
     "typical_tokens and token_table": _typical,
     "capture": _captured,
     "pattern_of": lambda s: pattern_of(s.model, s.inputs.tokens, layer=_last(s)),
-    **{f"ablation, {method}, {metric}": partial(_ablation, method=method, metric=metric)
-       for method, metric in (("zero", "loss"), ("mean", "accuracy"), ("resample", "logit"))},
-    "ablations": lambda s: ablations(s.model, s.inputs, ["attn_out.0", "mlp_out.1"], control=s.noise).iloc[:, :-1],
+    **{
+        f"ablation, {method}, {metric}": partial(_ablation, method=method, metric=metric)
+        for method, metric in (("zero", "loss"), ("mean", "accuracy"), ("resample", "logit"))
+    },
+    "ablations": lambda s: ablations(
+        s.model, s.inputs, ["attn_out.0", "mlp_out.1"], control=s.noise
+    ).iloc[:, :-1],
     "patching_matrix": _matrix(do.patching_matrix, "denoise"),
     "patching_matrix, noise": _matrix(do.patching_matrix, "noise"),
     "attribution_matrix": _matrix(do.attribution_matrix, "denoise", components=("attn_out", "z")),
@@ -424,22 +501,34 @@ CALLS: dict[str, Callable[[Subject], Any]] = {
     "forced_average": _forced,
     "forced_pattern_of": _forced_pattern_of,
     "average_beside": _beside,
-    **{f"subspace_effect, {which}": partial(_subspace, which=which)
-       for which in ("leading", "embedding", "token_basis", "tokens")},
+    **{
+        f"subspace_effect, {which}": partial(_subspace, which=which)
+        for which in ("leading", "embedding", "token_basis", "tokens")
+    },
     "anchor_routes": _routes,
     "key_and_sum": _key_and_sum,
     "key_and_sum, in place": partial(_key_and_sum, same_position=True),
     "key_and_sum, carried": partial(_key_and_sum, circuit="key-to-anchors"),
     "number line": _of_data(permuted_number_line, n=2 * N, n_draws=5),
-    "number line, component": _of_data(permuted_number_line, n=2 * N, n_draws=5, direction="component"),
+    "number line, component": _of_data(
+        permuted_number_line, n=2 * N, n_draws=5, direction="component"
+    ),
     "composite: phase": _of_composite(read_phase),
     "composite: flow": _flow,
     "composite: knock-out": _of_composite(read_knock_out),
     "composite: grid": _of_composite(read_grid),
     "composite: shares": _of_composite(read_shares),
-}  # fmt: skip
+}
 
-STUDIES = ("addition-and-scan", "anchor", "composite", "composite-map", "emb-mlp", "labels", "language")
+STUDIES = (
+    "addition-and-scan",
+    "anchor",
+    "composite",
+    "composite-map",
+    "emb-mlp",
+    "labels",
+    "language",
+)
 _ADDITION = {"train": {"steps": 30, "eval_rows": 20, "lr": 1e-2}}
 _SCAN = {"steps": 20, "batch_size": 16, "eval_rows": 20, "lr": 1e-2}
 _COMPOSITE = {"n_sequences": 800, "evaluation_rows": 60}
@@ -448,41 +537,60 @@ _DESCENT = {"steps": 60, "n_checkpoints": 4}
 FEWER: dict[str, dict[str, Any]] = {
     "addition-and-scan": {
         **{f"addition_{decay}": _ADDITION for decay in ("low", "high")},
-        **{f"scan_{size}_{decay}": {"task": {"n_sequences": n}, "train": _SCAN}
-           for size, n in (("small", 40), ("middle", 60), ("large", 80)) for decay in ("low", "high")},
+        **{
+            f"scan_{size}_{decay}": {"task": {"n_sequences": n}, "train": _SCAN}
+            for size, n in (("small", 40), ("middle", 60), ("large", 80))
+            for decay in ("low", "high")
+        },
         "probe_rows": 60,
     },
     "anchor": {"probe_rows": 200, "n_null": DRAWS, "n_init": DRAWS, "train": {"n_checkpoints": 1}},
     "composite": {"task": _COMPOSITE, "train": {"steps": 120, "warmup": 24, "lr": 5e-3}},
     "composite-map": {
-        "task": _COMPOSITE, "train": {"steps": 30, "warmup": 6},
-        "gammas": (0.5, 0.8), "block_gammas": (0.5,), "unseen_factors": (0.5,),
+        "task": _COMPOSITE,
+        "train": {"steps": 30, "warmup": 6},
+        "gammas": (0.5, 0.8),
+        "block_gammas": (0.5,),
+        "unseen_factors": (0.5,),
     },
     "emb-mlp": {
         "adamw": {"train": {"steps": 100, "eval_every": 5, "n_checkpoints": 3, "lr": 1e-2}},
         "descent": {"gammas": (0.3, 0.5, 0.8, 1.0), "train": _DESCENT},
-        "one_layer": {"train": _DESCENT}, "n_null": DRAWS, "scaling": {"n_init": 5},
+        "one_layer": {"train": _DESCENT},
+        "n_null": DRAWS,
+        "scaling": {"n_init": 5},
     },
     "labels": dict.fromkeys(("keys", "near_sum", "ranges"), _LABELS),
     "language": {
-        "task": {"sequences": 30, "held_out": 4, "answers": 8, "n_ctx": 160}, "model": {"d_mlp": 32},
-        "train": {"steps": 12, "batch_size": 4, "lr": 2e-2, "warmup": 2, "eval_every": 4, "eval_rows": 4},
+        "task": {"sequences": 30, "held_out": 4, "answers": 8, "n_ctx": 160},
+        "model": {"d_mlp": 32},
+        "train": {
+            "steps": 12,
+            "batch_size": 4,
+            "lr": 2e-2,
+            "warmup": 2,
+            "eval_every": 4,
+            "eval_rows": 4,
+        },
         "n_null": DRAWS,
     },
-}  # fmt: skip
+}
 """What the golden run of a study has less of than its preset ``smoke``."""
 UNSTABLE = {"anchor": 0.3, "composite": 0.1}
-"""The gamma of a study at which trained numbers differ between processors; there the stage ``init`` alone is compared.
+"""The gamma of a study at which trained numbers differ between processors; there the stage ``init``
+alone is compared.
 
-Largest difference of a reading between AVX2 and the oldest instruction set: anchor 2 at gamma .3 (and in
-``forced_average``, whose control has the entropies of that member, at every gamma), 4e-6 in routes at .5 and 1e-7
-elsewhere; other studies less than the tolerance of 1e-4, and composite at gamma .1 was not measured.
+Largest difference of a reading between AVX2 and the oldest instruction set: anchor 2 at gamma .3
+(and in ``forced_average``, whose control has the entropies of that member, at every gamma), 4e-6 in
+routes at .5 and 1e-7 elsewhere; other studies less than the tolerance of 1e-4, and composite at
+gamma .1 was not measured.
 """
 FEW = {"ROWS": 60, "PAIRS": 16, "DRAWS": 4, "MATCHED_DRAWS": 3}
 
 
 def smoke_config(name: str) -> Any:
-    """The preset ``smoke`` of a study on seeds 0 and 1 in float64 and in one thread, with less of what is slow."""
+    """The preset ``smoke`` of a study on seeds 0 and 1 in float64 and in one thread, with less of
+    what is slow."""
     return _exact(overlay(rb.study(name).preset("smoke", seeds=(0, 1)), FEWER[name], "golden"))
 
 
@@ -520,14 +628,19 @@ KEPT = ("addition_and_scan_quick", "composite_map_quick", "composite_quick")
 
 
 def judged(readings: pd.DataFrame, study: str) -> pd.DataFrame:
-    """The verdicts on readings: as they are, and with seeds from 10 on, since some claims ask for those."""
+    """The verdicts on readings: as they are, and with seeds from 10 on, since some claims ask for
+    those."""
     found, claims = rb.study(study), rb.study(study).load("claims")
     calibration = found.load("calibration")
     standings = calibration(found.preset("quick")).standings if calibration else {}
-    asked = {c.id: " ".join(f"{one.operator} {one.threshold:g}" for one in c.conditions) for c in claims}
+    asked = {
+        c.id: " ".join(f"{one.operator} {one.threshold:g}" for one in c.conditions) for c in claims
+    }
     rows = []
     for first in (0, 10):
-        for verdict in judge(readings.assign(seed=readings["seed"] + first), claims, standings=standings):
+        for verdict in judge(
+            readings.assign(seed=readings["seed"] + first), claims, standings=standings
+        ):
             outcome = (
                 asked[verdict.id],
                 verdict.outcome,
@@ -536,16 +649,34 @@ def judged(readings: pd.DataFrame, study: str) -> pd.DataFrame:
                 verdict.n_seeds,
             )
             rows.append((first, verdict.id, *outcome, verdict.effect, verdict.low, verdict.high))
-    columns = ["seeds_from", "claim", "asked", "outcome", "uncalibrated", "k", "n", "effect", "low", "high"]
+    columns = [
+        "seeds_from",
+        "claim",
+        "asked",
+        "outcome",
+        "uncalibrated",
+        "k",
+        "n",
+        "effect",
+        "low",
+        "high",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 
 def verdicts(folder: Path) -> pd.DataFrame:
-    """The verdicts on the readings of the golden runs, which stand in a folder, and of the kept ones."""
+    """The verdicts on the readings of the golden runs, which stand in a folder, and of the kept
+    ones."""
     places = {f"smoke_{study}": (folder / f"smoke_{study}.parquet", study) for study in STUDIES}
     for name in KEPT:
-        places[name] = ROOT / "results" / name / "readings.parquet", name.removesuffix("_quick").replace("_", "-")
-    tables = [judged(pd.read_parquet(path), study).assign(of=name) for name, (path, study) in places.items()]
+        places[name] = (
+            ROOT / "results" / name / "readings.parquet",
+            name.removesuffix("_quick").replace("_", "-"),
+        )
+    tables = [
+        judged(pd.read_parquet(path), study).assign(of=name)
+        for name, (path, study) in places.items()
+    ]
     return pd.concat(tables, ignore_index=True)
 
 
@@ -563,9 +694,15 @@ def _asked(claim: Any) -> list:
 def fingerprints() -> dict[str, str]:
     """Study and preset, or what its claims ask -> fingerprint."""
     presets = {name: rb.study(name).load("config").PRESETS for name in STUDIES}
-    found = {f"{name} {p}": fingerprint(name, rb.study(name).preset(p)) for name in STUDIES for p in presets[name]}
+    found = {
+        f"{name} {p}": fingerprint(name, rb.study(name).preset(p))
+        for name in STUDIES
+        for p in presets[name]
+    }
     for name in STUDIES:
         found[f"{name} claims"] = fingerprint(*map(_asked, rb.study(name).load("claims")))
-    found["anchor claims, stopped early"] = fingerprint(*(_asked(stopped_early(claim)) for claim in CLAIMS))
+    found["anchor claims, stopped early"] = fingerprint(
+        *(_asked(stopped_early(claim)) for claim in CLAIMS)
+    )
     checks = ([check.of, check.intervention, *_asked(check.check)] for check in CHECKS)
     return {**found, "anchor checks": fingerprint(*checks)}

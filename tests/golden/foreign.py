@@ -1,9 +1,11 @@
-"""Two models that the package did not make, in float64 and without training, of either generation of TransformerLens.
+"""Two models that the package did not make, in float64 and without training, of either generation
+of TransformerLens.
 
-``gpt2-induction`` has GPT-2's blocks, and two heads that are written by hand: L0's first looks at the token before, and
-copies it; L1's first looks for the query's token among these copies, and writes the token that it finds there.
-``grouped-rotary`` has random weights, four heads that share two keys and values, and no positions but rotary ones. Its
-numbers differ by 2e-9 between generations, which turn positions by tables in float32.
+``gpt2-induction`` has GPT-2's blocks, and two heads that are written by hand: L0's first looks at
+the token before, and copies it; L1's first looks for the query's token among these copies, and
+writes the token that it finds there. ``grouped-rotary`` has random weights, four heads that share
+two keys and values, and no positions but rotary ones. Its numbers differ by 2e-9 between
+generations, which turn positions by tables in float32.
 """
 
 import warnings
@@ -15,11 +17,27 @@ from torch import Tensor
 
 SIZES = {
     "gpt2-induction": {
-        **{"n_ctx": 23, "d_vocab": 16, "d_model": 64, "d_head": 24, "n_heads": 2, "d_mlp": 32, "n_layers": 2},
+        **{
+            "n_ctx": 23,
+            "d_vocab": 16,
+            "d_model": 64,
+            "d_head": 24,
+            "n_heads": 2,
+            "d_mlp": 32,
+            "n_layers": 2,
+        },
         **{"act_fn": "gelu_new", "normalization_type": "LN"},
     },
     "grouped-rotary": {
-        **{"n_ctx": 400, "d_vocab": 64, "d_model": 16, "d_head": 4, "n_heads": 4, "d_mlp": 32, "n_layers": 2},
+        **{
+            "n_ctx": 400,
+            "d_vocab": 64,
+            "d_model": 16,
+            "d_head": 4,
+            "n_heads": 4,
+            "d_mlp": 32,
+            "n_layers": 2,
+        },
         **{"act_fn": "relu", "normalization_type": "LN", "positional_embedding_type": "rotary"},
         "n_key_value_heads": 2,
     },
@@ -27,10 +45,14 @@ SIZES = {
 
 
 def weights(name: str, seed: int) -> dict[str, Tensor]:
-    """Every tensor under HookedTransformer's names; seed 0 has the mechanism, others are random alone."""
+    """Every tensor under HookedTransformer's names; seed 0 has the mechanism, others are random
+    alone."""
     s = SIZES[name]
     d, h, k, m, v = (s[key] for key in ("d_model", "n_heads", "d_head", "d_mlp", "d_vocab"))
-    shared, std = s.get("n_key_value_heads", h), 0.02 if name == "gpt2-induction" and not seed else 0.4
+    shared, std = (
+        s.get("n_key_value_heads", h),
+        0.02 if name == "gpt2-induction" and not seed else 0.4,
+    )
     shapes = {"embed.W_E": (v, d), "ln_final.w": (d,), "ln_final.b": (d,), "unembed.W_U": (d, v)}
     if "positional_embedding_type" not in s:
         shapes["pos_embed.W_pos"] = (s["n_ctx"], d)
@@ -54,8 +76,11 @@ def weights(name: str, seed: int) -> dict[str, Tensor]:
 
 
 def _write_induction(made: dict[str, Tensor], v: int, n: int) -> None:
-    """The residual stream holds the token (v dimensions), the position (n), and the token before (v)."""
-    token, position, before = torch.eye(64, dtype=torch.float64).split((v, n, v, 64 - 2 * v - n))[:3]
+    """The residual stream holds the token (v dimensions), the position (n), and the token before
+    (v)."""
+    token, position, before = torch.eye(64, dtype=torch.float64).split((v, n, v, 64 - 2 * v - n))[
+        :3
+    ]
     made["embed.W_E"] += token
     made["pos_embed.W_pos"] += position
     first, second = "blocks.0.attn.W_", "blocks.1.attn.W_"
@@ -96,8 +121,14 @@ def _bridge(name: str, seed: int) -> object:
 
     config = TransformerBridgeConfig(**SIZES[name], dtype=torch.float64)  # pyright: ignore
     model = TransformerBridge.boot_native(config, device="cpu", dtype=torch.float64)  # pyright: ignore
-    held = {key.replace("_original_component.", ""): value for key, value in model.named_parameters()}
-    paths = {"embed.W_E": "tok_embed.weight", "pos_embed.W_pos": "pos.weight", "unembed.W_U": "head.weight"}
+    held = {
+        key.replace("_original_component.", ""): value for key, value in model.named_parameters()
+    }
+    paths = {
+        "embed.W_E": "tok_embed.weight",
+        "pos_embed.W_pos": "pos.weight",
+        "unembed.W_U": "head.weight",
+    }
     parts = {"attn.W_": "attn.{}.weight", "attn.b_": "attn.{}.bias", "mlp.W_": "mlp.fc_{}.weight"}
     parts |= {"mlp.b_": "mlp.fc_{}.bias"}
     with torch.no_grad():
@@ -107,7 +138,9 @@ def _bridge(name: str, seed: int) -> object:
                 start, found, end = path.partition(theirs)
                 path = start + ours.format(end.lower()) if found else path
             if path not in held:
-                path = path.removesuffix(".w").removesuffix(".b") + (".weight" if path.endswith("w") else ".bias")
+                path = path.removesuffix(".w").removesuffix(".b") + (
+                    ".weight" if path.endswith("w") else ".bias"
+                )
             if "attn.W_O" in part:
                 value = value.flatten(0, 1).T
             elif "attn.W_" in part:

@@ -1,7 +1,8 @@
-"""Make the golden tables again: python tests/golden/make.py, or some: make.py readings smoke verdicts fingerprints.
+"""Make the golden tables again: python tests/golden/make.py, or some: make.py readings smoke
+verdicts fingerprints.
 
-``smoke`` trains every study (minutes), and the verdicts are those on its readings and on the kept runs'. Make the
-tables on one commit and commit them with what changed the numbers.
+``smoke`` trains every study (minutes), and the verdicts are those on its readings and on the kept
+runs'. Make the tables on one commit and commit them with what changed the numbers.
 """
 
 import json
@@ -20,13 +21,18 @@ from golden.compared import rounded  # noqa: E402
 
 
 def _write(table: pd.DataFrame, name: str) -> None:
-    rounded(table).to_parquet(HERE / f"{name}.parquet", index=False, compression="zstd", compression_level=19)
+    rounded(table).to_parquet(
+        HERE / f"{name}.parquet", index=False, compression="zstd", compression_level=19
+    )
 
 
 def main(wanted: list[str]) -> None:
     """Make what is asked for."""
     if "readings" in wanted:
-        _write(pd.concat([calls.rows_of(name) for name in calls.SUBJECTS], ignore_index=True), "readings")
+        _write(
+            pd.concat([calls.rows_of(name) for name in calls.SUBJECTS], ignore_index=True),
+            "readings",
+        )
     if "smoke" in wanted:
         for study in calls.STUDIES:
             with TemporaryDirectory() as folder:

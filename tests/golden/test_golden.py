@@ -1,9 +1,10 @@
-"""Numbers that a change of the code must not change; ``make.py`` makes them again where a change is meant.
+"""Numbers that a change of the code must not change; ``make.py`` makes them again where a change is
+meant.
 
-Models and training are in float64. Values agree within 1e-6, the mean of a null within its own standard error, and
-what is read of trained runs within 1e-4; ``calls.UNSTABLE`` says what differs between processors by more. CI makes
-all of them on the oldest kernels. On the processor's own it makes the readings of one model, and with the newest
-TransformerLens those of five.
+Models and training are in float64. Values agree within 1e-6, the mean of a null within its own
+standard error, and what is read of trained runs within 1e-4; ``calls.UNSTABLE`` says what differs
+between processors by more. CI makes all of them on the oldest kernels. On the processor's own it
+makes the readings of one model, and with the newest TransformerLens those of five.
 """
 
 import json
@@ -29,7 +30,9 @@ def _marks(name: str) -> list[pytest.MarkDecorator]:
     return [*lens, pytest.mark.trains if name == "average-then-key" else pytest.mark.wide]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(name)) for name in calls.SUBJECTS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=_marks(name)) for name in calls.SUBJECTS]
+)
 def test_readings(name):
     now, then = calls.rows_of(name), _stored("readings")
     then = then[then["model"] == name]
@@ -51,6 +54,8 @@ def test_fingerprints():
 @pytest.mark.wide
 @pytest.mark.parametrize("study", calls.STUDIES)
 def test_smoke(study, smoke_run):
-    now, then = (calls.comparable(study, t) for t in (smoke_run(study).readings, _stored(f"smoke_{study}")))
+    now, then = (
+        calls.comparable(study, t) for t in (smoke_run(study).readings, _stored(f"smoke_{study}"))
+    )
     found = differing(now, then, PLACE, ["value", "untrained", "null_mean"], tolerance=1e-4)
     assert found.empty, found.to_string(max_rows=20)

@@ -1,4 +1,5 @@
-"""Ablation worked out by hand, interchange where it is exact, and what a model written by hand loses."""
+"""Ablation worked out by hand, interchange where it is exact, and what a model written by hand
+loses."""
 
 import numpy as np
 import pytest
@@ -58,11 +59,15 @@ def test_the_model_computes_with_what_stands_in_the_place(kind, site):
 @pytest.mark.wide
 def test_many_at_once_are_the_single_ones():
     model = model_of("gpt2")
-    table = ablations(model, INPUTS, SITES, control=NOISE, seed=3).set_index(["component", "method"])
+    table = ablations(model, INPUTS, SITES, control=NOISE, seed=3).set_index(
+        ["component", "method"]
+    )
     assert len(table) == len(SITES) * 3
     for (site, method), row in table.iterrows():
         for quantity, metric in (("accuracy_drop", "accuracy"), ("loss_increase", "loss")):
-            single = ablation(model, INPUTS, site, method=method, control=NOISE, metric=metric, seed=3)
+            single = ablation(
+                model, INPUTS, site, method=method, control=NOISE, metric=metric, seed=3
+            )
             assert row[quantity] == pytest.approx(single.values.mean(), abs=1e-9)
             assert row[f"control_{quantity}"] == pytest.approx(single.control.mean(), abs=1e-9)
     clean = (last_logits(model, INPUTS.tokens).argmax(1).numpy() == INPUTS.labels).mean()
@@ -72,7 +77,8 @@ def test_many_at_once_are_the_single_ones():
 
 
 def test_a_model_written_by_hand_loses_what_its_circuit_needs():
-    """The averager needs L0's sum and L1's key at the last position, and nothing of them elsewhere."""
+    """The averager needs L0's sum and L1's key at the last position, and nothing of them
+    elsewhere."""
     averager = reference("averager")
     model, data = averager.model(), averager.task.dataset(0)
     rows = data.sample("rsn_train", 60)
@@ -88,7 +94,9 @@ def test_a_pass_of_other_rows_is_refused_and_all_of_them_may_come_in_several_pas
     with ablate(model, INPUTS, "z.1.0@key", method="resample"), torch.no_grad():
         model(tokens)
         for other in (tokens.roll(1, 1), tokens[:5], tokens.flip(0)):
-            with pytest.raises(ModelError, match="this pass has not the 30 rows that the edits were made for"):
+            with pytest.raises(
+                ModelError, match="this pass has not the 30 rows that the edits were made for"
+            ):
                 model(other)
     assert not model.embed._forward_pre_hooks
     assert hooks_on(model) == []
@@ -101,7 +109,10 @@ def test_zero_and_the_mean_at_one_place_stand_in_any_row_of_the_same_length():
         torch.testing.assert_close(model(tokens.roll(1, 1)[4:5]), whole[4:5], atol=1e-4, rtol=1e-4)
         with pytest.raises(ModelError, match="was made for rows of 9 positions; make edits"):
             model(tokens[:, 1:])
-    with ablate(model, INPUTS, "attn_out.0@key"), pytest.raises(ModelError, match="has not the 30 rows"):
+    with (
+        ablate(model, INPUTS, "attn_out.0@key"),
+        pytest.raises(ModelError, match="has not the 30 rows"),
+    ):
         model(tokens.roll(1, 1))  # nobody knows where its key stands
 
 
@@ -110,7 +121,13 @@ def test_zero_and_the_mean_at_one_place_stand_in_any_row_of_the_same_length():
 def test_what_is_taken_from_the_base_changes_nothing_and_all_of_the_source_changes_everything(kind):
     model = model_of(kind)
     last, before = model.cfg.n_layers - 1, last_logits(model, INPUTS.tokens)
-    sites = ["attn_out.0@key", "mlp_out.1@last_anchor", "z.0.1@anchor", "pattern.0.1@last", "resid_mid.1@key"]
+    sites = [
+        "attn_out.0@key",
+        "mlp_out.1@last_anchor",
+        "z.0.1@anchor",
+        "pattern.0.1@last",
+        "resid_mid.1@key",
+    ]
     same = last_logits(model, INPUTS.tokens, interchange_edits(model, INPUTS, INPUTS, sites))
     torch.testing.assert_close(same, before, atol=1e-4, rtol=1e-4)
     wanted = last_logits(model, BOTH.tokens)
@@ -122,7 +139,9 @@ def test_what_is_taken_from_the_base_changes_nothing_and_all_of_the_source_chang
     effect = interchange(model, INPUTS, BOTH, "resid_pre.0", predicted, control=NOISE)
     assert effect.values.all()
     assert len(effect.values) == effect.control.shape[1] == len(ROWS) - left_out
-    assert effect.notes.get("rows", "").startswith(f"{left_out} of 30 are left out") == bool(left_out)
+    assert effect.notes.get("rows", "").startswith(f"{left_out} of 30 are left out") == bool(
+        left_out
+    )
     assert hooks_on(model) == []
 
 
@@ -130,7 +149,9 @@ def test_what_is_held_stays():
     """All that the source brings passes through the last residual stream, which is held."""
     model = build_model(TASK, gamma=0.3, norm="pre", n_layers=4, n_heads=2)
     after = last_logits(model, BOTH.tokens).argmax(1).numpy()
-    held = interchange(model, INPUTS, BOTH, "resid_pre.0", after, control=BOTH, hold="resid_post.3@last")
+    held = interchange(
+        model, INPUTS, BOTH, "resid_pre.0", after, control=BOTH, hold="resid_post.3@last"
+    )
     assert not held.values.any()
     assert not held.control.any()
     assert held.site == "resid_pre.0; held: resid_post.3@last"
@@ -141,13 +162,17 @@ def test_what_is_held_stays():
 
 
 def test_a_row_that_answers_as_predicted_already_is_left_out():
-    """A site that does nothing moves no row, however often the prediction is the base's own answer."""
+    """A site that does nothing moves no row, however often the prediction is the base's own
+    answer."""
     model = model_of("gpt2")
     before = last_logits(model, INPUTS.tokens).argmax(1).numpy()
     half = np.where(np.arange(30) < 12, before, (before + 1) % 40)
     effect = interchange(model, INPUTS, INPUTS, "z.0@key", half, control=NOISE)
     assert (effect.values.mean(), len(effect.values), effect.before) == (0, 18, 0)
-    assert effect.notes["rows"] == "12 of 30 are left out, since their answer is the predicted one already."
+    assert (
+        effect.notes["rows"]
+        == "12 of 30 are left out, since their answer is the predicted one already."
+    )
     none = interchange(model, INPUTS, BOTH, "z.0@key", before, control=NOISE)
     assert np.isnan(none.summary()["effect"])
     with pytest.raises(ModelError, match=r"predicted answers from -1 to 40; .* tokens 0 to 39"):
@@ -157,19 +182,33 @@ def test_a_row_that_answers_as_predicted_already_is_left_out():
 CONTROLLED = {
     "ablation": lambda model, control: ablation(model, INPUTS, "z.0", control=control),
     "ablations": lambda model, control: ablations(model, INPUTS, ["z.0"], control=control),
-    "interchange": lambda model, control: interchange(model, INPUTS, BOTH, "z.0", BOTH.labels, control=control),
-    "patching_effect": lambda model, control: patching_effect(model, BOTH, INPUTS, "z.0", control=control),
-    "patching_matrix": lambda model, control: patching_matrix(model, BOTH, INPUTS, layers=[0], control=control),
-    "attribution_matrix": lambda model, control: attribution_matrix(model, BOTH, INPUTS, control=control),
-    "path_matrix": lambda model, control: path_matrix(model, INPUTS, BOTH, ["z.0"], ["v.1"], control=control),
-    "path_patch": lambda model, control: path_patch(model, INPUTS, BOTH, "z.0", "v.1", control=control),
+    "interchange": lambda model, control: interchange(
+        model, INPUTS, BOTH, "z.0", BOTH.labels, control=control
+    ),
+    "patching_effect": lambda model, control: patching_effect(
+        model, BOTH, INPUTS, "z.0", control=control
+    ),
+    "patching_matrix": lambda model, control: patching_matrix(
+        model, BOTH, INPUTS, layers=[0], control=control
+    ),
+    "attribution_matrix": lambda model, control: attribution_matrix(
+        model, BOTH, INPUTS, control=control
+    ),
+    "path_matrix": lambda model, control: path_matrix(
+        model, INPUTS, BOTH, ["z.0"], ["v.1"], control=control
+    ),
+    "path_patch": lambda model, control: path_patch(
+        model, INPUTS, BOTH, "z.0", "v.1", control=control
+    ),
 }
 
 
 @pytest.mark.parametrize("name", CONTROLLED)
 def test_a_control_that_is_the_rows_themselves_is_refused(name):
     call, model = CONTROLLED[name], model_of("gpt2")
-    with pytest.raises(ModelError, match="a control that is the rows themselves, so it changes nothing; redraw"):
+    with pytest.raises(
+        ModelError, match="a control that is the rows themselves, so it changes nothing; redraw"
+    ):
         call(model, Inputs(INPUTS.tokens.copy(), INPUTS.labels, INPUTS.roles))
     some = np.where((np.arange(30) < 4)[:, None], INPUTS.tokens, NOISE.tokens)
     found = call(model, Inputs(some, INPUTS.labels, INPUTS.roles))
@@ -179,21 +218,34 @@ def test_a_control_that_is_the_rows_themselves_is_refused(name):
 
 
 def test_a_control_that_leaves_a_site_as_it_is_says_so():
-    """Noise does not reach the key's embedding, nor its z in rows in which all noise stands behind the key."""
+    """Noise does not reach the key's embedding, nor its z in rows in which all noise stands behind
+    the key."""
     model, behind = model_of("gpt2"), np.arange(9) > INPUTS.roles.position("key")
     n = int(((INPUTS.tokens == NOISE.tokens) | behind).all(1).sum())
-    some, every = (f"{n} of its 30 rows are the rows themselves at {site}@key, and change nothing."
-                   for n, site in ((n, "z.0"), (30, "embed")))  # fmt: skip
+    some, every = (
+        f"{n} of its 30 rows are the rows themselves at {site}@key, and change nothing."
+        for n, site in ((n, "z.0"), (30, "embed"))
+    )
     assert ablation(model, INPUTS, "z.0@key", control=NOISE).notes["control"] == some
-    notes = ablations(model, INPUTS, ["z.0@key", "embed@key", "z.0"], control=NOISE, methods=["mean"]).note
+    notes = ablations(
+        model, INPUTS, ["z.0@key", "embed@key", "z.0"], control=NOISE, methods=["mean"]
+    ).note
     assert notes.tolist() == [f"control: {some}", f"control: {every}", ""]
-    assert path_patch(model, INPUTS, BOTH, "embed@key", "z.0", control=NOISE).notes["control"] == every
-    assert interchange(model, INPUTS, BOTH, "embed@key", BOTH.labels, control=NOISE).notes["control"] == every
-    assert patching_effect(model, BOTH, INPUTS, "embed@key", control=NOISE).notes["control"] == every
+    assert (
+        path_patch(model, INPUTS, BOTH, "embed@key", "z.0", control=NOISE).notes["control"] == every
+    )
+    assert (
+        interchange(model, INPUTS, BOTH, "embed@key", BOTH.labels, control=NOISE).notes["control"]
+        == every
+    )
+    assert (
+        patching_effect(model, BOTH, INPUTS, "embed@key", control=NOISE).notes["control"] == every
+    )
 
 
 def test_an_effect_says_what_was_before_and_after_and_how_many_rows_are_answered_rightly():
-    """With the labels of other rows nothing can be lost: the caution says that the model answers none."""
+    """With the labels of other rows nothing can be lost: the caution says that the model answers
+    none."""
     known = reference("averager")
     model, data = known.model(), known.task.dataset(0)
     given = data.inputs(data.sample("rsn_train", 40))
@@ -213,7 +265,10 @@ def test_an_effect_says_what_was_before_and_after_and_how_many_rows_are_answered
     assert found.answered == found.before == right < 0.2
     assert f"answers: the untouched model answers {right:.2f} of the rows rightly" in str(found)
     other = data.task.counterfactual(data, data.sample("rsn_train", 40), "key")
-    pair = patching_effect(model, shifted, other, "z.0"), patching_matrix(model, shifted, other, layers=[0])
+    pair = (
+        patching_effect(model, shifted, other, "z.0"),
+        patching_matrix(model, shifted, other, layers=[0]),
+    )
     assert all(f"answers {some.answered:.2f} of the rows" in str(some) for some in pair)
     unknown = ablation(model, Inputs(given.tokens), "attn_out.1", metric="kl")
     assert np.isnan(unknown.answered)

@@ -1,4 +1,5 @@
-"""Models that are not causal decoders built by the book: what they see, have and hold is asked of them."""
+"""Models that are not causal decoders built by the book: what they see, have and hold is asked of
+them."""
 
 import warnings
 
@@ -33,7 +34,9 @@ RNG = np.random.default_rng(3)
 TOKENS, LABELS = RNG.integers(0, 30, (N, LENGTH)), RNG.integers(0, 30, N)
 ROLES = Roles({"cls": np.zeros((N, 1), int), "key": np.full((N, 1), 5), "mid": np.full((N, 1), 3)})
 ROWS = Inputs(TOKENS, LABELS, ROLES)
-OTHER = Inputs(np.where(np.arange(LENGTH) == 5, (TOKENS + 7) % 30, TOKENS), (LABELS + 1) % 30, ROLES)
+OTHER = Inputs(
+    np.where(np.arange(LENGTH) == 5, (TOKENS + 7) % 30, TOKENS), (LABELS + 1) % 30, ROLES
+)
 GIVEN = {"act_fn": "gelu", "normalization_type": "LN", "device": "cpu"}
 
 
@@ -56,11 +59,14 @@ def loss(logits, at):
 
 @pytest.mark.parametrize("model", [BIDIRECTIONAL, LOCAL], ids=["bidirectional", "local"])
 def test_what_a_query_sees_is_asked_of_the_model(model):
-    """A pattern is above 0 exactly there; scores at -inf, the average over it, and entropies up to its logarithm."""
+    """A pattern is above 0 exactly there; scores at -inf, the average over it, and entropies up to
+    its logarithm."""
     tokens = torch.tensor(TOKENS)
     _, cache = model.run_with_cache(tokens)
     for layer in (0, 1):
-        assert np.array_equal(visible(model, layer, LENGTH), (cache["pattern", layer] > 0).all(0).all(0).numpy())
+        assert np.array_equal(
+            visible(model, layer, LENGTH), (cache["pattern", layer] > 0).all(0).all(0).numpy()
+        )
     for query, at in (("cls", 0), ("key", 5)):
         if model is LOCAL and query == "cls":
             continue
@@ -71,9 +77,13 @@ def test_what_a_query_sees_is_asked_of_the_model(model):
             return scores
 
         with torch.no_grad():
-            hooked = model.run_with_hooks(tokens, fwd_hooks=[("blocks.0.attn.hook_attn_scores", shut)])
+            hooked = model.run_with_hooks(
+                tokens, fwd_hooks=[("blocks.0.attn.hook_attn_scores", shut)]
+            )
             own = (loss(hooked, at) - loss(model(tokens), at)).numpy()
-        found = blocked_attention(model, ROWS, layer=0, query=query, key="mid", answer_at=query, n_draws=3)
+        found = blocked_attention(
+            model, ROWS, layer=0, query=query, key="mid", answer_at=query, n_draws=3
+        )
         np.testing.assert_allclose(found.values, own, atol=1e-4)
         assert "control" not in found.notes
         assert np.abs(found.control).max() > 1e-4
@@ -84,7 +94,9 @@ def test_what_a_query_sees_is_asked_of_the_model(model):
         return even.expand_as(pattern)
 
     with torch.no_grad():
-        own = loss(model.run_with_hooks(tokens, fwd_hooks=[("blocks.0.attn.hook_pattern", force)]), -1)
+        own = loss(
+            model.run_with_hooks(tokens, fwd_hooks=[("blocks.0.attn.hook_pattern", force)]), -1
+        )
     found = forced_average(model, ROWS, np.log(seen.sum(1)) / 2, n_draws=2)
     assert found.after == pytest.approx(own.mean().item(), abs=1e-4)
     source = from_arrays(pattern=even.expand(1, N, 4, LENGTH, LENGTH))
@@ -96,20 +108,33 @@ def test_what_a_query_sees_is_asked_of_the_model(model):
 
 
 def test_a_path_that_no_position_can_take_is_nan():
-    """Held attention carries nothing from one position to another, and a causal one nothing to an earlier one."""
+    """Held attention carries nothing from one position to another, and a causal one nothing to an
+    earlier one."""
     model, senders = model_of(2, n_layers=3), ["z.0@mid", "v.0@key", "embed@key"]
     receivers = ["v.1@key", "z.1@mid", "resid_post.1@last", "z.2@mid"]
     causal = path_matrix(model, ROWS, OTHER, senders, receivers)
     missing = [[True, False, True, True], [False, True, False, True], [False, True, True, True]]
     assert np.isnan(causal.values).tolist() == missing
-    assert causal.notes["embed@key -> z.1@mid"] == "no path: no position of the receiver sees one of the sender."
-    assert causal.notes["z.0@mid -> z.2@mid"] == "no path: the answer sees no position of the receiver."
+    assert (
+        causal.notes["embed@key -> z.1@mid"]
+        == "no path: no position of the receiver sees one of the sender."
+    )
+    assert (
+        causal.notes["z.0@mid -> z.2@mid"]
+        == "no path: the answer sees no position of the receiver."
+    )
     # what layer 0 shows to position 5 the last one sees in layer 1, where attention is not local
     far = path_matrix(LOCAL, ROWS, OTHER, ["v.0@mid"], ["z.1@last"])
     assert np.isfinite(far.values).all()
     both = path_matrix(BIDIRECTIONAL, ROWS, OTHER, senders, receivers[:3], answer_at="mid")
-    assert np.isnan(both.values).tolist() == [[True, False, True], [False, False, True], [False, False, True]]
-    cells = patching_matrix(model, ROWS, OTHER, components=("z",), roles=("mid", "key", "last"), answer_at=-2)
+    assert np.isnan(both.values).tolist() == [
+        [True, False, True],
+        [False, False, True],
+        [False, False, True],
+    ]
+    cells = patching_matrix(
+        model, ROWS, OTHER, components=("z",), roles=("mid", "key", "last"), answer_at=-2
+    )
     assert np.isnan(cells.values[0]).tolist() == [[False, False, True]] * 3
 
 
@@ -123,10 +148,15 @@ def test_positions_outside_the_rows_are_refused_in_one_sentence():
             lambda rows=rows: ablation(model, rows, "z.0", answer_at="key"),
             lambda rows=rows: patching_matrix(model, rows, OTHER, roles=["key"]),
         ):
-            with pytest.raises(RolesError, match=r"role 'key' has 12 rows, at positions .* the positions 0 to 7"):
+            with pytest.raises(
+                RolesError, match=r"role 'key' has 12 rows, at positions .* the positions 0 to 7"
+            ):
                 call()
         edits = blocked_edits(model, np.full((N, 1), 7), at, layer=0)
-        with pytest.raises(ModelError, match="outside the rows, which have 0 to 7"), with_edits(model, edits):
+        with (
+            pytest.raises(ModelError, match="outside the rows, which have 0 to 7"),
+            with_edits(model, edits),
+        ):
             model(torch.tensor(TOKENS))
 
 
@@ -139,12 +169,18 @@ def test_frozen_weights_and_those_made_in_inference_mode_give_the_same_numbers()
     cost = subspace_effect(model, ROWS, basis, n_draws=0).values
     for parameter in model.parameters():
         parameter.requires_grad_(False)
-    np.testing.assert_allclose(attribution_matrix(model, *pair, **given).values, expected, rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(
+        attribution_matrix(model, *pair, **given).values, expected, rtol=1e-4, atol=1e-7
+    )
     with torch.inference_mode():
         made = model_of(4)
-    np.testing.assert_allclose(attribution_matrix(made, *pair, **given).values, expected, rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(
+        attribution_matrix(made, *pair, **given).values, expected, rtol=1e-4, atol=1e-7
+    )
     before = {name: value.clone() for name, value in made.state_dict().items()}
-    np.testing.assert_allclose(subspace_effect(made, ROWS, basis, n_draws=0).values, cost, atol=1e-5)
+    np.testing.assert_allclose(
+        subspace_effect(made, ROWS, basis, n_draws=0).values, cost, atol=1e-5
+    )
     assert all(torch.equal(value, made.state_dict()[name]) for name, value in before.items())
 
 
@@ -152,9 +188,13 @@ def test_an_encoder_s_attribution_begins_where_its_blocks_do():
     model = model_of(5, "HookedEncoder", attention_dir="bidirectional")
     with torch.no_grad():
         for parameter in model.parameters():  # some are not initialised
-            parameter.copy_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+            parameter.copy_(
+                0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+            )
     given = {"components": ("resid_post",), "layers": (1,), "roles": ("last",)}
-    exact, fast = (call(model, ROWS, OTHER, **given) for call in (patching_matrix, attribution_matrix))
+    exact, fast = (
+        call(model, ROWS, OTHER, **given) for call in (patching_matrix, attribution_matrix)
+    )
     assert exact.values.item() == pytest.approx(1, abs=1e-4)
     assert np.isfinite(fast.values).all()
     assert np.isfinite(attribution_matrix(model, ROWS, OTHER).values).all()
@@ -170,7 +210,9 @@ def test_what_a_model_has_is_asked_of_each_layer():
         found = call(model, ROWS, OTHER, components=("resid_mid", "z"), roles=("key",))
         assert np.isnan(found.values[0, :, 0]).tolist() == [True, False]
         assert found.notes["resid_mid of L0"] == "no cells: this layer has none."
-    with pytest.raises(ModelError, match="site 'resid_mid.0' is not in this model, .* which has there resid_pre, "):
+    with pytest.raises(
+        ModelError, match="site 'resid_mid.0' is not in this model, .* which has there resid_pre, "
+    ):
         ablation(model, ROWS, "resid_mid.0")
 
 
@@ -183,7 +225,9 @@ def test_hooks_may_be_reset_while_an_edit_is_under_way():
 
     with patch(model, ROWS, OTHER, "resid_pre.1@key"):
         model.reset_hooks()
-    assert np.isfinite(patching_matrix(model, ROWS, OTHER, metric=metric, components=("z",)).values).all()
+    assert np.isfinite(
+        patching_matrix(model, ROWS, OTHER, metric=metric, components=("z",)).values
+    ).all()
     assert hooks_on(model) == []
 
 
@@ -199,5 +243,7 @@ def test_weights_that_only_the_source_reads_may_not_be_nan():
         lambda: interchange(model, base, source, "z.0@key", LABELS, control=OTHER),
         lambda: ablation(model, base, "z.0@key", control=source),
     ):
-        with pytest.raises(ModelError, match="logits are not all finite, so its training has diverged"):
+        with pytest.raises(
+            ModelError, match="logits are not all finite, so its training has diverged"
+        ):
             call()

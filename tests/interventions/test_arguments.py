@@ -1,4 +1,5 @@
-"""What is given in another form: lists and tensors are taken for arrays, and the rest is named in one sentence."""
+"""What is given in another form: lists and tensors are taken for arrays, and the rest is named in
+one sentence."""
 
 import numpy as np
 import pytest
@@ -19,12 +20,17 @@ ROWS = Inputs(TOKENS, LABELS, Roles({"key": KEY}))
 MODEL = lens_model("gpt2", n_layers=2)
 
 
-@pytest.mark.parametrize("given", [lambda x: x.tolist(), torch.from_numpy], ids=["lists", "tensors"])
+@pytest.mark.parametrize(
+    "given", [lambda x: x.tolist(), torch.from_numpy], ids=["lists", "tensors"]
+)
 def test_lists_and_tensors_give_the_numbers_of_arrays(given):
     rows = Inputs(given(TOKENS), given(LABELS), Roles({"key": given(KEY)}))
     found, expected = (ablation(MODEL, some, "z.0.3@key", metric="loss") for some in (rows, ROWS))
     assert np.array_equal(found.values, expected.values)
-    predicted = [interchange(MODEL, ROWS, ROWS, "z.0", some, control=PAIR).values for some in (given(LABELS), LABELS)]
+    predicted = [
+        interchange(MODEL, ROWS, ROWS, "z.0", some, control=PAIR).values
+        for some in (given(LABELS), LABELS)
+    ]
     assert np.array_equal(*predicted)
 
 
@@ -40,20 +46,59 @@ def measured(metric):
 METRIC = "got metric=3; expected str | Metric | Callable[[Tensor, Answers, Answers | None], Any]."
 PAIR = Inputs(TOKENS[:, ::-1].copy(), LABELS + 1, ROWS.roles)
 WRONG = {
-    "no site": (lambda: ablation(MODEL, ROWS, []), "needs at least one site, such as 'attn_out.0'; got none"),
-    "bare tokens in a context": (lambda: entered(ablate(MODEL, TOKENS.tolist(), "z.0")), "expected Inputs."),
-    "no labels": (lambda: ablation(MODEL, Inputs(TOKENS), "z.0"), "needs the right answer of each clean row"),
-    "labels of words": (lambda: ablation(MODEL, Inputs(TOKENS, ["a"] * 5), "z.0"), "expected a token of the model"),
-    "labels of masks": (lambda: ablation(MODEL, Inputs(TOKENS, LABELS > 2), "z.0"), "expected a token of the model"),
-    "one prediction": (lambda: interchange(MODEL, ROWS, PAIR, "z.0", [1], control=PAIR), "got 1 predicted answers for"),
-    "a role named twice": (lambda: attention(MODEL, ROWS, layer=0, to=["key"] * 2), "name each of them once"),
-    "no such group": (lambda: geometry(MODEL, ROWS, groups={"low": [1]}, alike=["lo"]), "has no group 'lo'"),
-    "many heads": (lambda: scan(uniformity, MODEL, ROWS, layer=1), "give layers=[...], or call uniformity itself"),
-    "a direction": (lambda: patching_matrix(MODEL, ROWS, PAIR, direction="noising"), "direction='noising'; expected L"),
+    "no site": (
+        lambda: ablation(MODEL, ROWS, []),
+        "needs at least one site, such as 'attn_out.0'; got none",
+    ),
+    "bare tokens in a context": (
+        lambda: entered(ablate(MODEL, TOKENS.tolist(), "z.0")),
+        "expected Inputs.",
+    ),
+    "no labels": (
+        lambda: ablation(MODEL, Inputs(TOKENS), "z.0"),
+        "needs the right answer of each clean row",
+    ),
+    "labels of words": (
+        lambda: ablation(MODEL, Inputs(TOKENS, ["a"] * 5), "z.0"),
+        "expected a token of the model",
+    ),
+    "labels of masks": (
+        lambda: ablation(MODEL, Inputs(TOKENS, LABELS > 2), "z.0"),
+        "expected a token of the model",
+    ),
+    "one prediction": (
+        lambda: interchange(MODEL, ROWS, PAIR, "z.0", [1], control=PAIR),
+        "got 1 predicted answers for",
+    ),
+    "a role named twice": (
+        lambda: attention(MODEL, ROWS, layer=0, to=["key"] * 2),
+        "name each of them once",
+    ),
+    "no such group": (
+        lambda: geometry(MODEL, ROWS, groups={"low": [1]}, alike=["lo"]),
+        "has no group 'lo'",
+    ),
+    "many heads": (
+        lambda: scan(uniformity, MODEL, ROWS, layer=1),
+        "give layers=[...], or call uniformity itself",
+    ),
+    "a direction": (
+        lambda: patching_matrix(MODEL, ROWS, PAIR, direction="noising"),
+        "direction='noising'; expected L",
+    ),
     "a metric": (lambda: patching_matrix(MODEL, ROWS, ROWS, metric=3), METRIC),
-    "tokens of others": (measured(logit([1, 2, 3])), "got tokens of shape [3] for 5 rows; give one token, or one a"),
-    "one row": (lambda: ablation(MODEL, ROWS.take([0]), "z.0", method="resample"), "got a single one; give two rows"),
-    "a basis": (lambda: subspace_effect(MODEL, ROWS, 2 * np.eye(16)[:, :2]), "the basis is not orthonormal; span(vec"),
+    "tokens of others": (
+        measured(logit([1, 2, 3])),
+        "got tokens of shape [3] for 5 rows; give one token, or one a",
+    ),
+    "one row": (
+        lambda: ablation(MODEL, ROWS.take([0]), "z.0", method="resample"),
+        "got a single one; give two rows",
+    ),
+    "a basis": (
+        lambda: subspace_effect(MODEL, ROWS, 2 * np.eye(16)[:, :2]),
+        "the basis is not orthonormal; span(vec",
+    ),
     "two": (
         lambda: ablation(MODEL, ROWS, "z.0", answer_at="all"),
         "got answer_at of shape [5, 6] and type in",

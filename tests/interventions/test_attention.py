@@ -1,4 +1,5 @@
-"""Patterns and values that are changed: exact entropies, patterns, projections, and models written by hand."""
+"""Patterns and values that are changed: exact entropies, patterns, projections, and models written
+by hand."""
 
 from contextlib import contextmanager
 
@@ -40,12 +41,15 @@ RNG, AVERAGE = np.random.default_rng(0), np.tri(9) / np.arange(1, 10)[:, None]
 
 
 def pattern_in(model, edits, layer):
-    """The pattern with which a layer computes, seen behind the edits; z is what it gives from the values."""
+    """The pattern with which a layer computes, seen behind the edits; z is what it gives from the
+    values."""
     with with_edits(model, edits):
         names = [f"blocks.{layer}.attn.hook_{name}" for name in ("pattern", "v", "z")]
         pattern, v, z = map(capture(model, INPUTS.tokens, names).get, names)
     repeated = v.repeat_interleave(model.cfg.n_heads // v.shape[2], 2)
-    torch.testing.assert_close(z, torch.einsum("rhqk,rkhd->rqhd", pattern, repeated), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        z, torch.einsum("rhqk,rkhd->rqhd", pattern, repeated), atol=1e-4, rtol=1e-4
+    )
     return pattern
 
 
@@ -53,7 +57,9 @@ def test_random_patterns_have_exactly_the_entropies_asked_for():
     most = np.log(np.arange(1, 10))
     for share in (0.0, 1e-9, 0.1, 0.5, 0.9, 0.999999, 1.0):
         patterns = random_patterns(np.broadcast_to(share * most, (50, 2, 9)), RNG)
-        np.testing.assert_allclose(entr(patterns).sum(-1), np.broadcast_to(share * most, (50, 2, 9)), atol=1e-9)
+        np.testing.assert_allclose(
+            entr(patterns).sum(-1), np.broadcast_to(share * most, (50, 2, 9)), atol=1e-9
+        )
         np.testing.assert_allclose(patterns.sum(-1), 1)
         assert not np.triu(patterns, 1).any()
         distinct = np.unique(patterns.reshape(100, -1).round(6), axis=0)
@@ -63,7 +69,9 @@ def test_random_patterns_have_exactly_the_entropies_asked_for():
 
 def test_entropies_that_no_row_can_have_are_refused():
     for entropies in (np.array([0.0, 0.7]), np.array([0.0, -0.1]), np.array([0.0, np.nan])):
-        with pytest.raises(ModelError, match="sees i positions, so its entropy lies between 0 and ln i"):
+        with pytest.raises(
+            ModelError, match="sees i positions, so its entropy lies between 0 and ln i"
+        ):
             random_patterns(entropies, RNG)
 
 
@@ -72,10 +80,14 @@ def test_entropies_that_no_row_can_have_are_refused():
 def test_a_forced_pattern_is_what_the_layer_computes_with(kind, monkeypatch):
     model = model_of(kind)
     heads, clean = model.cfg.n_heads, pattern_in(model, [], 1)
-    own = torch.as_tensor(random_patterns(np.broadcast_to(0.5 * np.log(np.arange(1, 10)), (30, heads, 9)), RNG))
+    own = torch.as_tensor(
+        random_patterns(np.broadcast_to(0.5 * np.log(np.arange(1, 10)), (30, heads, 9)), RNG)
+    )
     for pattern in (AVERAGE, own[0], own[:, :1], own):
         wanted = torch.as_tensor(pattern).to(clean).expand_as(clean)
-        torch.testing.assert_close(pattern_in(model, forced_pattern(model, pattern, layer=1), 1), wanted)
+        torch.testing.assert_close(
+            pattern_in(model, forced_pattern(model, pattern, layer=1), 1), wanted
+        )
         found = pattern_in(model, forced_pattern(model, pattern, layer=1, head=2), 1)
         torch.testing.assert_close(found[:, 2], wanted[:, 2])
         for other in (0, 1, 3):
@@ -90,7 +102,8 @@ def test_a_forced_pattern_is_what_the_layer_computes_with(kind, monkeypatch):
 
 
 def test_a_model_that_averages_loses_nothing_and_its_control_does():
-    """M10 on a model that meets it: forcing 1/i changes nothing, and as random a pattern as a trained one's does."""
+    """M10 on a model that meets it: forcing 1/i changes nothing, and as random a pattern as a
+    trained one's does."""
     averager = reference("averager")
     model, data = averager.model(), averager.task.dataset(0)
     sample = data.inputs(data.sample("rsn_train", 40))
@@ -100,24 +113,37 @@ def test_a_model_that_averages_loses_nothing_and_its_control_does():
     assert effect.control.mean() > 0.2
     assert effect.p_value == 1
     again, other = (
-        forced_average(model, sample, 0.8 * np.log(np.arange(1, 10)), n_draws=2, seed=s).control for s in (0, 1)
+        forced_average(model, sample, 0.8 * np.log(np.arange(1, 10)), n_draws=2, seed=s).control
+        for s in (0, 1)
     )
     np.testing.assert_array_equal(effect.control[:2], again)
     assert (again != other).any()
 
 
 def test_the_average_beside_patterns_of_others():
-    """Its control is what forcing each pattern costs: nothing for the model's own, the effect for the average."""
+    """Its control is what forcing each pattern costs: nothing for the model's own, the effect for
+    the average."""
     model, other = model_of("plain"), lens_model("plain", seed=1, d_vocab=40)
     own, theirs = (pattern_of(found, INPUTS.tokens, layer=1) for found in (model, other))
     effect = forced_average(model, INPUTS, beside=[own, theirs, AVERAGE], layer=1)
-    assert (effect.control.shape, effect.control_name) == ((3, 30), "pattern of another model on the same inputs")
+    assert (effect.control.shape, effect.control_name) == (
+        (3, 30),
+        "pattern of another model on the same inputs",
+    )
     assert np.abs(effect.control[0]).max() < 1e-4
-    np.testing.assert_allclose(effect.control[1], forced_average(model, INPUTS, pattern=theirs, layer=1).values)
+    np.testing.assert_allclose(
+        effect.control[1], forced_average(model, INPUTS, pattern=theirs, layer=1).values
+    )
     np.testing.assert_allclose(effect.control[2], effect.values)
     assert np.abs(effect.values).max() > 0.01
-    one = forced_average(model, INPUTS, 0.5 * np.log(np.arange(1, 10)), pattern=own, layer=1, head=1, n_draws=2)
-    assert (one.site, np.abs(one.values).max() < 1e-4, np.abs(one.control).max() > 0.01) == ("pattern.1.1", True, True)
+    one = forced_average(
+        model, INPUTS, 0.5 * np.log(np.arange(1, 10)), pattern=own, layer=1, head=1, n_draws=2
+    )
+    assert (one.site, np.abs(one.values).max() < 1e-4, np.abs(one.control).max() > 0.01) == (
+        "pattern.1.1",
+        True,
+        True,
+    )
 
 
 @pytest.mark.lens
@@ -125,7 +151,11 @@ def test_the_average_beside_patterns_of_others():
 def test_blocked_attention_is_0_and_the_rest_sums_to_1(kind):
     model = model_of(kind)
     clean = pattern_in(model, [], 1)
-    anchors, key, rows = INPUTS.roles.position("anchor"), INPUTS.roles.position("key"), np.arange(30)
+    anchors, key, rows = (
+        INPUTS.roles.position("anchor"),
+        INPUTS.roles.position("key"),
+        np.arange(30),
+    )
     for head in (None, 1):
         found = pattern_in(model, blocked_edits(model, anchors, key, layer=1, head=head), 1)
         expected = clean.clone()
@@ -143,9 +173,15 @@ def test_a_query_that_saw_only_what_is_blocked_attends_evenly_to_the_rest():
     one = torch.zeros(9, 9)
     one[:, 0] = 1
     first, last = np.zeros((30, 1), int), np.full((30, 1), 8)
-    found = pattern_in(model, [*forced_pattern(model, one, layer=1), *blocked_edits(model, last, first, layer=1)], 1)
+    found = pattern_in(
+        model,
+        [*forced_pattern(model, one, layer=1), *blocked_edits(model, last, first, layer=1)],
+        1,
+    )
     assert found[:, :, 8].tolist() == torch.tensor([0.0, *[1 / 8] * 8]).expand(30, 4, 9).tolist()
-    with pytest.raises(ModelError, match="in L1 a query sees nothing but what is blocked; choose a later query"):
+    with pytest.raises(
+        ModelError, match="in L1 a query sees nothing but what is blocked; choose a later query"
+    ):
         last_logits(model, INPUTS.tokens, blocked_edits(model, first, first, layer=1))
     assert hooks_on(model) == []
 
@@ -181,13 +217,17 @@ def test_the_control_blocks_noise_that_the_query_sees():
     key = INPUTS.roles.position("key")
     assert (module._noise(INPUTS, last, key) == noise).all()
     other = module._noise(Inputs(INPUTS.tokens, roles=Roles({"key": key})), last, key)
-    assert [sorted(row) for row in other] == [sorted({*range(8)} - {at})[: other.shape[1]] for at in key[:, 0]]
+    assert [sorted(row) for row in other] == [
+        sorted({*range(8)} - {at})[: other.shape[1]] for at in key[:, 0]
+    ]
 
 
 def test_spans_by_hand():
     vectors = np.array([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 1e-3]])
     basis = span(vectors)
-    np.testing.assert_allclose(basis @ basis.T, [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]], atol=1e-12)
+    np.testing.assert_allclose(
+        basis @ basis.T, [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]], atol=1e-12
+    )
     np.testing.assert_allclose(np.abs(basis[:, 0]), [0.5**0.5, 0.5**0.5, 0], atol=1e-12)
     with pytest.raises(ModelError, match="these vectors span nothing"):
         span(np.zeros((2, 3)))
@@ -209,7 +249,9 @@ def test_a_subspace_is_gone_or_alone_in_one_head_or_all_and_back_afterwards(kind
         old, inside = before["blocks.1.attn.W_V"].double(), torch.tensor(basis @ basis.T)
         for h in range(4):
             if head in (None, h):
-                torch.testing.assert_close(gone[h].double(), old[h] - inside @ old[h], atol=1e-6, rtol=1e-5)
+                torch.testing.assert_close(
+                    gone[h].double(), old[h] - inside @ old[h], atol=1e-6, rtol=1e-5
+                )
                 torch.testing.assert_close(alone[h].double(), inside @ old[h], atol=1e-6, rtol=1e-5)
             else:
                 torch.testing.assert_close(gone[h].double(), old[h], rtol=0, atol=0)
@@ -221,7 +263,8 @@ def test_a_subspace_is_gone_or_alone_in_one_head_or_all_and_back_afterwards(kind
 
 @pytest.mark.parametrize("keep", [False, True])
 def test_the_control_changes_as_much(monkeypatch, keep):
-    """Every change, or every matrix that is left, has the norm of the effect's own, head by head."""
+    """Every change, or every matrix that is left, has the norm of the effect's own, head by
+    head."""
     model, seen = model_of("gpt2"), []
     real = module._with_values
 
@@ -239,36 +282,51 @@ def test_the_control_changes_as_much(monkeypatch, keep):
     norms = torch.stack([(new if keep else old - new).norm(dim=(1, 2)) for new in seen])
     assert len(norms) == 5
     torch.testing.assert_close(norms, norms[:1].expand_as(norms), rtol=1e-5, atol=1e-6)
-    ranks = [torch.linalg.matrix_rank((new if keep else old - new)[0], rtol=1e-4).item() for new in seen]
+    ranks = [
+        torch.linalg.matrix_rank((new if keep else old - new)[0], rtol=1e-4).item() for new in seen
+    ]
     assert ranks == [2] * 5
 
 
 def test_a_model_that_averages_reads_the_anchors_subspace_and_nothing_else():
-    """Its values need two directions, number and presence of an anchor; the anchors' span (not centred) holds both."""
+    """Its values need two directions, number and presence of an anchor; the anchors' span (not
+    centred) holds both."""
     averager = reference("averager")
     model, data = averager.model(), averager.task.dataset(0)
     sample = data.inputs(data.sample("rsn_train", 60))
     first, both = (leading(value_matrix(model), k=k) for k in (1, 2))
     anchors = span(token_embeddings(model, sample.roles.group("reasoning_anchor"), 9, 0, 0))
     for basis in (first, both, anchors):
-        gone = subspace_effect(model, sample, basis, metric="accuracy", n_draws=8 if basis is first else 1)
+        gone = subspace_effect(
+            model, sample, basis, metric="accuracy", n_draws=8 if basis is first else 1
+        )
         assert gone.values.mean() > 0.75
         assert basis is not first or gone.control.mean() < 0.75
     for basis in (both, anchors):
         alone = subspace_effect(model, sample, basis, keep=True, metric="accuracy", n_draws=3)
         assert not alone.values.any()
         assert alone.control.mean() > 0.75
-    for other in random_subspaces(3, model.cfg.d_model, 1, np.random.default_rng(1)):  # not scaled up to the same norm
+    for other in random_subspaces(
+        3, model.cfg.d_model, 1, np.random.default_rng(1)
+    ):  # not scaled up to the same norm
         with with_subspace(model, other):
-            assert (last_logits(model, sample.tokens).argmax(1).numpy() == sample.labels).mean() > 0.9
-    assert not subspace_effect(model, sample, first, layer=1, metric="accuracy", n_draws=1).values.any()
+            assert (
+                last_logits(model, sample.tokens).argmax(1).numpy() == sample.labels
+            ).mean() > 0.9
+    assert not subspace_effect(
+        model, sample, first, layer=1, metric="accuracy", n_draws=1
+    ).values.any()
 
 
 def test_controls_that_match_lie_in_the_embedding_and_change_as_much():
-    """Spans of keys lie in that of all keys, directions in that of all tokens, and one's own span costs the same."""
+    """Spans of keys lie in that of all keys, directions in that of all tokens, and one's own span
+    costs the same."""
     model = model_of("gpt2")
     every = token_basis(model, INPUTS, "key")
-    keys, lines = (matched_spans(model, INPUTS, k, group=group, n_draws=4) for k, group in ((3, "key"), (1, None)))
+    keys, lines = (
+        matched_spans(model, INPUTS, k, group=group, n_draws=4)
+        for k, group in ((3, "key"), (1, None))
+    )
     used = np.concatenate(list(INPUTS.roles.tokens.values()))
     whole = token_basis(model, INPUTS, used)
     for bases, around, k in ((keys.bases, every, 3), (lines.bases, whole, 1)):
@@ -286,11 +344,15 @@ def test_controls_that_match_lie_in_the_embedding_and_change_as_much():
 
 @pytest.mark.parametrize("kind", ["plain", "gpt2"])
 def test_a_group_s_span_is_that_of_what_the_head_reads(kind):
-    """Without LayerNorm W_E itself; with it, whatever enters: centred vectors lie in the span, both ways."""
+    """Without LayerNorm W_E itself; with it, whatever enters: centred vectors lie in the span, both
+    ways."""
     model, roles = model_of(kind), INPUTS.roles
     vectors = {name: token_embeddings(model, ids, 9, 0, 1) for name, ids in roles.tokens.items()}
     mean = np.concatenate(list(vectors.values())).mean(0)
-    basis, group = token_basis(model, INPUTS, "reasoning_anchor", head=1), vectors["reasoning_anchor"] - mean
+    basis, group = (
+        token_basis(model, INPUTS, "reasoning_anchor", head=1),
+        vectors["reasoning_anchor"] - mean,
+    )
     assert basis.shape == (16, 4)
     np.testing.assert_allclose(basis @ basis.T @ group.T, group.T, atol=1e-8)
     if kind == "plain":

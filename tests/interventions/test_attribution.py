@@ -1,4 +1,5 @@
-"""Attribution is the exact matrix where the model is linear, and a gradient times a difference everywhere."""
+"""Attribution is the exact matrix where the model is linear, and a gradient times a difference
+everywhere."""
 
 import numpy as np
 import pytest
@@ -13,30 +14,57 @@ from rb_interp.models import build_model
 from rb_interp.tasks import Inputs
 
 MOVED = Inputs(CLEAN.tokens[[1, 2, 0]], CLEAN.labels[[1, 2, 0]], ROLES.take(np.array([1, 2, 0])))
-WITHOUT_PATTERN = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out", "v", "z", "embed", "pos_embed")
+WITHOUT_PATTERN = (
+    "resid_pre",
+    "resid_mid",
+    "resid_post",
+    "attn_out",
+    "mlp_out",
+    "v",
+    "z",
+    "embed",
+    "pos_embed",
+)
 
 
 def linear(model, layers):
     """A context in which attention of some layers is uniform and no MLP answers."""
-    names = [f"blocks.{layer}.attn.W_Q" for layer in layers] + [f"blocks.{layer}.mlp.W_in" for layer in (0, 1)]
+    names = [f"blocks.{layer}.attn.W_Q" for layer in layers] + [
+        f"blocks.{layer}.mlp.W_in" for layer in (0, 1)
+    ]
     return without(model, names)
 
 
 @pytest.mark.parametrize("direction", ["denoise", "noise"])
 def test_in_a_linear_model_every_cell_is_the_exact_one(direction):
-    model = build_model(TASK, gamma=0.4, d_model=16, d_head=8, d_mlp=24, n_heads=2, dtype=torch.float64)
+    model = build_model(
+        TASK, gamma=0.4, d_model=16, d_head=8, d_mlp=24, n_heads=2, dtype=torch.float64
+    )
     wanted = {"direction": direction, "control": MOVED, "answer_at": np.array([5, 3, 4])}
     with linear(model, (0, 1)):
-        given = {**wanted, "components": WITHOUT_PATTERN, "roles": ("key", "query", "noise", "last")}
-        exact, found = (call(model, CLEAN, CORRUPTED, **given) for call in (patching_matrix, attribution_matrix))
+        given = {
+            **wanted,
+            "components": WITHOUT_PATTERN,
+            "roles": ("key", "query", "noise", "last"),
+        }
+        exact, found = (
+            call(model, CLEAN, CORRUPTED, **given) for call in (patching_matrix, attribution_matrix)
+        )
         np.testing.assert_allclose(found.patched, exact.patched, atol=1e-10)
         np.testing.assert_allclose(found.control_patched, exact.control_patched, atol=1e-10)
         assert np.unique(exact.patched.round(6)).size > 30
         assert found.notes["embed"].startswith("stands before the first layer")
-        heads = [call(model, CLEAN, CORRUPTED, head=1, **wanted) for call in (patching_matrix, attribution_matrix)]
+        heads = [
+            call(model, CLEAN, CORRUPTED, head=1, **wanted)
+            for call in (patching_matrix, attribution_matrix)
+        ]
         np.testing.assert_allclose(heads[0].patched, heads[1].patched, atol=1e-10)
     with linear(model, (1,)):  # a pattern of L0 mixes values linearly, whatever made it
-        given = {"direction": direction, "components": ("pattern", "v", "z", "mlp_out"), "layers": [0]}
+        given = {
+            "direction": direction,
+            "components": ("pattern", "v", "z", "mlp_out"),
+            "layers": [0],
+        }
         exact = patching_matrix(model, CLEAN, CORRUPTED, **given)
         found = attribution_matrix(model, CLEAN, CORRUPTED, **given)
         np.testing.assert_allclose(found.patched, exact.patched, atol=1e-10)
@@ -51,9 +79,12 @@ MODELS = {
 
 
 def by_hand(model, component, layer, role):
-    """Gradient times difference in each row, from TransformerLens's own hooks and torch's backward."""
+    """Gradient times difference in each row, from TransformerLens's own hooks and torch's
+    backward."""
     rows, query = torch.arange(3), torch.from_numpy(ROLES.positions["query"][:, 0])
-    name = f"blocks.{layer}." + ("hook_mlp_out" if component == "mlp_out" else f"attn.hook_{component}")
+    name = f"blocks.{layer}." + (
+        "hook_mlp_out" if component == "mlp_out" else f"attn.hook_{component}"
+    )
     seen, leaf = [], []
 
     def hold(activation, hook):
@@ -63,9 +94,13 @@ def by_hand(model, component, layer, role):
     for some in (CORRUPTED, CLEAN):
         look = (name, lambda a, hook: seen.append(a.detach().clone()))
         model.run_with_hooks(torch.from_numpy(some.tokens), fwd_hooks=[look])
-    at = model.run_with_hooks(torch.from_numpy(CORRUPTED.tokens), fwd_hooks=[(name, hold)])[rows, query]
+    at = model.run_with_hooks(torch.from_numpy(CORRUPTED.tokens), fwd_hooks=[(name, hold)])[
+        rows, query
+    ]
     (at[:, 4] - at[rows, rows + 1]).sum().backward()
-    change = (leaf[0].grad * (seen[1] - seen[0]))[rows, torch.from_numpy(ROLES.positions[role][:, 0])]
+    change = (leaf[0].grad * (seen[1] - seen[0]))[
+        rows, torch.from_numpy(ROLES.positions[role][:, 0])
+    ]
     return change.flatten(1).sum(1).numpy()
 
 
@@ -73,11 +108,15 @@ def by_hand(model, component, layer, role):
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_cell_is_a_gradient_by_hand_times_the_difference(kind):
     model = MODELS[kind]()
-    found = attribution_matrix(model, CLEAN, CORRUPTED, metric=logit_diff(4, [1, 2, 3]), answer_at="query")
+    found = attribution_matrix(
+        model, CLEAN, CORRUPTED, metric=logit_diff(4, [1, 2, 3]), answer_at="query"
+    )
     for component, layer, role in (("v", 0, "key"), ("mlp_out", 0, "key"), ("z", 1, "query")):
         expected = by_hand(model, component, layer, role)
         cell = found.patched[found.cell(component, layer, role)]
-        np.testing.assert_allclose(cell - found.corrupted, expected, atol=1e-3 * np.abs(expected).max() + 1e-5)
+        np.testing.assert_allclose(
+            cell - found.corrupted, expected, atol=1e-3 * np.abs(expected).max() + 1e-5
+        )
 
 
 def test_the_model_comes_back_as_it_was():
@@ -94,12 +133,16 @@ def test_the_model_comes_back_as_it_was():
         assert not torch.is_grad_enabled()
     assert model.training
     assert [p.requires_grad for p in parameters] == [False] + [True] * (len(parameters) - 1)
-    assert [p.grad is None for p in parameters] == [number != 1 for number in range(len(parameters))]
+    assert [p.grad is None for p in parameters] == [
+        number != 1 for number in range(len(parameters))
+    ]
     assert (parameters[1].grad == 1).all()
     assert all(torch.equal(p, old) for p, old in zip(parameters, before, strict=True))
     model.requires_grad_(False)
     with torch.inference_mode():
-        np.testing.assert_allclose(attribution_matrix(model, CLEAN, CORRUPTED, **wanted).patched, first, atol=1e-5)
+        np.testing.assert_allclose(
+            attribution_matrix(model, CLEAN, CORRUPTED, **wanted).patched, first, atol=1e-5
+        )
 
 
 def test_rows_in_several_passes_and_metrics_without_a_gradient(monkeypatch):
@@ -107,8 +150,12 @@ def test_rows_in_several_passes_and_metrics_without_a_gradient(monkeypatch):
     whole = attribution_matrix(model, CLEAN, CORRUPTED, metric="kl", control=MOVED)
     monkeypatch.setattr("rb_interp.interventions.patching.HELD_VALUES", 1)
     np.testing.assert_allclose(
-        attribution_matrix(model, CLEAN, CORRUPTED, metric="kl", control=MOVED).patched, whole.patched, atol=1e-5
+        attribution_matrix(model, CLEAN, CORRUPTED, metric="kl", control=MOVED).patched,
+        whole.patched,
+        atol=1e-5,
     )
     for metric in ("rank", "accuracy", lambda logits, clean, corrupted: logits.argmax(1) + 0.0):
-        with pytest.raises(ModelError, match="has no gradient; use one that has, such as logit_diff|the mean .* is"):
+        with pytest.raises(
+            ModelError, match="has no gradient; use one that has, such as logit_diff|the mean .* is"
+        ):
             attribution_matrix(model, CLEAN, CORRUPTED, metric=metric)

@@ -1,4 +1,5 @@
-"""Routes, swaps and the number line: exact on any model, and on models written by hand the ways that were built."""
+"""Routes, swaps and the number line: exact on any model, and on models written by hand the ways
+that were built."""
 
 from __future__ import annotations
 
@@ -15,7 +16,14 @@ from experiments.copies import perturbed
 from rb_interp.errors import TaskError
 from rb_interp.interventions import circuit_by_cause, routes
 from rb_interp.interventions import circuits as module
-from rb_interp.interventions.circuits import CAUSES, NAMED, SHARES, anchor_routes, key_and_sum, permuted_number_line
+from rb_interp.interventions.circuits import (
+    CAUSES,
+    NAMED,
+    SHARES,
+    anchor_routes,
+    key_and_sum,
+    permuted_number_line,
+)
 from rb_interp.interventions.sites import most_likely, replaced
 from rb_interp.models.build import build_model
 from rb_interp.models.protocol import read_weights
@@ -24,15 +32,26 @@ from rb_interp.tasks import Inputs
 from rb_interp.tasks.anchor import AnchorTask
 
 ROWS = DATA.sample("rsn_train", 80)
-SMALL = {"d_model": 16, "d_head": 8, "d_mlp": 24, "n_heads": 2, "gamma": 0.3, "dtype": torch.float64}
+SMALL = {
+    "d_model": 16,
+    "d_head": 8,
+    "d_mlp": 24,
+    "n_heads": 2,
+    "gamma": 0.3,
+    "dtype": torch.float64,
+}
 MODELS = {
     "pre": lambda: build_model(TASK, norm="pre", n_layers=3, train_biases=True, **SMALL),
     "post": lambda: build_model(TASK, norm="post", **SMALL),
 }
 MASKED = AnchorTask(
-    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=((5, 7), (7, 5)), d_vocab=40,
+    keys=(11, 20),
+    memory_anchors=(1, 3),
+    reasoning_anchors=(5, 8),
+    masked=((5, 7), (7, 5)),
+    d_vocab=40,
     n_sequences=400,
-)  # fmt: skip
+)
 
 
 def answered_by(model, inputs):
@@ -48,7 +67,9 @@ def difference(logits, base, source):
 @pytest.mark.parametrize("name", MODELS)
 def test_shares_are_those_of_plain_patches_one_route_at_a_time(name):
     model = MODELS[name]()
-    given, changed = (answered_by(model, x) for x in (DATA.inputs(ROWS), TASK.counterfactual(DATA, ROWS, "key")))
+    given, changed = (
+        answered_by(model, x) for x in (DATA.inputs(ROWS), TASK.counterfactual(DATA, ROWS, "key"))
+    )
     found = routes(model, given, {"key": changed})
     ends_in_noise = ~(given.roles.positions["anchor"] == 8).any(1)
     counts = ends_in_noise & (given.labels != changed.labels)
@@ -65,14 +86,22 @@ def test_shares_are_those_of_plain_patches_one_route_at_a_time(name):
         "from_first_anchors": f"resid_pre.{last}@first_anchor",
         "from_last_anchor": f"resid_pre.{last}@last_anchor",
         "from_anchors": f"resid_pre.{last}@anchor",
-        "L0_at_last": [f"attn_out.{layer}@last" for layer in below],  # the same as the stream there: an identity
+        "L0_at_last": [
+            f"attn_out.{layer}@last" for layer in below
+        ],  # the same as the stream there: an identity
     }
     for route, at in sites.items():
         alone = (run(base, source, at) - before).sum() / (after - before).sum()
-        lost = 1 - (run(source, base, at) - before).sum() / (after - before).sum()  # all others changed, this one not
+        lost = (
+            1 - (run(source, base, at) - before).sum() / (after - before).sum()
+        )  # all others changed, this one not
         assert found.values[f"key:{route}"] == pytest.approx(np.clip(alone, 0, 1), abs=1e-4), route
-        assert found.values[f"key:{route}:needed"] == pytest.approx(np.clip(lost, 0, 1), abs=1e-4), route
-    assert sum(0.01 < found.values[f"key:{route}"] < 0.99 for route in sites) >= 2  # there is something to see
+        assert found.values[f"key:{route}:needed"] == pytest.approx(
+            np.clip(lost, 0, 1), abs=1e-4
+        ), route
+    assert (
+        sum(0.01 < found.values[f"key:{route}"] < 0.99 for route in sites) >= 2
+    )  # there is something to see
     assert hooks_on(model) == []
 
 
@@ -92,7 +121,9 @@ def test_models_written_by_hand_have_the_routes_that_were_built(name):
         circuit, key, anchors = BUILT[name]
         assert circuit_by_cause(found.values, accuracy=1.0) == circuit
         where = {"key": key, "anchors": anchors}
-        if name == "carrier":  # it has the key at both anchors in equal shares, and each anchor at its own position
+        if (
+            name == "carrier"
+        ):  # it has the key at both anchors in equal shares, and each anchor at its own position
             assert found.values["key:from_last_anchor"] == pytest.approx(0.5, abs=0.05)
             assert found.values["anchor_1:from_first_anchors"] == pytest.approx(1, abs=0.05)
             assert found.values["anchor_2:from_first_anchors"] == pytest.approx(0, abs=0.05)
@@ -106,17 +137,27 @@ def test_models_written_by_hand_have_the_routes_that_were_built(name):
 def test_only_rows_count_that_are_answered_rightly_both_ways_and_end_in_noise():
     model, rows = reference("averager", TASK).model(), DATA.sample("rsn_train", 40)
     given = DATA.inputs(rows)
-    changes = {change: TASK.counterfactual(DATA, rows, change) for change in ("key", "anchor_1", "anchor_2")}
+    changes = {
+        change: TASK.counterfactual(DATA, rows, change)
+        for change in ("key", "anchor_1", "anchor_2")
+    }
     free = (DATA.anchor_positions[rows, -1] < 8).sum()
-    assert [routes(model, given, changes).values[f"{change}:rows"] for change in changes] == [free] * 3
+    assert [routes(model, given, changes).values[f"{change}:rows"] for change in changes] == [
+        free
+    ] * 3
     wrong, same = np.array(changes["key"].labels), changes["key"].tokens.copy()
     apart = np.flatnonzero(DATA.anchor_positions[rows, -1] < 8)
     wrong[apart[:5]] += 1  # not answered rightly with the change
-    same[apart[5:8]], wrong[apart[5:8]] = given.tokens[apart[5:8]], DATA.labels[rows[apart[5:8]]]  # no change at all
+    same[apart[5:8]], wrong[apart[5:8]] = (
+        given.tokens[apart[5:8]],
+        DATA.labels[rows[apart[5:8]]],
+    )  # no change at all
     labels = DATA.labels[rows].copy()
     labels[apart[8:10]] += 1  # not answered rightly without it
     found = routes(
-        model, Inputs(given.tokens, labels, given.roles), changes | {"key": Inputs(same, wrong, given.roles)}
+        model,
+        Inputs(given.tokens, labels, given.roles),
+        changes | {"key": Inputs(same, wrong, given.roles)},
     )
     assert [found.values[f"{change}:rows"] for change in changes] == [free - 10, free - 2, free - 2]
     assert found.n == free - 10
@@ -139,13 +180,19 @@ def test_sets_and_tasks_with_few_anchors():
     one = replace(TASK, q=1)
     found = anchor_routes(reference("carrier", one).model(), one.dataset(0), n=30).values
     assert circuit_by_cause(found, 1.0) == "key-to-anchors"  # there are no first anchors to gather
-    assert (found["key:from_last_anchor"], found["key:from_first_anchors"]) == pytest.approx((1, 0), abs=0.02)
+    assert (found["key:from_last_anchor"], found["key:from_first_anchors"]) == pytest.approx(
+        (1, 0), abs=0.02
+    )
 
 
 def test_names_at_their_thresholds_and_in_their_order():
     at_least = dict.fromkeys(SHARES.values(), 0.8)
     left = dict(at_least)
-    assert list(NAMED) == list(CAUSES[:3]) == ["average-then-key", "gather-at-last-anchor", "key-to-anchors"]
+    assert (
+        list(NAMED)
+        == list(CAUSES[:3])
+        == ["average-then-key", "gather-at-last-anchor", "key-to-anchors"]
+    )
     for name, rule in NAMED.items():
         assert circuit_by_cause(left, 0.5) == name
         for share in rule.shares:
@@ -166,8 +213,11 @@ def test_names_at_their_thresholds_and_in_their_order():
         ("carrier", "average-then-key", 0, 0),
     ],
 )
-def test_models_written_by_hand_carry_key_and_sum_where_their_circuit_does(name, circuit, key, total):
-    """The averager's anchors bring their own sum too, save where one of them stands last and sees itself."""
+def test_models_written_by_hand_carry_key_and_sum_where_their_circuit_does(
+    name, circuit, key, total
+):
+    """The averager's anchors bring their own sum too, save where one of them stands last and sees
+    itself."""
     model = reference(name)
     found = key_and_sum(model.model(), model.task.dataset(0), circuit=circuit, n=100)
     sites = {
@@ -186,9 +236,14 @@ def test_pairs_differ_in_key_and_sum_and_no_row_is_used_twice():
     for same_position in (False, True):
         base, source = module._pairs(found.model(), data, 150, "rsn_train", same_position, seed=0)
         assert len({*base, *source}) == 300
-        keys, sums = (lambda rows: data.tokens[rows, data.key_position[rows]]), data.anchor_positions
+        keys, sums = (
+            (lambda rows: data.tokens[rows, data.key_position[rows]]),
+            data.anchor_positions,
+        )
         assert (keys(base) != keys(source)).all()
-        total = [np.take_along_axis(data.tokens[rows], sums[rows], 1).sum(1) for rows in (base, source)]
+        total = [
+            np.take_along_axis(data.tokens[rows], sums[rows], 1).sum(1) for rows in (base, source)
+        ]
         assert (total[0] != total[1]).all()
         assert (data.set[[*base, *source]] == 1).all()
         assert (data.key_position[base] == data.key_position[source]).all() == same_position
@@ -198,7 +253,9 @@ def test_pairs_differ_in_key_and_sum_and_no_row_is_used_twice():
 def test_a_model_without_right_answers_reads_nan(monkeypatch):
     monkeypatch.setattr(module, "most_likely", lambda model, tokens: np.full(len(tokens), -1))
     model = build_model(TASK, gamma=0.8)
-    swaps = [swap for circuit in module.CARRIERS for swap in key_and_sum(model, DATA, circuit=circuit)]
+    swaps = [
+        swap for circuit in module.CARRIERS for swap in key_and_sum(model, DATA, circuit=circuit)
+    ]
     line = permuted_number_line(model, DATA, n_draws=2)
     for effect in (*swaps, line):
         assert effect.summary()["n"] == 0
@@ -226,7 +283,11 @@ def test_rows_whose_answer_is_another_one_are_refused(case):
 @pytest.mark.parametrize("kind", ["plain", "gpt2", "post"])
 def test_an_anchor_takes_another_s_coordinate_and_the_control_moves_as_far(kind, monkeypatch):
     model, direction, seen = model_of(kind), np.random.default_rng(0).standard_normal(16), []
-    before, unit, anchors = read_weights(model), direction / np.linalg.norm(direction), TASK.tokens("reasoning_anchor")
+    before, unit, anchors = (
+        read_weights(model),
+        direction / np.linalg.norm(direction),
+        TASK.tokens("reasoning_anchor"),
+    )
 
     @contextmanager
     def spy(weight, value):
@@ -235,14 +296,19 @@ def test_an_anchor_takes_another_s_coordinate_and_the_control_moves_as_far(kind,
             yield
 
     monkeypatch.setattr(module, "replaced", spy)
-    assert permuted_number_line(model, DATA, direction=direction, n_draws=3, n=40).control.shape[0] == 3
+    assert (
+        permuted_number_line(model, DATA, direction=direction, n_draws=3, n=40).control.shape[0]
+        == 3
+    )
     old, new = before["embed.W_E"].double().numpy(), seen[0]
     np.testing.assert_allclose(new[anchors] @ unit, (old[anchors] @ unit)[::-1], atol=1e-5)
     rest = np.eye(16) - np.outer(unit, unit)
     np.testing.assert_allclose(new[anchors] @ rest, old[anchors] @ rest, atol=1e-5)
     for moved in seen:
         np.testing.assert_array_equal(np.delete(moved, anchors, 0), np.delete(old, anchors, 0))
-    np.testing.assert_allclose([np.linalg.norm(moved - old) for moved in seen], np.linalg.norm(new - old), rtol=1e-4)
+    np.testing.assert_allclose(
+        [np.linalg.norm(moved - old) for moved in seen], np.linalg.norm(new - old), rtol=1e-4
+    )
     assert len(seen) == 4
     assert all(torch.equal(tensor, before[name]) for name, tensor in read_weights(model).items())
 
@@ -252,13 +318,18 @@ def test_an_anchor_takes_another_s_coordinate_and_the_control_moves_as_far(kind,
     ("name", "direction", "share"),
     [("averager", "value", 1), ("carrier", "component", 1), ("carrier", "value", 0)],
 )
-def test_models_written_by_hand_count_an_anchor_as_where_it_stands_on_their_line(name, direction, share):
-    """The averager's values read its line first; the carrier's values read keys, and a later layer the anchors."""
+def test_models_written_by_hand_count_an_anchor_as_where_it_stands_on_their_line(
+    name, direction, share
+):
+    """The averager's values read its line first; the carrier's values read keys, and a later layer
+    the anchors."""
     found = reference(name)
     model, data = found.model(), found.task.dataset(0)
     effect = permuted_number_line(model, data, direction=direction, n_draws=3)
     assert effect.summary()["effect"] == share
-    rows = data.sample("rsn_train", 300)  # reversal moves 11 .. 15 to 15 .. 11: an answer of sum 26 stays
+    rows = data.sample(
+        "rsn_train", 300
+    )  # reversal moves 11 .. 15 to 15 .. 11: an answer of sum 26 stays
     sums = np.take_along_axis(data.tokens[rows], data.anchor_positions[rows], 1).sum(1)
     assert len(effect.values) == (sums != 26).sum() > 200
     across = np.linalg.svd(model.W_V[0, 0].detach().double().numpy())[0][:, -1]

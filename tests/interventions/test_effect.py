@@ -1,4 +1,5 @@
-"""Effects against hand-worked numbers: means, intervals, the share of control draws, cross entropy."""
+"""Effects against hand-worked numbers: means, intervals, the share of control draws, cross
+entropy."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from rb_interp.statistics.intervals import difference_of_paired_shares, t_interv
 
 
 def effect(values, control, quantity="loss_increase"):
-    return Effect("forced_average", "pattern.0", quantity, np.array(values), np.array(control), "random patterns")
+    return Effect(
+        "forced_average",
+        "pattern.0",
+        quantity,
+        np.array(values),
+        np.array(control),
+        "random patterns",
+    )
 
 
 def test_a_summary_by_hand():
@@ -41,11 +49,15 @@ def test_no_interval_of_an_accuracy_leaves_what_an_accuracy_can_be():
     row = effect(values, [[0.0] * 10], "accuracy_drop").summary()
     assert (row["low"], row["high"]) == pytest.approx(difference_of_paired_shares(9, 0, 10)[1:])
     assert t_interval(values).high > 1 > row["high"]
-    assert (row["control_low"], row["control_high"]) == pytest.approx(difference_of_paired_shares(0, 0, 10)[1:])
+    assert (row["control_low"], row["control_high"]) == pytest.approx(
+        difference_of_paired_shares(0, 0, 10)[1:]
+    )
     assert row["difference_high"] == row["high"]
     some = effect([1.0, 1.0, 0.0, -1.0], [[0.0] * 4], "accuracy_drop").summary()
     assert (some["low"], some["high"]) == pytest.approx(difference_of_paired_shares(2, 1, 4)[1:])
-    half = np.stack([np.ones(10), np.r_[np.zeros(1), np.ones(9)]])  # two draws: the mean of an input is 1 or .5
+    half = np.stack(
+        [np.ones(10), np.r_[np.zeros(1), np.ones(9)]]
+    )  # two draws: the mean of an input is 1 or .5
     for quantity, lowest in (("accuracy_drop", -1), ("moved_as_predicted", 0)):
         for control in (half, 1 - half):
             cut = effect(values, control, quantity).summary()
@@ -62,14 +74,19 @@ def test_p_is_the_share_of_control_draws_that_reach_the_effect():
     assert effect([1.0, 1.0], draws).p_value == 3 / 4  # two of three reach it
     assert effect([4.0, 4.0], draws).p_value == 1 / 4
     assert np.isnan(effect([4.0, 4.0], draws[:1]).p_value)
-    assert effect([-2.0, -2.0], draws, "mine_change").p_value == 2 / 4  # either way: one of three is as far from 0
+    assert (
+        effect([-2.0, -2.0], draws, "mine_change").p_value == 2 / 4
+    )  # either way: one of three is as far from 0
 
 
 def test_a_control_that_was_not_given_is_not_named():
     without = effect([1.0, 2.0], np.empty((0, 2)))
     row = without.summary()
     assert (row["effect"], row["control_name"]) == (1.5, "none given")
-    assert all(np.isnan(row[name]) for name in ("control", "control_low", "difference", "difference_high", "p_value"))
+    assert all(
+        np.isnan(row[name])
+        for name in ("control", "control_low", "difference", "difference_high", "p_value")
+    )
     assert "control: none given</p>" in without._repr_html_()
     assert effect([1.0, 2.0], [[0.0, 0.0]]).summary()["control_name"] == "random patterns"
 
@@ -79,6 +96,11 @@ def test_a_matrix_says_where_its_shares_mean_nothing(gap, says):
     corrupted = np.array([0.0, 1.0, -1.0, 0.5])
     clean = corrupted[::-1] + gap
     matrix = Matrix(
-        {"component": ["z"], "layer": [0], "role": ["last"]}, "logit", clean, corrupted, clean[None, None, None], None
+        {"component": ["z"], "layer": [0], "role": ["last"]},
+        "logit",
+        clean,
+        corrupted,
+        clean[None, None, None],
+        None,
     )
     assert ("mean nothing here" in str(matrix)) == says

@@ -1,4 +1,5 @@
-"""Interventions say the truth about a trained model whose previous-token head and induction heads are known.
+"""Interventions say the truth about a trained model whose previous-token head and induction heads
+are known.
 
 Both induction heads look for what followed the query's token, and either alone is enough.
 """
@@ -23,7 +24,8 @@ def clean():
 
 @cache
 def traded(role):
-    """The rows in which the token of a role and another one of the block trade names, but for the query."""
+    """The rows in which the token of a role and another one of the block trade names, but for the
+    query."""
     tokens, places, at = clean().tokens, clean().roles.positions, np.arange(64)
     one, other = tokens[at, places[role][:, 0]][:, None], tokens[at, places["other"][:, 1]][:, None]
     changed = np.where(tokens == one, other, np.where(tokens == other, one, tokens))
@@ -57,5 +59,11 @@ def test_where_the_query_stood_travels_from_the_previous_token_head_to_the_keys(
     senders = [f"{BACK}@second", f"{ASIDE}@second", "embed@second"]
     matrix = path_matrix(known().model, *pair, senders, ["k.1@second", "v.1@second", "q.1@query"])
     strongest = np.unravel_index(np.nanargmax(matrix.values), matrix.values.shape)
-    assert (senders[strongest[0]], matrix.axes["receiver"][strongest[1]]) == (f"{BACK}@second", "k.1@second")
-    assert np.nanmax(np.abs(np.delete(matrix.values.ravel(), np.ravel_multi_index(strongest, (3, 3))))) < 0.3
+    assert (senders[strongest[0]], matrix.axes["receiver"][strongest[1]]) == (
+        f"{BACK}@second",
+        "k.1@second",
+    )
+    assert (
+        np.nanmax(np.abs(np.delete(matrix.values.ravel(), np.ravel_multi_index(strongest, (3, 3)))))
+        < 0.3
+    )

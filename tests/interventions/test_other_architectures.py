@@ -1,4 +1,5 @@
-"""Interventions on models of other shapes than GPT-2's: keys and values that heads share, and what else they lack."""
+"""Interventions on models of other shapes than GPT-2's: keys and values that heads share, and what
+else they lack."""
 
 from importlib.metadata import version
 from itertools import product
@@ -13,7 +14,13 @@ from tokenizers.models import WordLevel
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions import ablation, blocked_attention, forced_average, patching_matrix, path_patch
+from rb_interp.interventions import (
+    ablation,
+    blocked_attention,
+    forced_average,
+    patching_matrix,
+    path_patch,
+)
 from rb_interp.interventions.attention import blocked_edits, row_entropies, with_subspace
 from rb_interp.interventions.patching import COMPONENTS
 from rb_interp.interventions.path import path_logits
@@ -26,7 +33,11 @@ pytestmark = pytest.mark.lens
 
 KEY = np.array([[0], [3], [1]])
 CLEAN, CORRUPTED = (
-    Inputs(np.random.default_rng(seed).integers(0, 30, (3, 6)), np.arange(3) + seed, Roles({"key": KEY}))
+    Inputs(
+        np.random.default_rng(seed).integers(0, 30, (3, 6)),
+        np.arange(3) + seed,
+        Roles({"key": KEY}),
+    )
     for seed in (0, 1)
 )
 VALUES, ATTN_OUT = "blocks.1.attn.hook_v", "blocks.0.hook_attn_out"
@@ -48,9 +59,13 @@ def test_a_head_s_keys_and_values_are_those_that_it_shares(kind):
     """Heads 2 and 3 share the second of two, as a hook written by hand changes it."""
     model, heads, rows = model_of(kind), {}, np.arange(3)
     values = capture(model, CLEAN.tokens, [VALUES])[VALUES]
-    assert torch.equal(read_at(model, CLEAN.tokens, "v.1.3@key", CLEAN.roles)[:, 0], values[rows, KEY[:, 0], 1])
+    assert torch.equal(
+        read_at(model, CLEAN.tokens, "v.1.3@key", CLEAN.roles)[:, 0], values[rows, KEY[:, 0], 1]
+    )
     for head in (1, 2, 3):
-        heads[head] = patching_matrix(model, CLEAN, CORRUPTED, components=("q", "k", "v"), roles=("key",), head=head)
+        heads[head] = patching_matrix(
+            model, CLEAN, CORRUPTED, components=("q", "k", "v"), roles=("key",), head=head
+        )
 
     def from_clean(activation, hook):
         activation[rows, KEY[:, 0], 1] = values[rows, KEY[:, 0], 1]
@@ -58,11 +73,15 @@ def test_a_head_s_keys_and_values_are_those_that_it_shares(kind):
 
     found = run_with(model, CORRUPTED, [(VALUES, from_clean)]).double().numpy()
     expected = found[rows, CLEAN.labels] - found[rows, CORRUPTED.labels]
-    np.testing.assert_allclose(heads[3].patched[2, 1, 0], expected, atol=1e-4 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        heads[3].patched[2, 1, 0], expected, atol=1e-4 * np.abs(expected).max()
+    )
     assert np.array_equal(heads[3].patched[1:], heads[2].patched[1:])
     assert not np.allclose(heads[3].patched[1:], heads[1].patched[1:], atol=1e-3)
     assert not np.allclose(heads[3].patched[0], heads[2].patched[0], atol=1e-4)
-    assert {name: heads[3].notes[name] for name in "kv"} == dict.fromkeys("kv", "shared with head 2")
+    assert {name: heads[3].notes[name] for name in "kv"} == dict.fromkeys(
+        "kv", "shared with head 2"
+    )
     assert ablation(model, CLEAN, "v.1.3@key").site == "v.1.3@key (shared with head 2)"
     assert ablation(model, CLEAN, "z.1.3@key").site == "z.1.3@key"
 
@@ -91,17 +110,26 @@ def test_a_matrix_has_the_components_that_the_model_has_and_says_which_it_has_no
     matrix = patching_matrix(model, CLEAN, CORRUPTED, roles=("all",))
     missing = [name for name in COMPONENTS if name not in matrix.axes["component"]]
     assert missing == (["resid_mid"] if kind == "side by side" else ["resid_mid", "mlp_out"])
-    assert {name: matrix.notes.get(name) for name in COMPONENTS if name in matrix.notes} == dict.fromkeys(
-        missing, "no cells: this model has none."
-    )
+    assert {
+        name: matrix.notes.get(name) for name in COMPONENTS if name in matrix.notes
+    } == dict.fromkeys(missing, "no cells: this model has none.")
     cells = matrix.to_frame().set_index(["component", "layer"])["recovered"]
-    assert [cells[name, 1] for name in ("resid_pre", "resid_post")] == pytest.approx([1, 1], abs=1e-4)
+    assert [cells[name, 1] for name in ("resid_pre", "resid_post")] == pytest.approx(
+        [1, 1], abs=1e-4
+    )
     clean = capture(model, CLEAN.tokens, [ATTN_OUT])[ATTN_OUT]
-    found = run_with(model, CORRUPTED, [(ATTN_OUT, lambda activation, hook: clean)]).double().numpy()
+    found = (
+        run_with(model, CORRUPTED, [(ATTN_OUT, lambda activation, hook: clean)]).double().numpy()
+    )
     expected = found[np.arange(3), CLEAN.labels] - found[np.arange(3), CORRUPTED.labels]
     at = matrix.axes["component"].index("attn_out")
-    np.testing.assert_allclose(matrix.patched[at, 0, 0], expected, atol=1e-4 * np.abs(expected).max())
-    with pytest.raises(ModelError, match=r"site 'resid_mid.0' is not in this model, a .* has there resid_pre, resid"):
+    np.testing.assert_allclose(
+        matrix.patched[at, 0, 0], expected, atol=1e-4 * np.abs(expected).max()
+    )
+    with pytest.raises(
+        ModelError,
+        match=r"site 'resid_mid.0' is not in this model, a .* has there resid_pre, resid",
+    ):
         ablation(model, CLEAN, "resid_mid.0")
 
 
@@ -112,30 +140,41 @@ def test_the_direct_path_to_the_logits_is_what_a_layer_adds_to_the_stream(kind):
     base, source = (capture(model, rows.tokens, [ATTN_OUT, last]) for rows in (CORRUPTED, CLEAN))
     (path,) = path_logits(model, CORRUPTED, CLEAN, Site("attn_out", 0), [Site("resid_post", 1)])
     with torch.no_grad():
-        expected = model.unembed(model.ln_final(base[last] + source[ATTN_OUT] - base[ATTN_OUT]))[:, -1]
+        expected = model.unembed(model.ln_final(base[last] + source[ATTN_OUT] - base[ATTN_OUT]))[
+            :, -1
+        ]
     torch.testing.assert_close(path, expected, atol=1e-4 * float(expected.abs().max()), rtol=0)
-    with pytest.raises(ModelError, match="not in this model" if kind == "attention alone" else "does not act on the"):
+    with pytest.raises(
+        ModelError,
+        match="not in this model" if kind == "attention alone" else "does not act on the",
+    ):
         path_patch(model, CORRUPTED, CLEAN, "attn_out.0", "mlp_out.0")
 
 
 def padded_left(tmp_path):
-    """A model whose tokenizer pads on the left: the mask and positions of a row depend on where its padding ends."""
+    """A model whose tokenizer pads on the left: the mask and positions of a row depend on where its
+    padding ends."""
     words = {"<pad>": 0, "<bos>": 1, **{f"w{i}": i for i in range(2, 30)}}
     backend = Tokenizer(WordLevel(words, unk_token="<pad>"))
     PreTrainedTokenizerFast(
         tokenizer_object=backend, pad_token="<pad>", bos_token="<bos>", eos_token="<pad>"
     ).save_pretrained(tmp_path)
     model = lens_model("gpt2", n_layers=2)
-    model.set_tokenizer(AutoTokenizer.from_pretrained(tmp_path, padding_side="left"), default_padding_side="left")
+    model.set_tokenizer(
+        AutoTokenizer.from_pretrained(tmp_path, padding_side="left"), default_padding_side="left"
+    )
     return model
 
 
 @pytest.mark.skipif(version("transformer-lens") >= "4", reason="a bridge is told its mask")
 def test_padding_in_front_is_nothing_to_attend_to(tmp_path):
-    """Rows with padding read what they do without it; the control blocks what the query attends to."""
+    """Rows with padding read what they do without it; the control blocks what the query attends
+    to."""
     model, rng = padded_left(tmp_path), np.random.default_rng(0)
     tokens, labels, at = rng.integers(2, 30, (6, 5)), rng.integers(2, 30, 6), np.ones((6, 1), int)
-    rows, padded = (Inputs(np.pad(tokens, ((0, 0), (n, 0))), labels, Roles({"key": at + n})) for n in (0, 3))
+    rows, padded = (
+        Inputs(np.pad(tokens, ((0, 0), (n, 0))), labels, Roles({"key": at + n})) for n in (0, 3)
+    )
     entropies, other = (row_entropies(model, some.tokens, layer=1) for some in (rows, padded))
     np.testing.assert_allclose(other[:, 3:], entropies, atol=1e-4)
     for call in (forced_average, blocked_attention):
@@ -144,7 +183,10 @@ def test_padding_in_front_is_nothing_to_attend_to(tmp_path):
         assert {*other.control.round(3).ravel()} == {*own.control.round(3).ravel()}
     with pytest.raises(ModelError, match="rows with padding in front have no pattern in common"):
         forced_average(model, padded, np.zeros(8), layer=1)
-    notes = [ablation(model, padded, site, metric="loss").notes for site in ("attn_out.1", "attn_out.1@key")]
+    notes = [
+        ablation(model, padded, site, metric="loss").notes
+        for site in ("attn_out.1", "attn_out.1@key")
+    ]
     assert "6 of 6 rows have padding in front, which the mean takes in" in notes[0]["padding"]
     assert "padding" not in notes[1]
     edits = blocked_edits(model, at + 3, np.full((6, 2), [3, 4]), layer=1)
@@ -158,7 +200,9 @@ def overridden(tmp_path):
 
     def forward(self, tokens, **options):
         logits = type(self).__base__.forward(self, tokens, **options)
-        return torch.where(tokens[:, :1, None] == 5, -logits, logits) if tokens.ndim == 2 else logits
+        return (
+            torch.where(tokens[:, :1, None] == 5, -logits, logits) if tokens.ndim == 2 else logits
+        )
 
     model.__class__ = type("Turned", (type(model),), {"forward": forward})
     return model
@@ -166,7 +210,9 @@ def overridden(tmp_path):
 
 IN_FORWARD = {
     "padded on the left": padded_left,
-    "soft caps": lambda tmp_path: lens_model("gpt2", n_layers=2, output_logits_soft_cap=2.0, attn_scores_soft_cap=0.5),
+    "soft caps": lambda tmp_path: lens_model(
+        "gpt2", n_layers=2, output_logits_soft_cap=2.0, attn_scores_soft_cap=0.5
+    ),
     "a class of the caller's": overridden,
 }
 
@@ -182,11 +228,20 @@ def test_cells_have_what_forward_alone_does_whichever_rows_come_first(kind, tmp_
     other = tokens.copy()
     other[:, 5] = (tokens[:, 5] + 5) % 28 + 2
     for order in (row, row[::-1]):
-        clean, corrupted = Inputs(tokens[order], labels[0][order], roles), Inputs(other[order], labels[1][order], roles)
-        matrix = patching_matrix(
-            model, clean, corrupted, roles=("at",), components=("resid_pre", "k", "pattern", "z", "resid_post")
+        clean, corrupted = (
+            Inputs(tokens[order], labels[0][order], roles),
+            Inputs(other[order], labels[1][order], roles),
         )
-        for number, (name, layer) in enumerate(product(matrix.axes["component"], matrix.axes["layer"])):
+        matrix = patching_matrix(
+            model,
+            clean,
+            corrupted,
+            roles=("at",),
+            components=("resid_pre", "k", "pattern", "z", "resid_post"),
+        )
+        for number, (name, layer) in enumerate(
+            product(matrix.axes["component"], matrix.axes["layer"])
+        ):
             hook, axis = Site(name, layer).hook, Site(name, layer).position_axis
             source = capture(model, clean.tokens, [hook])[hook].select(axis, 5)
 
@@ -197,4 +252,6 @@ def test_cells_have_what_forward_alone_does_whichever_rows_come_first(kind, tmp_
             found = run_with(model, corrupted, [(hook, from_clean)]).double().numpy()
             expected = found[row, clean.labels] - found[row, corrupted.labels]
             cell = matrix.patched.reshape(-1, 12)[number]
-            np.testing.assert_allclose(cell, expected, atol=1e-5 * np.abs(expected).max(), err_msg=f"{name} {layer}")
+            np.testing.assert_allclose(
+                cell, expected, atol=1e-5 * np.abs(expected).max(), err_msg=f"{name} {layer}"
+            )

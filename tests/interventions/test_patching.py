@@ -1,4 +1,5 @@
-"""A patching matrix has generic_activation_patch's numbers, and finds the circuits of models written by hand."""
+"""A patching matrix has generic_activation_patch's numbers, and finds the circuits of models
+written by hand."""
 
 import warnings
 from functools import partial
@@ -70,7 +71,13 @@ def by_peer(model, clean, corrupted, components, roles):
         _, cache = model.run_with_cache(tokens)
         found = [
             peer.generic_activation_patch(
-                model, others, cache, metric, partial(setter, axis=2 if name == "pattern" else 1), name, index_df=cells
+                model,
+                others,
+                cache,
+                metric,
+                partial(setter, axis=2 if name == "pattern" else 1),
+                name,
+                index_df=cells,
             )
             for name in components
         ]
@@ -85,7 +92,9 @@ def test_every_cell_has_the_number_of_generic_activation_patch(kind, monkeypatch
     model, roles = MODELS[kind](), ("key", "anchor", "last")
     matrix = patching_matrix(model, CLEAN, BOTH, roles=roles)
     expected = by_peer(model, CLEAN, BOTH, COMPONENTS, roles)
-    np.testing.assert_allclose(matrix.patched.mean(-1), expected, atol=1e-5 * max(1.0, np.abs(expected).max()))
+    np.testing.assert_allclose(
+        matrix.patched.mean(-1), expected, atol=1e-5 * max(1.0, np.abs(expected).max())
+    )
     assert np.unique(expected.round(5)).size > 20
     assert hooks_on(model) == []
 
@@ -96,31 +105,54 @@ SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("pre", "grouped"
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["post", "gpt2", *SLOW])
 def test_cells_side_by_side_are_cells_run_one_by_one(kind, monkeypatch):
-    """Whole runs, which a caller's hook forces, and passes of few rows give the same rows; each head by itself."""
+    """Whole runs, which a caller's hook forces, and passes of few rows give the same rows; each
+    head by itself."""
     model = MODELS[kind]() if kind in MODELS else lens_model(kind, d_vocab=40, n_layers=2)
-    pair, other = (CLEAN.take(np.arange(6)), BOTH.take(np.arange(6))), NOISE.take(np.arange(6)[::-1])
+    pair, other = (
+        (CLEAN.take(np.arange(6)), BOTH.take(np.arange(6))),
+        NOISE.take(np.arange(6)[::-1]),
+    )
     for head, components in ((None, ["resid_pre", "k", "z", "mlp_out"]), (1, ["q", "v"])):
-        wanted = {"components": components, "head": head, "control": other, "roles": ("key", "anchor", "noise")}
+        wanted = {
+            "components": components,
+            "head": head,
+            "control": other,
+            "roles": ("key", "anchor", "noise"),
+        }
         fast = patching_matrix(model, *pair, **wanted)
         close = 1e-5 * np.abs(fast.patched).max()
         for values in (1, 3_000):
             monkeypatch.setattr("rb_interp.interventions.patching.PASS_VALUES", values)
-            few = patching_matrix(model, *pair, components=components, head=head, layers=[1], roles=("anchor", "noise"))
+            few = patching_matrix(
+                model,
+                *pair,
+                components=components,
+                head=head,
+                layers=[1],
+                roles=("anchor", "noise"),
+            )
             np.testing.assert_allclose(few.patched[:, 0], fast.patched[:, 1, 1:], atol=close)
         monkeypatch.undo()
-        with model.hooks(fwd_hooks=[("blocks.0.hook_mlp_out", lambda activation, hook: activation)]):
+        with model.hooks(
+            fwd_hooks=[("blocks.0.hook_mlp_out", lambda activation, hook: activation)]
+        ):
             there = hooks_on(model)
             whole = patching_matrix(model, *pair, **wanted)
             assert hooks_on(model) == there
         np.testing.assert_allclose(fast.patched, whole.patched, atol=close)
         np.testing.assert_allclose(fast.control_patched, whole.control_patched, atol=close)
         one = patched(model, pair[1], other, Site(components[1], 1, "key", head))
-        np.testing.assert_allclose(fast.control_patched[1, 1, 0], row_metric(one, *pair), atol=close)
+        np.testing.assert_allclose(
+            fast.control_patched[1, 1, 0], row_metric(one, *pair), atol=close
+        )
 
 
 @pytest.mark.lens
 def test_what_the_callers_hooks_do_is_part_of_the_model():
-    model, wanted = MODELS["pre"](), {"components": ["attn_out", "z", "k"], "roles": ("last", "key")}
+    model, wanted = (
+        MODELS["pre"](),
+        {"components": ["attn_out", "z", "k"], "roles": ("last", "key")},
+    )
 
     def half_of_one_row(activation, hook):
         return torch.cat([activation[:1] / 2, activation[1:]])
@@ -130,15 +162,25 @@ def test_what_the_callers_hooks_do_is_part_of_the_model():
         found = patching_matrix(model, CLEAN, BOTH, **wanted)
         expected = row_metric(patched(model, BOTH, CLEAN, "k.1@key"))
         np.testing.assert_allclose(found.patched[2, 1, 1], expected, atol=1e-5)
-        np.testing.assert_allclose(found.clean, row_metric(last_logits(model, CLEAN.tokens)), atol=1e-5)
+        np.testing.assert_allclose(
+            found.clean, row_metric(last_logits(model, CLEAN.tokens)), atol=1e-5
+        )
     assert not np.allclose(found.patched[..., 0], without.patched[..., 0], atol=1e-3)
     np.testing.assert_allclose(found.patched[..., 1:], without.patched[..., 1:], atol=1e-5)
 
 
 def test_runs_begin_at_a_block_only_where_the_forward_is_transformer_lens_own():
-    """One that bounds its input leaves tokens as they are, and a stream of the rows that run, but not a patched one."""
-    model, pair, hook = MODELS["gpt2"](), (BOTH.take(np.arange(4)), CLEAN.take(np.arange(4))), "blocks.1.hook_resid_pre"
-    wanted, low = {"components": ["resid_pre"], "layers": [1]}, capture(model, pair[1].tokens, [hook])[hook].min()
+    """One that bounds its input leaves tokens as they are, and a stream of the rows that run, but
+    not a patched one."""
+    model, pair, hook = (
+        MODELS["gpt2"](),
+        (BOTH.take(np.arange(4)), CLEAN.take(np.arange(4))),
+        "blocks.1.hook_resid_pre",
+    )
+    wanted, low = (
+        {"components": ["resid_pre"], "layers": [1]},
+        capture(model, pair[1].tokens, [hook])[hook].min(),
+    )
 
     class Bounded(type(model)):
         def forward(self, input, *args, **kwargs):
@@ -163,13 +205,16 @@ def test_all_of_the_stream_recovers_everything_and_what_is_the_same_recovers_not
 
 
 def test_patches_go_from_role_to_role():
-    """The averager adds the key that it finds to the sum of the anchors: with another row's key, its answer moves."""
+    """The averager adds the key that it finds to the sum of the anchors: with another row's key,
+    its answer moves."""
     model, data = reference("averager").model(), AnchorTask().dataset(0)
     rows = data.sample("rsn_test", 120)
     base, source = data.inputs(rows[:60]), data.inputs(rows[60:])
     apart = (base.roles.positions["key"] != source.roles.positions["key"])[:, 0]
     assert apart.mean() > 0.5
-    key, other = (rows.tokens[np.arange(60), rows.roles.positions["key"][:, 0]] for rows in (base, source))
+    key, other = (
+        rows.tokens[np.arange(60), rows.roles.positions["key"][:, 0]] for rows in (base, source)
+    )
     found = patched(model, base, source, "v.1@key").argmax(1)
     assert (found.numpy() == base.labels - key + other).all()
     both = patched(model, base, source, ["v.1@key", "attn_out.0@last"]).argmax(1)
@@ -178,18 +223,41 @@ def test_patches_go_from_role_to_role():
 
 EXACT = {
     ("averager", "key"): {
-        "resid_pre.0@key": 1, "resid_pre.1@key": 1, "attn_out.1@last": 1, "z.1@last": 1, "v.1@key": 1, "k.1@key": 0,
-        "attn_out.0@last": 0, "attn_out.0@anchor": 0, "pattern.1@last": 0, "q.1@last": 0, "resid_pre.0@noise": 0,
+        "resid_pre.0@key": 1,
+        "resid_pre.1@key": 1,
+        "attn_out.1@last": 1,
+        "z.1@last": 1,
+        "v.1@key": 1,
+        "k.1@key": 0,
+        "attn_out.0@last": 0,
+        "attn_out.0@anchor": 0,
+        "pattern.1@last": 0,
+        "q.1@last": 0,
+        "resid_pre.0@noise": 0,
     },
     ("averager", "anchors"): {
-        "resid_pre.0@anchor": 1, "attn_out.0@last": 1, "attn_out.1@last": 0, "v.0@anchor": 1, "k.0@anchor": 0,
+        "resid_pre.0@anchor": 1,
+        "attn_out.0@last": 1,
+        "attn_out.1@last": 0,
+        "v.0@anchor": 1,
+        "k.0@anchor": 0,
     },
     ("carrier", "key"): {
-        "resid_pre.0@key": 1, "attn_out.0@anchor": 1, "v.1@anchor": 1, "v.1@key": 0, "attn_out.0@last": 0,
-        "attn_out.1@last": 1, "k.1@anchor": 0,
+        "resid_pre.0@key": 1,
+        "attn_out.0@anchor": 1,
+        "v.1@anchor": 1,
+        "v.1@key": 0,
+        "attn_out.0@last": 0,
+        "attn_out.1@last": 1,
+        "k.1@anchor": 0,
     },
-    ("carrier", "anchors"): {"resid_pre.0@anchor": 1, "attn_out.0@anchor": 0, "v.1@anchor": 1, "attn_out.1@last": 1},
-}  # fmt: skip
+    ("carrier", "anchors"): {
+        "resid_pre.0@anchor": 1,
+        "attn_out.0@anchor": 0,
+        "v.1@anchor": 1,
+        "attn_out.1@last": 1,
+    },
+}
 
 
 @pytest.mark.wide
@@ -201,19 +269,29 @@ def test_circuits_written_by_hand_are_found(name, change):
     clean, corrupted = data.inputs(rows), data.task.counterfactual(data, rows, change)
     redrawn = corrupted.with_tokens_of(data.task.counterfactual(data, rows, "noise"), "noise")
     sites = {text: Site.parse(text) for text in EXACT[name, change]}
-    wanted = {"components": list(dict.fromkeys(site.component for site in sites.values())), "control": redrawn}
-    cells = patching_matrix(model, clean, corrupted, **wanted).to_frame().set_index(["component", "layer", "role"])
+    wanted = {
+        "components": list(dict.fromkeys(site.component for site in sites.values())),
+        "control": redrawn,
+    }
+    cells = (
+        patching_matrix(model, clean, corrupted, **wanted)
+        .to_frame()
+        .set_index(["component", "layer", "role"])
+    )
     for text, expected in EXACT[name, change].items():
         site = sites[text]
         cell = cells.loc[(site.component, site.layer, site.role)]
         assert cell.recovered == pytest.approx(expected, abs=0.03), text
-        assert cell.low - 1e-12 <= cell.recovered <= cell.high + 1e-12  # rounding, where all rows are equal
+        assert (
+            cell.low - 1e-12 <= cell.recovered <= cell.high + 1e-12
+        )  # rounding, where all rows are equal
         if site.role != "noise":
             assert cell.control == pytest.approx(0, abs=0.03), text
 
 
 def test_a_matrix_of_roles_that_stand_elsewhere_has_every_component_but_the_pattern():
-    """The rows in another order, role to role: the cells of the matrix are those asked for one by one."""
+    """The rows in another order, role to role: the cells of the matrix are those asked for one by
+    one."""
     model, order = MODELS["none"](), np.arange(24)[::-1]
     turned = CLEAN.take(order)
     assert not np.array_equal(turned.roles.positions["key"], BOTH.roles.positions["key"])
@@ -223,11 +301,16 @@ def test_a_matrix_of_roles_that_stand_elsewhere_has_every_component_but_the_patt
     logits = patched(model, BOTH, turned, "attn_out.0@key")
     cell = matrix.patched[matrix.cell("attn_out", 0, "key")]
     np.testing.assert_allclose(cell, row_metric(logits, turned), atol=1e-4)
-    assert "pattern" in patching_matrix(model, turned, BOTH, roles=("last",), layers=[1]).axes["component"]
+    assert (
+        "pattern"
+        in patching_matrix(model, turned, BOTH, roles=("last",), layers=[1]).axes["component"]
+    )
     moved_control = patching_matrix(model, CLEAN, BOTH, control=NOISE.take(order), layers=[0])
     assert "pattern" not in moved_control.axes["component"]
     noise = BOTH.with_tokens_of(BOTH.take(order), "noise")
-    found = patching_matrix(model, CLEAN, BOTH, control=noise, components=["resid_pre"], layers=[0], roles=["key"])
+    found = patching_matrix(
+        model, CLEAN, BOTH, control=noise, components=["resid_pre"], layers=[0], roles=["key"]
+    )
     assert found.notes["control"] == "in 1 of the 1 cells that do something it changes nothing."
     with pytest.raises(
         ModelError,
@@ -242,13 +325,18 @@ def test_a_control_made_of_the_rows_that_activations_are_taken_from_is_refused()
     few = {"components": ("attn_out",), "roles": ("key",)}
     matrices = (partial(call, **few) for call in (patching_matrix, attribution_matrix))
     for call in (*matrices, partial(patching_effect, sites="attn_out.0")):
-        with pytest.raises(ModelError, match=r"control with the right answers of the rows that activations are taken"):
+        with pytest.raises(
+            ModelError,
+            match=r"control with the right answers of the rows that activations are taken",
+        ):
             call(model, CLEAN, BOTH, control=NOISE)
         with pytest.raises(ModelError, match="make it of the rows that run"):
             call(model, CLEAN, BOTH, control=right, direction="noise")
         call(model, CLEAN, BOTH, control=right)
         call(model, CLEAN, BOTH, control=NOISE, direction="noise")
-    with pytest.raises(ModelError, match=r"tokens \[24, 9\] and the rows that run \[2, 9\]; patching needs pairs"):
+    with pytest.raises(
+        ModelError, match=r"tokens \[24, 9\] and the rows that run \[2, 9\]; patching needs pairs"
+    ):
         patching_matrix(model, CLEAN, BOTH.take(np.arange(2)))
     with pytest.raises(ModelError, match="got a control with the right answers"):
         path_patch(model, BOTH, CLEAN, "attn_out.0@anchor", "v.1@anchor", control=NOISE)
@@ -257,19 +345,28 @@ def test_a_control_made_of_the_rows_that_activations_are_taken_from_is_refused()
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["normal", "skewed", "none at all"])
 def test_intervals_cover_as_promised(kind):
-    """2,000 draws of 64 inputs with a planted ratio of .3: a 95 % interval misses it in 100 of them, +- 29.
+    """2,000 draws of 64 inputs with a planted ratio of .3: a 95 % interval misses it in 100 of
+    them, +- 29.
 
     With exponential inputs it misses in 6.4 %, as Student's does.
     """
     rng, true, mean = np.random.default_rng(0), 0.3, {"none at all": 0.0}.get(kind, 3.0)
-    noise = rng.standard_normal((2, 2000, 64)) if kind != "skewed" else rng.exponential(size=(2, 2000, 64)) - 1
+    noise = (
+        rng.standard_normal((2, 2000, 64))
+        if kind != "skewed"
+        else rng.exponential(size=(2, 2000, 64)) - 1
+    )
     whole, missed, unbounded = mean + noise[0], 0, 0
     part = true * whole + 0.5 * noise[1]
     for a, b in zip(part, whole, strict=True):
         low, high = (float(end) for end in ratio_interval(a, b))
         missed += not low <= true <= high
         unbounded += np.isinf(high)
-    assert missed / 2000 == pytest.approx(0.05, abs=0.0147) if kind == "normal" else missed / 2000 < 0.075
+    assert (
+        missed / 2000 == pytest.approx(0.05, abs=0.0147)
+        if kind == "normal"
+        else missed / 2000 < 0.075
+    )
     if kind == "none at all":
         assert unbounded / 2000 == pytest.approx(0.95, abs=0.0147)
     else:
@@ -277,7 +374,8 @@ def test_intervals_cover_as_promised(kind):
 
 
 def test_interval_by_hand():
-    """Part and whole are independent: t(3) = 3.182, so the part's mean of 1 is off by 3.182 * sqrt(2/3)/2 = 1.299."""
+    """Part and whole are independent: t(3) = 3.182, so the part's mean of 1 is off by 3.182 *
+    sqrt(2/3)/2 = 1.299."""
     low, high = ratio_interval(np.array([0.0, 1.0, 2.0, 1.0]), np.full(4, 2.0))
     assert (float(low), float(high)) == pytest.approx((0.5 - 0.6496, 0.5 + 0.6496), abs=1e-3)
     axes = {"component": ["q"], "layer": [0], "role": ["key"]}
@@ -290,18 +388,26 @@ LAST = torch.full((3,), 5)
 
 def test_several_sites_are_hooks_by_hand_at_once():
     model = lens_model("gpt2", n_layers=2)
-    sites, by_hand = ["z.0.2@key", "mlp_out.1@last"], [("z", 0, 2, "key"), ("mlp_out", 1, None, "last")]
+    sites, by_hand = (
+        ["z.0.2@key", "mlp_out.1@last"],
+        [("z", 0, 2, "key"), ("mlp_out", 1, None, "last")],
+    )
     with ablate(model, FEW, sites, method="zero"), torch.no_grad():
         found = model(torch.from_numpy(FEW.tokens))[:, -1]
-    torch.testing.assert_close(found, by_hooks(model, FEW, None, by_hand, LAST), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        found, by_hooks(model, FEW, None, by_hand, LAST), atol=1e-5, rtol=1e-5
+    )
     expected = by_hooks(model, OTHER, FEW, by_hand, LAST)
     with patch(model, OTHER, FEW, sites), torch.no_grad():
-        torch.testing.assert_close(model(torch.from_numpy(OTHER.tokens))[:, -1], expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            model(torch.from_numpy(OTHER.tokens))[:, -1], expected, atol=1e-5, rtol=1e-5
+        )
     assert hooks_on(model) == []
 
 
 def test_noising_is_denoising_with_the_rows_exchanged():
-    """Corrupted cells in clean rows: the same runs, of which the share lost is what the exchange recovers."""
+    """Corrupted cells in clean rows: the same runs, of which the share lost is what the exchange
+    recovers."""
     model, order = lens_model("gpt2", n_layers=2), [1, 2, 0]
     control = Inputs(FEW.tokens[order], FEW.labels[order], PLACES.take(np.array(order)))
     given = {"control": control, "components": ("resid_pre", "v", "z")}
@@ -315,7 +421,9 @@ def test_noising_is_denoising_with_the_rows_exchanged():
     assert "lost" in noise.to_frame().columns
     logits = by_hooks(model, FEW, OTHER, [("z", 1, None, "key")], LAST).double().numpy()
     rows, cell = np.arange(3), noise.cell("z", 1, "key")
-    np.testing.assert_allclose(noise.patched[cell], logits[rows, FEW.labels] - logits[rows, OTHER.labels], atol=1e-4)
+    np.testing.assert_allclose(
+        noise.patched[cell], logits[rows, FEW.labels] - logits[rows, OTHER.labels], atol=1e-4
+    )
 
 
 def test_a_matrix_has_the_callers_own_roles():
@@ -326,7 +434,10 @@ def test_a_matrix_has_the_callers_own_roles():
     fewer = Inputs(FEW.tokens, FEW.labels, Roles({"verb": [[2]] * 3}))
     assert patching_matrix(model, fewer, pair[1]).axes["role"] == ("verb", "last")
     of_the_task = ("key", "first_anchor", "last_anchor", "anchor", "last", "noise")
-    assert patching_matrix(MODELS["none"](), CLEAN, BOTH, layers=[0], components=["z"]).axes["role"] == of_the_task
+    assert (
+        patching_matrix(MODELS["none"](), CLEAN, BOTH, layers=[0], components=["z"]).axes["role"]
+        == of_the_task
+    )
 
 
 LENS = {
@@ -340,8 +451,14 @@ LENS = {
 @pytest.mark.parametrize("kind", LENS)
 def test_embeddings_and_neurons_are_hooks_by_hand(kind):
     model = LENS[kind]()
-    sites = {"embed@key": ("hook_embed", 0, None, "key"), "mlp_post.0@key": ("mlp_post", 0, None, "key")}
-    sites |= {"mlp_post.1.7@last": ("mlp_post", 1, 7, "last"), "mlp_post.0.31@key": ("mlp_post", 0, 31, "key")}
+    sites = {
+        "embed@key": ("hook_embed", 0, None, "key"),
+        "mlp_post.0@key": ("mlp_post", 0, None, "key"),
+    }
+    sites |= {
+        "mlp_post.1.7@last": ("mlp_post", 1, 7, "last"),
+        "mlp_post.0.31@key": ("mlp_post", 0, 31, "key"),
+    }
     if kind == "gpt2":
         sites["pos_embed@key"] = ("hook_pos_embed", 0, None, "key")
     else:
@@ -354,12 +471,20 @@ def test_embeddings_and_neurons_are_hooks_by_hand(kind):
         torch.testing.assert_close(patched(model, OTHER, FEW, text), expected, atol=1e-4, rtol=1e-4)
         with ablate(model, FEW, text, method="zero"), torch.no_grad():
             found = model(torch.from_numpy(FEW.tokens))[:, -1]
-        torch.testing.assert_close(found, by_hooks(model, FEW, None, [by_hand], LAST), atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            found, by_hooks(model, FEW, None, [by_hand], LAST), atol=1e-4, rtol=1e-4
+        )
         changed.append((expected - by_hooks(model, OTHER, FEW, [], LAST)).abs().max())
-    assert sum(change > 1e-3 for change in changed) >= 3  # the same position has the same embedding in all rows
-    matrix = patching_matrix(model, FEW, OTHER, components=["mlp_post", "embed"], roles=("key", "last"))
+    assert (
+        sum(change > 1e-3 for change in changed) >= 3
+    )  # the same position has the same embedding in all rows
+    matrix = patching_matrix(
+        model, FEW, OTHER, components=["mlp_post", "embed"], roles=("key", "last")
+    )
     expected = by_hooks(model, OTHER, FEW, [("mlp_post", 1, None, "last")], LAST)
     expected = (expected[np.arange(3), FEW.labels] - expected[np.arange(3), OTHER.labels]).numpy()
-    np.testing.assert_allclose(matrix.patched[0, 1, 1], expected, atol=1e-4 * np.abs(expected).max() + 1e-5)
+    np.testing.assert_allclose(
+        matrix.patched[0, 1, 1], expected, atol=1e-4 * np.abs(expected).max() + 1e-5
+    )
     assert np.isnan(matrix.patched[1, 1]).all()
     assert matrix.notes["embed"] == "stands before the first layer, and has cells in layer 0 alone."

@@ -1,4 +1,5 @@
-"""Lens models compute the textbook transformer, hold what is written to them, and disturb nothing else."""
+"""Lens models compute the textbook transformer, hold what is written to them, and disturb nothing
+else."""
 
 import numpy as np
 import pytest
@@ -15,7 +16,14 @@ from rb_interp.tasks.anchor import AnchorTask
 pytestmark = pytest.mark.lens
 
 D_VOCAB, N_CTX = 23, 7
-SIZES = {"n_layers": 3, "n_heads": 4, "d_model": 12, "d_head": 5, "d_mlp": 20, "layer_norm_eps": 1e-2}
+SIZES = {
+    "n_layers": 3,
+    "n_heads": 4,
+    "d_model": 12,
+    "d_head": 5,
+    "d_mlp": 20,
+    "layer_norm_eps": 1e-2,
+}
 NORMS = ("none", "pre", "post")
 ACTS = {
     "relu": lambda x: x.clamp(min=0),
@@ -49,7 +57,10 @@ def textbook(config: ModelConfig, weights: dict[str, np.ndarray], tokens: Tensor
     x = W["embed.W_E"][tokens] + W["pos_embed.W_pos"][: tokens.shape[1]]
     for i in range(config.n_layers):
         block = f"blocks.{i}."
-        attn = {name: W[f"{block}attn.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O")}
+        attn = {
+            name: W[f"{block}attn.{name}"]
+            for name in ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O")
+        }
         into = norm(x, block + "ln1") if config.norm == "pre" else x
         out = attn["b_O"].expand_as(x).clone()
         for h in range(config.n_heads):
@@ -73,9 +84,13 @@ def test_logits_are_the_textbook_ones(norm, act):
     config = ModelConfig(norm=norm, act=act, **SIZES)
     weights, tokens = random_weights(config), some_tokens()
     model = lens_model(config, D_VOCAB, N_CTX, weights, torch.float64)
-    torch.testing.assert_close(model(tokens), textbook(config, weights, tokens), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        model(tokens), textbook(config, weights, tokens), rtol=1e-10, atol=1e-10
+    )
     shorter = tokens[:, :4]
-    torch.testing.assert_close(model(shorter), textbook(config, weights, shorter), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        model(shorter), textbook(config, weights, shorter), rtol=1e-10, atol=1e-10
+    )
     assert model.cfg.act_fn == act
 
 
@@ -97,7 +112,10 @@ def test_what_is_written_is_read_back(norm, dtype):
     for name in ("W_E", "W_pos", "W_U", "b_U"):
         module = {"W_E": "embed", "W_pos": "pos_embed", "W_U": "unembed", "b_U": "unembed"}[name]
         assert torch.equal(getattr(model, name), held[f"{module}.{name}"])
-    for module, names in {"attn": "W_Q W_K W_V W_O b_Q b_K b_V b_O", "mlp": "W_in W_out b_in b_out"}.items():
+    for module, names in {
+        "attn": "W_Q W_K W_V W_O b_Q b_K b_V b_O",
+        "mlp": "W_in W_out b_in b_out",
+    }.items():
         for name in names.split():
             layers = [held[f"blocks.{i}.{module}.{name}"] for i in range(config.n_layers)]
             assert torch.equal(getattr(model, name), torch.stack(layers)), name
@@ -131,7 +149,9 @@ def test_gradient_reaches_what_is_trained_and_nothing_else(norm, train_biases):
     model(some_tokens()).square().sum().backward()
     moved = {name for name, tensor in live_parameters(model).items() if tensor.grad is not None}
     assert moved == {p.name for p in parameters(config, D_VOCAB, N_CTX) if p.trained}
-    assert sum(p.numel() for p in model.parameters()) == sum(w.size for w in random_weights(config).values())
+    assert sum(p.numel() for p in model.parameters()) == sum(
+        w.size for w in random_weights(config).values()
+    )
 
 
 def test_building_leaves_the_callers_random_state_alone():
@@ -149,10 +169,18 @@ def test_wrong_weights_are_named_and_nothing_is_written():
     with pytest.raises(ModelError, match=r"no weight 'embed\.W_e'; did you mean 'embed\.W_E'\?"):
         write_weights(model, other | {"embed.W_e": other["embed.W_E"]})
     with pytest.raises(ModelError, match=r"2 of 40 weights are missing: .*; write all of them"):
-        write_weights(model, {k: v for k, v in other.items() if k not in ("embed.W_E", "blocks.2.attn.b_K")})
-    with pytest.raises(ModelError, match=r"'unembed\.W_U' has shape \(12, 24\); this model holds \(12, 23\)\. Use the"):
+        write_weights(
+            model, {k: v for k, v in other.items() if k not in ("embed.W_E", "blocks.2.attn.b_K")}
+        )
+    with pytest.raises(
+        ModelError,
+        match=r"'unembed\.W_U' has shape \(12, 24\); this model holds \(12, 23\)\. Use the",
+    ):
         write_weights(model, other | {"unembed.W_U": np.zeros((12, 24))})
-    assert all(np.array_equal(tensor.numpy(), weights[name]) for name, tensor in read_weights(model).items())
+    assert all(
+        np.array_equal(tensor.numpy(), weights[name])
+        for name, tensor in read_weights(model).items()
+    )
 
 
 def test_weights_that_a_model_only_derives_are_refused():
@@ -160,5 +188,7 @@ def test_weights_that_a_model_only_derives_are_refused():
         def tl_parameters(self) -> dict[str, Tensor]:
             return {"embed.W_E": 2 * self.weight}
 
-    with pytest.raises(ModelError, match=r"'embed\.W_E' of this Joint is derived from other weights; write those"):
+    with pytest.raises(
+        ModelError, match=r"'embed\.W_E' of this Joint is derived from other weights; write those"
+    ):
         write_weights(Joint(2, 2), {"embed.W_E": np.zeros((2, 2))})

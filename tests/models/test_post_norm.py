@@ -44,7 +44,9 @@ def test_residual_stream_is_the_normalised_sum(model, tokens):
             (block.ln1, "resid_pre", "attn_out", "resid_mid"),
             (block.ln2, "resid_mid", "mlp_out", "resid_post"),
         ):
-            expected = torch_layer_norm(cache[before, i] + cache[out, i], (64,), norm.w, norm.b, 1e-5)
+            expected = torch_layer_norm(
+                cache[before, i] + cache[out, i], (64,), norm.w, norm.b, 1e-5
+            )
             torch.testing.assert_close(cache[after, i], expected, rtol=1e-10, atol=1e-10)
         assert cache["pattern", i].triu(1).eq(0).all()
         torch.testing.assert_close(cache["pattern", i], cache["attn_scores", i].softmax(-1))

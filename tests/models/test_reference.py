@@ -1,4 +1,5 @@
-"""Hand-written models do what they are said to do, by the mechanisms they are said to have, and copies do as well."""
+"""Hand-written models do what they are said to do, by the mechanisms they are said to have, and
+copies do as well."""
 
 import numpy as np
 import pytest
@@ -21,7 +22,9 @@ OTHER_TASKS = {
     "smoke": AnchorTask.preset("smoke"),
     "one anchor": AnchorTask(q=1, masked=((13,),), n_sequences=4000),
     "three anchors": AnchorTask(q=3, length=8, keys=(21, 40), masked=((11, 13, 12),)),
-    "anchors around keys": AnchorTask(keys=(10, 30), memory_anchors=(40, 43), reasoning_anchors=(0, 4), masked=()),
+    "anchors around keys": AnchorTask(
+        keys=(10, 30), memory_anchors=(40, 43), reasoning_anchors=(0, 4), masked=()
+    ),
 }
 
 
@@ -47,13 +50,19 @@ def key_and_sum(data, rows) -> tuple[np.ndarray, np.ndarray]:
 
 def accuracy(model, data, kind) -> float:
     rows = data.sample(kind, 200)
-    return float((last_logits(model, data.tokens[rows]).argmax(-1).numpy() == data.labels[rows]).mean())
+    return float(
+        (last_logits(model, data.tokens[rows]).argmax(-1).numpy() == data.labels[rows]).mean()
+    )
 
 
 def intended(name, data, rows) -> np.ndarray:
     """What references that solve nothing answer instead."""
     key, total = key_and_sum(data, rows)
-    return {"key_only": key + SUM, "anchors_only": total + KEY, "condensed": np.full(len(rows), KEY + SUM)}[name]
+    return {
+        "key_only": key + SUM,
+        "anchors_only": total + KEY,
+        "condensed": np.full(len(rows), KEY + SUM),
+    }[name]
 
 
 def test_answers_what_it_claims_and_chance_elsewhere(found, model):
@@ -73,12 +82,19 @@ def test_answers_what_it_claims_and_chance_elsewhere(found, model):
 
 @pytest.mark.wide
 def test_mechanisms_are_those_of_the_weights_and_activations(found):
-    """Each mechanism is worked out here from the forward pass, and is there if and only if the reference says so."""
-    model, rows = found.model(torch.float64), {kind: DATA.sample(kind, 80) for kind in ("mem", "rsn_train")}
+    """Each mechanism is worked out here from the forward pass, and is there if and only if the
+    reference says so."""
+    model, rows = (
+        found.model(torch.float64),
+        {kind: DATA.sample(kind, 80) for kind in ("mem", "rsn_train")},
+    )
     seen = {kind: activations(model, DATA.tokens[some]) for kind, some in rows.items()}
     there = values_along(found.weights)
     uniform = torch.tril(torch.ones(9, 9)).double() / torch.arange(1, 10)[:, None]
-    if all((cache["blocks.0.attn.hook_pattern"][:, 0] - uniform).abs().max() < 1e-12 for cache in seen.values()):
+    if all(
+        (cache["blocks.0.attn.hook_pattern"][:, 0] - uniform).abs().max() < 1e-12
+        for cache in seen.values()
+    ):
         there.add("averages")
     for kind, name in (("rsn_train", "fetches_key"), ("mem", "fetches_key_memory")):
         last = seen[kind]["blocks.1.attn.hook_pattern"][:, 0, -1]
@@ -87,7 +103,9 @@ def test_mechanisms_are_those_of_the_weights_and_activations(found):
         if at_key.mean() > 0.999:
             there.add(name)
     key, total = key_and_sum(DATA, rows["rsn_train"])
-    written = [seen["rsn_train"][f"blocks.{layer}.hook_attn_out"][:, -1].numpy() for layer in (0, 1)]
+    written = [
+        seen["rsn_train"][f"blocks.{layer}.hook_attn_out"][:, -1].numpy() for layer in (0, 1)
+    ]
     if explains(written[0], total) and explains(written[1], key):
         there.add("key_plus_sum")
     there |= routes_of(model, rows["rsn_train"]) | needed_values(found, rows["rsn_train"])
@@ -97,12 +115,15 @@ def test_mechanisms_are_those_of_the_weights_and_activations(found):
 
 def activations(model, tokens) -> dict[str, torch.Tensor]:
     return capture(
-        model, tokens, [f"blocks.{i}.{hook}" for i in (0, 1) for hook in ("attn.hook_pattern", "hook_attn_out")]
+        model,
+        tokens,
+        [f"blocks.{i}.{hook}" for i in (0, 1) for hook in ("attn.hook_pattern", "hook_attn_out")],
     )
 
 
 def values_along(weights) -> set[str]:
-    """Whether one direction dominates W_V, and whose it is, after centring over keys and anchors."""
+    """Whether one direction dominates W_V, and whose it is, after centring over keys and
+    anchors."""
     U, S, _ = np.linalg.svd(weights["blocks.0.attn.W_V"][0].numpy(), full_matrices=False)
     there = {"one_value_direction"} if S[0] >= 2 * S[1] else set()
     groups = {name: TASK.tokens(name) for name in ("key", "memory_anchor", "reasoning_anchor")}
@@ -131,10 +152,17 @@ def routes_of(model, rows) -> set[str]:
         first, last = ((after[site] - before[site])[:, -1].abs().amax(1) for site in sites[:2])
         if change == "key":
             OV = model.W_V[1, 0] @ model.W_O[1, 0]
-            brought = [(each[sites[2]][:, 0, -1, :, None] * each[sites[3]]) @ OV for each in (before, after)]
+            brought = [
+                (each[sites[2]][:, 0, -1, :, None] * each[sites[3]]) @ OV
+                for each in (before, after)
+            ]
             from_key = (brought[1] - brought[0])[np.arange(len(rows)), DATA.key_position[rows]]
             total = (after[sites[1]] - before[sites[1]])[:, -1]
-            if last.min() > 0.1 and torch.allclose(from_key, total, atol=1e-6) and first.max() < 1e-6:
+            if (
+                last.min() > 0.1
+                and torch.allclose(from_key, total, atol=1e-6)
+                and first.max() < 1e-6
+            ):
                 there.add("key_from_its_position")
         elif (first > 0.1).float().mean() > 0.5 and last.max() < 1e-6:
             there.add("anchors_by_L0_at_last")
@@ -142,7 +170,8 @@ def routes_of(model, rows) -> set[str]:
 
 
 def needed_values(found, rows) -> set[str]:
-    """Whether right answers are lost without reasoning anchors' directions in L0's W_V, rather than with five keys'."""
+    """Whether right answers are lost without reasoning anchors' directions in L0's W_V, rather than
+    with five keys'."""
     there, W_E, name = set(), found.weights["embed.W_E"], "blocks.0.attn.W_V"
     _, S, _ = torch.linalg.svd(found.weights[name][0] @ found.weights["blocks.0.attn.W_O"][0])
     if S[0] >= 3 * S[1]:
@@ -151,14 +180,17 @@ def needed_values(found, rows) -> set[str]:
     model, right = found.model(torch.float64), []
     for tokens in (anchors, keys):
         Q = torch.linalg.qr(W_E[tokens].T).Q
-        write_weights(model, {**found.weights, name: found.weights[name] - Q @ (Q.T @ found.weights[name])})
+        write_weights(
+            model, {**found.weights, name: found.weights[name] - Q @ (Q.T @ found.weights[name])}
+        )
         answers = last_logits(model, DATA.tokens[rows]).argmax(-1).numpy()
         right.append((answers == DATA.labels[rows]).mean())
     return there | ({"needs_reasoning_values"} if right[1] - right[0] > 0.5 else set())
 
 
 def explains(vectors: np.ndarray, labels: np.ndarray) -> bool:
-    """Whether vectors are the same within a label, and further apart between any two labels than within one."""
+    """Whether vectors are the same within a label, and further apart between any two labels than
+    within one."""
     values = np.unique(labels)
     means = np.stack([vectors[labels == value].mean(0) for value in values])
     within = max(np.abs(vectors[labels == v] - m).max() for v, m in zip(values, means, strict=True))
@@ -169,7 +201,8 @@ def test_the_averager_writes_the_sum_then_the_key():
     found, rows = reference("averager"), DATA.sample("rsn_test", 300)
     cache = activations(found.model(torch.float64), DATA.tokens[rows])
     step = found.weights["unembed.W_U"][:, 70] - found.weights["unembed.W_U"][:, 69]
-    # Between neighbouring answers W_U rises by 2 kappa for each 1 on the residual stream's number line.
+    # Between neighbouring answers W_U rises by 2 kappa for each 1 on the residual stream's number
+    # line.
     first, second = (cache[f"blocks.{layer}.hook_attn_out"][:, -1] @ step / 20 for layer in (0, 1))
     key, total = key_and_sum(DATA, rows)
     np.testing.assert_allclose(first.numpy(), total - 2 * 13, atol=1e-9)
@@ -216,4 +249,6 @@ def test_the_seed_draws_what_plays_no_part():
     one, other = reference("averager", seed=0), reference("averager", seed=1)
     rows = DATA.sample("rsn_train", 50)
     assert not torch.equal(one.weights["embed.W_E"], other.weights["embed.W_E"])
-    torch.testing.assert_close(*(last_logits(r.model(torch.float64), DATA.tokens[rows]) for r in (one, other)))
+    torch.testing.assert_close(
+        *(last_logits(r.model(torch.float64), DATA.tokens[rows]) for r in (one, other))
+    )

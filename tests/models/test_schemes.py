@@ -11,22 +11,32 @@ from rb_interp.models.schemes import draw, parameters
 
 D, H, K, M, LAYERS, GAMMA = 48, 3, 10, 80, 3, 0.7
 SIZES = {"d_model": D, "n_heads": H, "d_head": K, "d_mlp": M, "n_layers": LAYERS}
-NORMAL, UNIFORM = 2.0, 5.0  # variance of an estimated std is std^2 / (2n) for normal, std^2 / (5n) for uniform entries
+NORMAL, UNIFORM = (
+    2.0,
+    5.0,
+)  # variance of an estimated std is std^2 / (2n) for normal, std^2 / (5n) for uniform entries
 DEEP = math.sqrt(2 * LAYERS)
 
 # scheme -> kind of tensor -> (std, how it varies), written out by hand
 EXPECTED = {
-    "fan_in": dict.fromkeys(("W_E", "W_pos", "W_Q", "W_K", "W_V", "W_in", "W_U"), (D ** (-GAMMA), NORMAL))
+    "fan_in": dict.fromkeys(
+        ("W_E", "W_pos", "W_Q", "W_K", "W_V", "W_in", "W_U"), (D ** (-GAMMA), NORMAL)
+    )
     | {"W_O": ((H * K) ** -GAMMA, NORMAL), "W_out": (M**-GAMMA, NORMAL)},
-    "d_model": dict.fromkeys(("W_E", "W_pos", "W_Q", "W_K", "W_V", "W_in", "W_U"), (D ** (-GAMMA), NORMAL))
+    "d_model": dict.fromkeys(
+        ("W_E", "W_pos", "W_Q", "W_K", "W_V", "W_in", "W_U"), (D ** (-GAMMA), NORMAL)
+    )
     | dict.fromkeys(("W_O", "W_out"), (D ** (-GAMMA) / DEEP, NORMAL)),
-    "torch_default": {kind: (1 / math.sqrt(3 * D), UNIFORM) for kind in ("W_Q", "W_K", "W_V", "W_in", "W_U")}
+    "torch_default": {
+        kind: (1 / math.sqrt(3 * D), UNIFORM) for kind in ("W_Q", "W_K", "W_V", "W_in", "W_U")
+    }
     | {"W_O": (1 / math.sqrt(3 * H * K), UNIFORM), "W_out": (1 / math.sqrt(3 * M), UNIFORM)}
     | dict.fromkeys(("W_E", "W_pos"), (1.0, NORMAL)),
 }
 FIXED = dict.fromkeys(("W_E", "W_pos"), (0.02, NORMAL))
 EXPECTED["fan_in_fixed_embedding"] = EXPECTED["fan_in"] | FIXED
-# Conv1D holds [in, out]: c_attn is [D, 3 H K], c_proj [H K, D], c_fc [D, M], c_proj [M, D]; lm_head is a Linear, [V, D]
+# Conv1D holds [in, out]: c_attn is [D, 3 H K], c_proj [H K, D], c_fc [D, M], c_proj [M, D]; lm_head
+# is a Linear, [V, D]
 EXPECTED["conv1d"] = (
     dict.fromkeys(("W_Q", "W_K", "W_V"), ((3 * H * K) ** -GAMMA, NORMAL))
     | {"W_in": (M**-GAMMA, NORMAL)}
@@ -40,7 +50,9 @@ EXPECTED["conv1d"] = (
 def test_std_of_every_tensor_is_within_four_standard_errors(scheme, norm):
     config = ModelConfig(scheme=scheme, norm=norm, **SIZES)
     weights = draw(config, d_vocab=60, n_ctx=20, gamma=GAMMA, seed=3)
-    assert len(weights) == 4 + 12 * LAYERS + (0 if norm == "none" else 4 * LAYERS) + (2 if norm == "pre" else 0)
+    assert len(weights) == 4 + 12 * LAYERS + (0 if norm == "none" else 4 * LAYERS) + (
+        2 if norm == "pre" else 0
+    )
     for name, weight in weights.items():
         kind = name.rsplit(".", 1)[-1]
         if kind not in EXPECTED[scheme]:
@@ -71,7 +83,9 @@ def test_tensors_and_seeds_are_drawn_apart():
 
 def test_a_group_of_matrices_follows_its_own_gamma():
     plain = draw(ModelConfig(**SIZES), 60, 20, GAMMA, seed=0)
-    mixed = draw(ModelConfig(gammas=MatrixGammas(qk=0.2, unembedding=1.0), **SIZES), 60, 20, GAMMA, seed=0)
+    mixed = draw(
+        ModelConfig(gammas=MatrixGammas(qk=0.2, unembedding=1.0), **SIZES), 60, 20, GAMMA, seed=0
+    )
     rates = {"W_Q": 0.2, "W_K": 0.2, "W_U": 1.0}
     for name, weight in mixed.items():
         factor = D ** (GAMMA - rates.get(name.rsplit(".", 1)[-1], GAMMA))
@@ -82,7 +96,9 @@ def test_a_scheme_without_its_gamma_is_refused():
     every = MatrixGammas(0.5, 0.5, 0.5, 0.5, 0.5)
     draw(ModelConfig(gammas=every), 60, 20, gamma=None, seed=0)
     draw(ModelConfig(scheme="torch_default"), 60, 20, gamma=None, seed=0)
-    with pytest.raises(ModelError, match=r"scheme 'd_model' needs a gamma for 'embed\.W_E'; pass gamma=0\.8"):
+    with pytest.raises(
+        ModelError, match=r"scheme 'd_model' needs a gamma for 'embed\.W_E'; pass gamma=0\.8"
+    ):
         draw(ModelConfig(scheme="d_model"), 60, 20, gamma=None, seed=0)
 
 
@@ -91,5 +107,8 @@ def test_a_tied_model_draws_no_unembedding():
     names = [{p.name for p in parameters(config, 60, 20)} for config in (tied, untied)]
     assert names[1] - names[0] == {"unembed.W_U", "unembed.b_U"}
     assert draw(tied, 60, 20, GAMMA, 0).keys() == names[0]
-    with pytest.raises(ModelError, match=r"gammas.unembedding=0.5 of a tied model; its unembedding is the embedding"):
+    with pytest.raises(
+        ModelError,
+        match=r"gammas.unembedding=0.5 of a tied model; its unembedding is the embedding",
+    ):
         ModelConfig(tied=True, gammas=MatrixGammas(unembedding=0.5))

@@ -1,4 +1,5 @@
-"""Emb-MLP and the one-layer model compute Definitions 1 and 2, can be hooked everywhere, and fit what stands around."""
+"""Emb-MLP and the one-layer model compute Definitions 1 and 2, can be hooked everywhere, and fit
+what stands around."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ from rb_interp.training.stacked import stacked_logits
 
 D_VOCAB, N_CTX = 23, 5
 EMB_MLP = ModelConfig(architecture="emb_mlp", n_layers=1, act="tanh", d_model=12, d_mlp=20)
-ONE_LAYER = ModelConfig(architecture="one_layer", n_layers=1, act="tanh", d_model=D_VOCAB, d_head=7, d_mlp=20)
+ONE_LAYER = ModelConfig(
+    architecture="one_layer", n_layers=1, act="tanh", d_model=D_VOCAB, d_head=7, d_mlp=20
+)
 CONFIGS = {"emb_mlp": EMB_MLP, "one_layer": ONE_LAYER}
 
 
@@ -49,7 +52,9 @@ def test_emb_mlp_is_definition_1_and_knows_no_order(length):
     model, tokens = made(EMB_MLP), some_tokens(length=length)
     W = random_weights(EMB_MLP)
     for row, logits in zip(tokens.tolist(), model(tokens).detach().numpy(), strict=True):
-        by_hand = np.tanh(sum(W["embed.W_E"][token] for token in row) @ W["mlp.W_in"]) @ W["mlp.W_out"]
+        by_hand = (
+            np.tanh(sum(W["embed.W_E"][token] for token in row) @ W["mlp.W_in"]) @ W["mlp.W_out"]
+        )
         np.testing.assert_allclose(logits, by_hand[None], rtol=0, atol=1e-13)
     for order in itertools.islice(itertools.permutations(range(length)), 24):
         torch.testing.assert_close(model(tokens[:, list(order)]), model(tokens), rtol=0, atol=1e-13)
@@ -57,7 +62,10 @@ def test_emb_mlp_is_definition_1_and_knows_no_order(length):
 
 def test_one_layer_is_definition_2_and_knows_the_last_position():
     model, tokens = made(ONE_LAYER), some_tokens()
-    W = {name.removeprefix("blocks.0."): weight.squeeze() for name, weight in random_weights(ONE_LAYER).items()}
+    W = {
+        name.removeprefix("blocks.0."): weight.squeeze()
+        for name, weight in random_weights(ONE_LAYER).items()
+    }
     for row, logits in zip(tokens.tolist(), model(tokens)[:, -1].detach().numpy(), strict=True):
         x = W["embed.W_E"][row]
         scores = np.exp(x @ W["attn.W_K"] @ (x[-1] @ W["attn.W_Q"]) / np.sqrt(7))
@@ -78,13 +86,30 @@ def test_one_layer_is_a_lens_model_without_positions_and_unembedding(act):
     weights |= {"unembed.W_U": np.eye(D_VOCAB), "unembed.b_U": np.zeros(D_VOCAB)}
     weights |= {"pos_embed.W_pos": np.zeros((N_CTX, D_VOCAB))}
     untrained = lens_model(transformer, D_VOCAB, N_CTX, weights, torch.float64)
-    (logits, cache), (theirs, their_cache) = model.run_with_cache(tokens), untrained.run_with_cache(tokens)
+    (logits, cache), (theirs, their_cache) = (
+        model.run_with_cache(tokens),
+        untrained.run_with_cache(tokens),
+    )
     torch.testing.assert_close(logits, theirs, rtol=0, atol=1e-10)
     assert set(cache) == set(model.hook_dict)
     for name in set(cache) - {"blocks.0.attn.hook_attn_scores"}:  # 4.x keeps the pattern there
         torch.testing.assert_close(cache[name], their_cache[name], rtol=0, atol=1e-10)
     torch.testing.assert_close(cache["pattern", 0], cache["attn_scores", 0].softmax(-1))
-    for name in ("W_E", "W_Q", "W_K", "W_V", "W_O", "W_in", "W_out", "b_Q", "b_K", "b_V", "b_O", "b_in", "b_out"):
+    for name in (
+        "W_E",
+        "W_Q",
+        "W_K",
+        "W_V",
+        "W_O",
+        "W_in",
+        "W_out",
+        "b_Q",
+        "b_K",
+        "b_V",
+        "b_O",
+        "b_in",
+        "b_out",
+    ):
         assert torch.equal(getattr(model, name), getattr(untrained, name)), name
     torch.testing.assert_close(model.OV.AB[0, 0], model.W_V[0, 0] @ model.W_O[0, 0])
     torch.testing.assert_close(model.QK.AB[0, 0], model.W_Q[0, 0] @ model.W_K[0, 0].T)
@@ -92,9 +117,13 @@ def test_one_layer_is_a_lens_model_without_positions_and_unembedding(act):
 
 def test_both_are_what_is_trained(config):
     members = [random_weights(config, seed) for seed in range(3)]
-    stacked = {name: torch.tensor(np.stack([member[name] for member in members])) for name in members[0]}
+    stacked = {
+        name: torch.tensor(np.stack([member[name] for member in members])) for name in members[0]
+    }
     tokens = torch.stack([some_tokens().roll(seed, 0) for seed in range(3)])
-    last, every = (stacked_logits(stacked, tokens, config, every_position=every) for every in (False, True))
+    last, every = (
+        stacked_logits(stacked, tokens, config, every_position=every) for every in (False, True)
+    )
     for seed in range(3):
         logits = made(config, seed)(tokens[seed])
         torch.testing.assert_close(last[seed], logits[:, -1], rtol=0, atol=1e-12)
@@ -115,11 +144,15 @@ def test_hooks_of_emb_mlp_hold_the_definitions_steps():
     assert isinstance(model.run_with_cache(tokens, return_cache_object=False)[1], dict)
 
 
-@pytest.mark.parametrize("hook", ["hook_embed", "hook_sum", "mlp.hook_pre", "mlp.hook_post", "hook_logits"])
+@pytest.mark.parametrize(
+    "hook", ["hook_embed", "hook_sum", "mlp.hook_pre", "mlp.hook_post", "hook_logits"]
+)
 def test_editing_any_step_of_emb_mlp_changes_its_answer_as_it_should(hook):
     model, tokens = made(EMB_MLP), some_tokens()
     before = last_logits(model, tokens)
-    assert torch.equal(last_logits(model, tokens, [Edit(hook, lambda x, rows: 0 * x)]), torch.zeros_like(before))
+    assert torch.equal(
+        last_logits(model, tokens, [Edit(hook, lambda x, rows: 0 * x)]), torch.zeros_like(before)
+    )
     swapped = last_logits(model, tokens, [Edit(hook, lambda x, rows: x.flip(0))])
     torch.testing.assert_close(swapped, before.flip(0), rtol=0, atol=1e-13)
     assert torch.equal(last_logits(model, tokens), before)
@@ -131,7 +164,9 @@ def test_editing_one_layer_reaches_the_answer():
     cache = model.run_with_cache(tokens)[1]
 
     def silenced(*hooks: str) -> Tensor:
-        return last_logits(model, tokens, [Edit(f"blocks.0.{hook}", lambda x, rows: 0 * x) for hook in hooks])
+        return last_logits(
+            model, tokens, [Edit(f"blocks.0.{hook}", lambda x, rows: 0 * x) for hook in hooks]
+        )
 
     last = {name: cache[name, 0][:, -1] for name in ("resid_pre", "resid_mid", "mlp_out")}
     alone = last["resid_pre"] + (last["resid_pre"] @ model.W_in[0]).tanh() @ model.W_out[0]
@@ -157,4 +192,6 @@ def test_what_is_written_is_read_back_and_only_matrices_are_trained(config):
     trained = {name for name, tensor in model.named_parameters() if tensor.requires_grad}
     assert trained == {name for name in written if name.rsplit(".", 1)[-1].startswith("W_")}
     model(some_tokens()).square().sum().backward()
-    assert all((parameter.grad is not None) == parameter.requires_grad for parameter in model.parameters())
+    assert all(
+        (parameter.grad is not None) == parameter.requires_grad for parameter in model.parameters()
+    )

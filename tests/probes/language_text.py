@@ -1,4 +1,5 @@
-"""Made-up counts and models for the probes of language: two corpora that share only some frequent tokens."""
+"""Made-up counts and models for the probes of language: two corpora that share only some frequent
+tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ STORIES = np.arange(N_PRONTOQA, N_PRONTOQA + N_STORIES)
 
 
 def made_counts() -> np.ndarray:
-    """PrOntoQA's tokens have 3,000 down to 700 occurrences; a quarter of the stories' as many, the others fewer."""
+    """PrOntoQA's tokens have 3,000 down to 700 occurrences; a quarter of the stories' as many, the
+    others fewer."""
     counts = np.zeros((2, D_VOCAB), dtype=np.int64)
     counts[0, PRONTOQA] = np.linspace(3000, 700, N_PRONTOQA).astype(int)
     counts[1, STORIES[::4]] = counts[0, PRONTOQA]
@@ -37,7 +39,8 @@ def noise(seed: int = 0) -> np.ndarray:
 
 
 def frequency_alone(seed: int = 0) -> np.ndarray:
-    """Embeddings that moved along one direction with their token's frequency, whatever its corpus."""
+    """Embeddings that moved along one direction with their token's frequency, whatever its
+    corpus."""
     direction = np.random.default_rng(99).standard_normal(D_MODEL) / np.sqrt(D_MODEL)
     return noise(seed) + 2 * np.outer(made_counts().sum(0) / 3000, direction)
 

@@ -1,4 +1,5 @@
-"""Every probe on models that somebody else trained: many layers and heads, no rb_interp in how they are built."""
+"""Every probe on models that somebody else trained: many layers and heads, no rb_interp in how they
+are built."""
 
 import lens_models
 import numpy as np
@@ -27,7 +28,13 @@ from rb_interp.tasks import AnchorTask, Inputs
 from rb_interp.tasks.inputs import Roles
 
 TASK = AnchorTask(
-    length=9, keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
+    length=9,
+    keys=(11, 20),
+    memory_anchors=(1, 3),
+    reasoning_anchors=(5, 8),
+    masked=(),
+    d_vocab=40,
+    n_sequences=400,
 )
 DATA = TASK.dataset(0)
 ROWS = DATA.rows("rsn_train")
@@ -46,13 +53,21 @@ BY_HEAD = (uniformity, value_alignment, attention_by_role)
 @pytest.mark.lens
 @pytest.mark.parametrize("family", ["Qwen3", "Gemma2"])
 def test_a_bridged_model_without_biases_is_read_as_transformers_computes_it(family):
-    """Against transformers' own modules: what attention is given for each token, and what the last head's W_V is."""
+    """Against transformers' own modules: what attention is given for each token, and what the last
+    head's W_V is."""
     theirs = transformers_model(family)
     layer = theirs.model.layers[0]
     with torch.no_grad():
-        read = layer.input_layernorm(theirs.get_input_embeddings()(torch.arange(30))).double().numpy()
-    W_V = layer.self_attn.v_proj.weight.detach().double().T.numpy()[:, 4:]  # of the second group's four dimensions
-    model, inputs = bridged(theirs), Inputs(np.zeros((1, 5), dtype=int), roles=Roles(tokens={"all": np.arange(30)}))
+        read = (
+            layer.input_layernorm(theirs.get_input_embeddings()(torch.arange(30))).double().numpy()
+        )
+    W_V = (
+        layer.self_attn.v_proj.weight.detach().double().T.numpy()[:, 4:]
+    )  # of the second group's four dimensions
+    model, inputs = (
+        bridged(theirs),
+        Inputs(np.zeros((1, 5), dtype=int), roles=Roles(tokens={"all": np.arange(30)})),
+    )
     assert token_embeddings(model, np.arange(30), 5, 0, 3) == pytest.approx(read, abs=1e-4)
     assert np.array_equal(value_matrix(model, head=3), W_V)
     singular = np.linalg.svd(W_V)[1]
@@ -73,13 +88,19 @@ def test_what_a_model_has_is_asked_of_each_layer():
     model.setup()
     inputs = DATA.inputs(ROWS)
     for probe in (*BY_HEAD, weight_rank, weight_spectra):
-        with pytest.raises(ModelError, match=r"got layer=1; this model has attention in the layers \[0, 2\] alone"):
+        with pytest.raises(
+            ModelError, match=r"got layer=1; this model has attention in the layers \[0, 2\] alone"
+        ):
             probe(model, inputs, layer=1)
     assert sorted(set(scan(uniformity, model, inputs, n_null=0).layer)) == [0, 2]
-    assert [*captured(model, inputs.tokens).cache_dict] == [f"blocks.{at}.attn.hook_pattern" for at in (0, 2)]
+    assert [*captured(model, inputs.tokens).cache_dict] == [
+        f"blocks.{at}.attn.hook_pattern" for at in (0, 2)
+    ]
     outputs = {"attn_out.0", "mlp_out.0", "mlp_out.1", "attn_out.2", "mlp_out.2"}
     for head in (None, 1):
-        values = variance_explained(model, inputs, head=head, groupings={"a": ROWS % 2}, n_null=0).values
+        values = variance_explained(
+            model, inputs, head=head, groupings={"a": ROWS % 2}, n_null=0
+        ).values
         assert {name.split(":")[0] for name in values} - {"resid_pre.0", "resid_post.2"} == outputs
 
 
@@ -89,7 +110,9 @@ def test_an_encoder_s_embedding_is_read_as_it_enters_the_first_layer(layer):
     model = encoder()
     with torch.no_grad():
         every = model.W_E[:, None] + model.W_pos[:5] + model.embed.token_type_embed.W_token_type[0]
-        normal = torch.nn.functional.layer_norm(every, (16,), model.embed.ln.w, model.embed.ln.b, model.cfg.eps)
+        normal = torch.nn.functional.layer_norm(
+            every, (16,), model.embed.ln.w, model.embed.ln.b, model.cfg.eps
+        )
     expected = normal.double().mean(1).numpy()
     assert token_embeddings(model, np.arange(30), 5, layer, 3) == pytest.approx(expected, abs=1e-5)
     inputs = Inputs(np.zeros((1, 5), dtype=int), roles=Roles(tokens={"all": np.arange(30)}))
@@ -108,8 +131,14 @@ def test_an_own_input_of_each_head_changes_no_number(kind, setting):
     first, second = (Inputs(rows, np.arange(3) + i, roles) for i, rows in enumerate(tokens))
 
     def numbers():
-        readings = [probe(model, first, layer=1, head=3, n_null=0) for probe in (value_alignment, geometry, uniformity)]
-        found = [*(list(reading.values.values()) for reading in readings), token_basis(model, first, "all")]
+        readings = [
+            probe(model, first, layer=1, head=3, n_null=0)
+            for probe in (value_alignment, geometry, uniformity)
+        ]
+        found = [
+            *(list(reading.values.values()) for reading in readings),
+            token_basis(model, first, "all"),
+        ]
         components = ("resid_pre", "q", "v", "z", "mlp_out")
         matrix = patching_matrix(model, first, second, components=components, roles=("key", "last"))
         return [*found, matrix.values.ravel()]
@@ -124,7 +153,9 @@ def test_an_own_input_of_each_head_changes_no_number(kind, setting):
 
 
 @pytest.mark.lens
-@pytest.mark.parametrize("probe", [*BY_HEAD, variance_explained, geometry], ids=lambda probe: probe.__name__)
+@pytest.mark.parametrize(
+    "probe", [*BY_HEAD, variance_explained, geometry], ids=lambda probe: probe.__name__
+)
 def test_the_order_of_rows_changes_nothing(probe):
     model = lens_model("gpt2", d_vocab=40)
     shuffled = np.random.default_rng(0).permutation(ROWS)
@@ -136,7 +167,13 @@ def test_the_order_of_rows_changes_nothing(probe):
 @pytest.mark.lens
 @pytest.mark.parametrize(
     ("family", "settings"),
-    [*((name, {"num_key_value_heads": 2, "sliding_window": 3}) for name in ("Gemma2", "Mistral")), ("Bert", {})],
+    [
+        *(
+            (name, {"num_key_value_heads": 2, "sliding_window": 3})
+            for name in ("Gemma2", "Mistral")
+        ),
+        ("Bert", {}),
+    ],
 )
 def test_what_a_query_sees_in_a_model_of_transformers(family, settings, monkeypatch):
     """A sliding window, or every position in an encoder, whose bridge says that it is causal."""

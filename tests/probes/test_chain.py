@@ -1,4 +1,5 @@
-"""Answers and chains of thought: models that know all, planted errors, one that knows nothing, and greedy decoding."""
+"""Answers and chains of thought: models that know all, planted errors, one that knows nothing, and
+greedy decoding."""
 
 from __future__ import annotations
 
@@ -39,9 +40,12 @@ ENCODED = INPUTS.examples
 
 
 class Knows(torch.nn.Module):
-    """Continues every text that it was told with certainty, all others with token 0, and says ``answer`` if given."""
+    """Continues every text that it was told with certainty, all others with token 0, and says
+    ``answer`` if given."""
 
-    def __init__(self, texts: list[np.ndarray], answer: int | None = None, n_ctx: int = 400) -> None:
+    def __init__(
+        self, texts: list[np.ndarray], answer: int | None = None, n_ctx: int = 400
+    ) -> None:
         super().__init__()
         self.bias = torch.nn.Parameter(torch.zeros(1))
         self.cfg, self.hook_dict = SimpleNamespace(d_vocab=TOKENIZER.d_vocab, n_ctx=n_ctx), {}
@@ -76,11 +80,18 @@ def test_one_that_knows_everything_reads_one_and_an_untrained_one_nothing():
     reading = read(Knows([one.tokens for one in ENCODED]), untrained=Knows([]))
     rows = reading.tables["skills"].to_dict("records")
     assert reading.values == {
-        **dict.fromkeys(("answer", "answer_two_way", "chain", "step", "premise", "rule", "conclusion"), 1.0),
+        **dict.fromkeys(
+            ("answer", "answer_two_way", "chain", "step", "premise", "rule", "conclusion"), 1.0
+        ),
         "left_out": 0,
-        **{f"loss_{part}": pytest.approx(reading.values[f"loss_{part}"]) for part in ("question", "chain", "answer")},
+        **{
+            f"loss_{part}": pytest.approx(reading.values[f"loss_{part}"])
+            for part in ("question", "chain", "answer")
+        },
     }
-    assert reading.untrained["chain"] == reading.untrained["step"] == reading.untrained["answer"] == 0
+    assert (
+        reading.untrained["chain"] == reading.untrained["step"] == reading.untrained["answer"] == 0
+    )
     assert (reading.probe, reading.n) == ("chain", 24)
     assert {row["accuracy"] for row in rows} == {1.0}
     counted = {(row["hops"], row["accuracy_of"]): row["n"] for row in rows}
@@ -94,7 +105,8 @@ def test_one_that_knows_everything_reads_one_and_an_untrained_one_nothing():
 
 
 def test_one_wrong_token_costs_its_sentence_and_the_chain_but_not_the_answer():
-    """The second rule of a three-hop example, at its last token (the full stop), first token, and the one behind it."""
+    """The second rule of a three-hop example, at its last token (the full stop), first token, and
+    the one behind it."""
     index = next(at for at, example in enumerate(EXAMPLES) if example.hops == 3)
     first, last = ENCODED[index].sentences[3]
     n_rules = sum(example.hops for example in EXAMPLES)
@@ -107,7 +119,11 @@ def test_one_wrong_token_costs_its_sentence_and_the_chain_but_not_the_answer():
         rows = reading.tables["skills"].to_dict("records")
         assert reading.values["rule"] == pytest.approx(1 - 1 / n_rules)
         assert reading.values["chain"] == pytest.approx(23 / 24)
-        assert (reading.values["conclusion"], reading.values["premise"], reading.values["answer"]) == (1, 1, 1)
+        assert (
+            reading.values["conclusion"],
+            reading.values["premise"],
+            reading.values["answer"],
+        ) == (1, 1, 1)
         by_hops = {row["hops"]: row["accuracy"] for row in rows if row["accuracy_of"] == "chain"}
         assert (by_hops[1], by_hops[2], by_hops[3]) == (1, 1, pytest.approx(7 / 8))
 
@@ -121,7 +137,9 @@ def test_losses_are_of_each_part_alone():
     known = math.log(math.exp(2) + TOKENIZER.d_vocab - 1) - 2
     assert values["loss_question"] == pytest.approx(known, rel=1e-5)
     assert values["loss_answer"] == pytest.approx(known, rel=1e-5)
-    assert values["loss_chain"] == pytest.approx(known + 2 / (one.answer - one.sentences[0][0]), rel=1e-5)
+    assert values["loss_chain"] == pytest.approx(
+        known + 2 / (one.answer - one.sentences[0][0]), rel=1e-5
+    )
 
 
 def test_a_wrong_answer_costs_the_answer_alone():
@@ -143,7 +161,9 @@ def test_always_saying_true_is_right_as_often_as_true_is_and_not_beyond_its_null
 
 
 def test_an_untrained_model_writes_nothing_and_guesses_answers():
-    model = build_model(SimpleNamespace(d_vocab=TOKENIZER.d_vocab, length=300), gamma=0.5, norm="pre", d_model=16)
+    model = build_model(
+        SimpleNamespace(d_vocab=TOKENIZER.d_vocab, length=300), gamma=0.5, norm="pre", d_model=16
+    )
     reading = read(model)
     assert reading.values["chain"] == reading.values["rule"] == 0
     assert abs(reading.values["answer_two_way"] - 0.5) < 4 * 0.5 / math.sqrt(24)
@@ -154,7 +174,8 @@ def test_an_untrained_model_writes_nothing_and_guesses_answers():
 
 
 def test_chain_is_what_greedy_decoding_writes():
-    """A model that knows all texts but one, which it does not continue at one place of its chain."""
+    """A model that knows all texts but one, which it does not continue at one place of its
+    chain."""
     few, greedy = INPUTS.take(np.arange(3)), []
     model = Knows([one.tokens for one in few.examples])
     text, place = few.examples[1].tokens, few.examples[1].sentences[2][0] + 1
@@ -164,28 +185,44 @@ def test_chain_is_what_greedy_decoding_writes():
         while len(text) < one.sentences[-1][1]:
             text.append(int(model(torch.tensor([text]))[0, -1].argmax()))
         greedy.append(text == one.tokens[: len(text)].tolist())
-    assert [one.right["chain"] == [True] for one in chain_outcomes(model, few)] == greedy == [True, False, True]
+    assert (
+        [one.right["chain"] == [True] for one in chain_outcomes(model, few)]
+        == greedy
+        == [True, False, True]
+    )
 
 
 def test_examples_longer_than_the_context_are_left_out_and_counted():
     lengths = np.array([len(one.tokens) - 1 for one in ENCODED])
     n_ctx = int(np.sort(lengths)[12])  # the longest that fits fills the context
     reading = read(Knows([one.tokens for one in ENCODED], n_ctx=n_ctx))
-    assert (reading.n, reading.values["left_out"]) == ((lengths <= n_ctx).sum(), (lengths > n_ctx).sum())
+    assert (reading.n, reading.values["left_out"]) == (
+        (lengths <= n_ctx).sum(),
+        (lengths > n_ctx).sum(),
+    )
     assert reading.values["chain"] == 1
     with pytest.raises(
-        TextError, match=r"none of 24 examples fits .* context of 9 tokens \(the shortest has \d+ tokens\)"
+        TextError,
+        match=r"none of 24 examples fits .* context of 9 tokens \(the shortest has \d+ tokens\)",
     ):
         read(Knows([], n_ctx=9))
 
 
 def test_tokenizers_that_cannot_judge_sentences_are_named():
     first = EXAMPLES[0]
-    parts = [first.text, first.prompt, *(f" {sentence}" for sentence in first.chain_of_thought), " True False"]
+    parts = [
+        first.text,
+        first.prompt,
+        *(f" {sentence}" for sentence in first.chain_of_thought),
+        " True False",
+    ]
     joining = Words(parts, joins=r"\. \w+|")
     with pytest.raises(
-        TextError, match="this tokenizer joins the end of one sentence with the next in .*; use one that"
+        TextError,
+        match="this tokenizer joins the end of one sentence with the next in .*; use one that",
     ):
         chain_inputs([first], joining)
-    with pytest.raises(TextError, match=r"'True' and 'False' begin with the same token \(7\) in this tokenizer"):
+    with pytest.raises(
+        TextError, match=r"'True' and 'False' begin with the same token \(7\) in this tokenizer"
+    ):
         chain_inputs([], SimpleNamespace(end=0, encode=lambda text: [7, len(text)]))

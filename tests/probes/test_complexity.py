@@ -1,4 +1,5 @@
-"""Condensation and spectra of matrices, and the layout of numbers, on matrices and embeddings made by hand."""
+"""Condensation and spectra of matrices, and the layout of numbers, on matrices and embeddings made
+by hand."""
 
 import numpy as np
 import pytest
@@ -6,14 +7,21 @@ from lens_models import lens_model
 
 from rb_interp.probes import condensation, from_arrays, lattice, weight_spectra
 from rb_interp.probes.vectors import cosines
-from rb_interp.probes.weights import condensed_shares, cosine_groups, gaussian_shares, layer_matrices, spectrum
+from rb_interp.probes.weights import (
+    condensed_shares,
+    cosine_groups,
+    gaussian_shares,
+    layer_matrices,
+    spectrum,
+)
 
 IDS = np.arange(20, 100)
 STEPS = (3, 4)
 
 
 def in_two_directions(n: int) -> np.ndarray:
-    """n columns, the first half one direction and the rest another, orthogonal one, lengths unequal."""
+    """n columns, the first half one direction and the rest another, orthogonal one, lengths
+    unequal."""
     first, second = np.eye(6)[:2]
     return np.stack([(i + 1) * (first if i < n // 2 else second) for i in range(n)], 1)
 
@@ -46,7 +54,8 @@ def test_a_neuron_of_zeros_counts_in_no_pair():
 
 
 def test_the_null_has_mean_and_spread_of_gaussian_matrices():
-    """In three dimensions a cosine is uniform, so P(|cos| > .7) = .3; the variance is that of independent pairs."""
+    """In three dimensions a cosine is uniform, so P(|cos| > .7) = .3; the variance is that of
+    independent pairs."""
     rng, n = np.random.default_rng(0), 2000
     real = [condensed_shares(cosines(matrix)) for matrix in rng.standard_normal((n, 12, 3))]
     for name, p in {"share": 0.15, "share_abs": 0.3}.items():
@@ -59,7 +68,11 @@ def test_the_null_has_mean_and_spread_of_gaussian_matrices():
 
 @pytest.mark.parametrize(
     ("matrix", "participation", "stable"),
-    [(in_two_directions(2), 25 / 17, 5 / 4), (np.eye(8), 8, 8), (np.outer(np.arange(1, 6), np.ones(8)), 1, 1)],
+    [
+        (in_two_directions(2), 25 / 17, 5 / 4),
+        (np.eye(8), 8, 8),
+        (np.outer(np.arange(1, 6), np.ones(8)), 1, 1),
+    ],
     ids=["lengths 1 and 2", "identity", "rank one"],
 )
 def test_spectra_of_matrices_by_hand(matrix, participation, stable):
@@ -92,7 +105,9 @@ def test_numbers_on_a_line_are_ordered_and_have_no_steps():
 
 def test_numbers_on_a_circle_are_in_order_and_have_no_steps():
     values = lattice_values(circle(IDS, len(IDS)), IDS)
-    angles = 2 * np.pi * np.arange(1, 11) / len(IDS)  # C(k): pairs that go round the end of the list do not count
+    angles = (
+        2 * np.pi * np.arange(1, 11) / len(IDS)
+    )  # C(k): pairs that go round the end of the list do not count
     assert [values[f"cos_{k}"] for k in range(1, 11)] == pytest.approx(np.cos(angles).tolist())
     assert values["participation"] == pytest.approx(2)
     assert values["nearest"] == 0
@@ -112,7 +127,10 @@ def test_a_random_embedding_reads_its_nulls():
     rng = np.random.default_rng(1)
     model, first = (from_arrays(W_E=rng.standard_normal((100, 64))) for _ in range(2))
     reading = lattice(model, tokens=IDS, untrained=first, n_null=100)
-    inside = {name: 0.005 < null.p_value(reading.values[name]) < 0.999 for name, null in reading.nulls.items()}
+    inside = {
+        name: 0.005 < null.p_value(reading.values[name]) < 0.999
+        for name, null in reading.nulls.items()
+    }
     assert all(inside.values()), inside
     assert reading.nulls["nearest"].draws.mean() == pytest.approx(2 * (77 + 76) / 80 / 79, abs=0.01)
     assert reading.nulls["pc_order"].draws.mean() == pytest.approx(0.17, abs=0.03)
@@ -127,18 +145,25 @@ def test_matrices_are_those_of_the_model_heads_joined(kind):
     model, untrained = (lens_model(kind, seed) for seed in (0, 1))
     found = layer_matrices(model, 1)
     assert {name: found[name].shape for name in ("W_Q", "W_O", "W_in", "W_out")} == {
-        "W_Q": (16, 16), "W_O": (16, 16), "W_in": (16, 32), "W_out": (32, 16),
-    }  # fmt: skip
+        "W_Q": (16, 16),
+        "W_O": (16, 16),
+        "W_in": (16, 32),
+        "W_out": (32, 16),
+    }
     head = model.blocks[1].attn.W_Q[2].detach().double().numpy()
     np.testing.assert_array_equal(found["W_Q"][:, 8:12], head)
-    np.testing.assert_array_equal(found["W_O"][8:12], model.blocks[1].attn.W_O[2].detach().double().numpy())
+    np.testing.assert_array_equal(
+        found["W_O"][8:12], model.blocks[1].attn.W_O[2].detach().double().numpy()
+    )
     chosen: dict = {"matrices": ("W_Q", "W_V", "W_out")}
     for probe, options in ((weight_spectra, {}), (condensation, chosen)):
         reading = probe(model, layer=1, untrained=untrained, **options)
         assert reading.layer == 1
         assert np.isfinite([*reading.values.values(), *reading.untrained.values()]).all()
         assert probe(untrained, layer=1, **options).values == dict(reading.untrained)
-    assert np.isfinite(list(lattice(model, tokens=range(5, 25), n_null=5).values.values())[:-1]).all()
+    assert np.isfinite(
+        list(lattice(model, tokens=range(5, 25), n_null=5).values.values())[:-1]
+    ).all()
 
 
 def test_a_matrix_with_one_number_missing_has_no_shares():

@@ -1,4 +1,5 @@
-"""Geometry: Theorem 1 in closed form, arcs and lines by hand, random vectors, nulls, and a model's W_E."""
+"""Geometry: Theorem 1 in closed form, arcs and lines by hand, random vectors, nulls, and a model's
+W_E."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def test_theorem_1_in_closed_form() -> None:
     inner = math.sqrt(6 * math.pi) * np.exp(-(k**2) / 24) - 2 * math.sqrt(12 * math.pi) / d + 1 / d
     found = cosines(theorem_1_embeddings(15 + k, d, "reasoning"))[0]
     np.testing.assert_allclose(found, inner / inner[0], atol=1e-9)
-    np.testing.assert_allclose(found[1:], [0.959, 0.845, 0.683, 0.507, 0.344], atol=1e-3)  # the paper's picture
+    np.testing.assert_allclose(
+        found[1:], [0.959, 0.845, 0.683, 0.507, 0.344], atol=1e-3
+    )  # the paper's picture
     difference = theorem_1_embeddings(k, d, "key") - theorem_1_embeddings(k, d, "reasoning")
     np.testing.assert_allclose(difference, 1 / d, atol=1e-15)
 
@@ -46,19 +49,27 @@ def test_theorem_1_reads_itself_as_perfect() -> None:
     assert values["theory"] == pytest.approx(1, abs=1e-12)
     assert values["cos_memory"] == pytest.approx(1, abs=1e-12)
     for name in ("order_rho", "theory", "abs_cos", "cos_memory"):
-        assert nulls[name].p_value(values[name]) == pytest.approx(0.01), name  # every null knows its side
+        assert nulls[name].p_value(values[name]) == pytest.approx(0.01), (
+            name
+        )  # every null knows its side
 
 
 def test_number_line_by_hand() -> None:
-    # token s at (s, 1) up to scale: one dimension once centred; cos of 3 reasoning anchors from their angles
-    tokens = {"key": np.array([5, 6, 7]), "memory": np.array([3, 4]), "reasoning": np.array([0, 1, 2])}
+    # token s at (s, 1) up to scale: one dimension once centred; cos of 3 reasoning anchors from
+    # their angles
+    tokens = {
+        "key": np.array([5, 6, 7]),
+        "memory": np.array([3, 4]),
+        "reasoning": np.array([0, 1, 2]),
+    }
     values = of_rows(np.stack([np.arange(8.0), np.ones(8)], 1), tokens).values
     assert values["participation"] == pytest.approx(1)
     assert values["pc1_key"] == values["pc1_reasoning"] == values["own_pc1_key"] == pytest.approx(1)
     pairs = [1 / math.sqrt(2), 1 / math.sqrt(5), 3 / math.sqrt(10)]  # cos of (0, 1), (0, 2), (1, 2)
     assert values["cos_reasoning"] == pytest.approx(np.mean(pairs))
     assert values["cos_memory"] == pytest.approx(13 / math.sqrt(10 * 17))
-    # |s - t| is 1, 2, 1 with ranks 1.5, 3, 1.5; cos has ranks 2, 1, 3: Spearman -1.5 / sqrt(1.5 * 2)
+    # |s - t| is 1, 2, 1 with ranks 1.5, 3, 1.5; cos has ranks 2, 1, 3: Spearman -1.5 / sqrt(1.5 *
+    # 2)
     assert values["order_rho"] == pytest.approx(-1.5 / math.sqrt(3))
 
 
@@ -75,7 +86,11 @@ def test_pooled_component_may_miss_what_a_group_orders_by() -> None:
 def test_random_vectors_have_the_expected_cosine() -> None:
     assert expected_abs_cos(2) == pytest.approx(2 / math.pi)
     assert expected_abs_cos(3) == pytest.approx(1 / 2)
-    groups = {"key": np.arange(100), "memory": np.arange(100, 110), "reasoning": np.arange(110, 120)}
+    groups = {
+        "key": np.arange(100),
+        "memory": np.arange(100, 110),
+        "reasoning": np.arange(110, 120),
+    }
     values = of_rows(np.random.default_rng(0).standard_normal((120, 64)), groups).values
     # cosines of distinct pairs are independent two by two; the sd of |cos| is .756 of its mean
     assert values["abs_cos_ratio"] == pytest.approx(1, abs=4 * 0.756 / math.sqrt(120 * 119 / 2))
@@ -110,7 +125,9 @@ def test_what_nothing_defines_is_nan() -> None:
     for W_E in (np.ones((40, 4)), np.full((40, 4), np.nan)):
         for groups in (TOKENS, alone):
             found = of_rows(W_E, groups, 3)
-            assert np.isnan([found.values[name] for name in ("order_rho", "pc1_key", "participation")]).all()
+            assert np.isnan(
+                [found.values[name] for name in ("order_rho", "pc1_key", "participation")]
+            ).all()
             assert set(found.nulls) >= {"order_rho", "cos_memory"}
             assert found.arrays["pca"].shape == (sum(map(len, groups.values())), 3)
 
@@ -125,11 +142,16 @@ def test_participation_is_compared_with_the_untrained_model_s() -> None:
     assert math.isnan(geometry(model, groups=TOKENS, n_null=0).values["participation_ratio"])
 
 
-ORDER = {"order_rho", "theory", *(f"{kind}_{name}" for kind in ("pc1", "own_pc1") for name in TOKENS)}
+ORDER = {
+    "order_rho",
+    "theory",
+    *(f"{kind}_{name}" for kind in ("pc1", "own_pc1") for name in TOKENS),
+}
 
 
 def test_order_is_read_where_the_caller_gives_numbers() -> None:
-    """The embedding is a line by other numbers than the ids; without numbers nothing is said of order."""
+    """The embedding is a line by other numbers than the ids; without numbers nothing is said of
+    order."""
     model, rng = lens_model("plain", d_vocab=40), np.random.default_rng(0)
     hidden = rng.permutation(8) * 0.5
     with torch.no_grad():
@@ -147,7 +169,9 @@ def test_order_is_read_where_the_caller_gives_numbers() -> None:
     assert found.nulls["order_rho"].p_value(found.values["order_rho"]) < 0.01
     assert "theory" not in found.values  # Eq. (14) is about whole numbers
     assert "pc1_key" not in found.values
-    whole = geometry(model, groups=TOKENS, values={"reasoning": TOKENS["reasoning"]}, n_null=0).values
+    whole = geometry(
+        model, groups=TOKENS, values={"reasoning": TOKENS["reasoning"]}, n_null=0
+    ).values
     assert dict(whole) == pytest.approx(
         geometry(model, groups=TOKENS, ordered=("reasoning",), n_null=0).values, nan_ok=True
     )
@@ -157,8 +181,16 @@ def test_every_null_of_random_vectors_holds_the_values_of_random_vectors() -> No
     rng = np.random.default_rng(3)
     values = [of_rows(rng.standard_normal((40, 12))).values for _ in range(60)]
     nulls = of_rows(rng.standard_normal((40, 12)), n_null=300).nulls
-    for name in ("abs_cos_ratio", "cos_reasoning", "own_pc1_key", "own_pc1_reasoning", "participation"):
+    for name in (
+        "abs_cos_ratio",
+        "cos_reasoning",
+        "own_pc1_key",
+        "own_pc1_reasoning",
+        "participation",
+    ):
         found, draws = np.array([v[name] for v in values]), nulls[name].draws
         error = math.sqrt(found.var() / len(found) + draws.var() / len(draws))
-        tolerance = 5 * error + (0.04 * draws.mean() if name == "participation" else 0)  # unit length costs a little
+        tolerance = 5 * error + (
+            0.04 * draws.mean() if name == "participation" else 0
+        )  # unit length costs a little
         assert abs(found.mean() - draws.mean()) < tolerance, name

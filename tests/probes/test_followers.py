@@ -1,4 +1,5 @@
-"""Next-token distributions against embeddings: planted, random, untrained, and under frequency alone."""
+"""Next-token distributions against embeddings: planted, random, untrained, and under frequency
+alone."""
 
 from __future__ import annotations
 
@@ -18,11 +19,15 @@ D_VOCAB, D_MODEL, HALF = 90, 24, 40
 
 
 def made_rows(seed: int = 0) -> SimpleNamespace:
-    """Two corpora of 40 tokens each and 10 shared ones; what follows a token depends on its class of five."""
+    """Two corpora of 40 tokens each and 10 shared ones; what follows a token depends on its class
+    of five."""
     rng = np.random.default_rng(seed)
     tables = []
     for first in (0, HALF):
-        odds = rng.gamma(0.3, size=(8, D_VOCAB)) / np.arange(1, D_VOCAB + 1)[np.argsort(rng.random(D_VOCAB))] ** 0.3
+        odds = (
+            rng.gamma(0.3, size=(8, D_VOCAB))
+            / np.arange(1, D_VOCAB + 1)[np.argsort(rng.random(D_VOCAB))] ** 0.3
+        )
         odds[:, HALF - first : 2 * HALF - first] = 0  # no token of the other corpus
         tables.append((odds / odds.sum(1, keepdims=True)).cumsum(1))
     tokens = np.zeros((160, 121), dtype=np.int32)
@@ -34,7 +39,9 @@ def made_rows(seed: int = 0) -> SimpleNamespace:
 
 ROWS = made_rows()
 INPUTS = Inputs(ROWS.tokens)
-COUNTS = np.stack([np.bincount(part[:, 1:].ravel(), minlength=D_VOCAB) for part in np.split(ROWS.tokens, 2)])
+COUNTS = np.stack(
+    [np.bincount(part[:, 1:].ravel(), minlength=D_VOCAB) for part in np.split(ROWS.tokens, 2)]
+)
 ALL_TOKENS = successors(ROWS.tokens, ROWS.lengths, np.arange(D_VOCAB), D_VOCAB).toarray()
 P = ALL_TOKENS / np.maximum(ALL_TOKENS.sum(1, keepdims=True), 1)
 
@@ -46,7 +53,10 @@ def noise(seed: int = 0) -> np.ndarray:
 def test_padding_and_the_last_token_follow_nothing():
     tokens = np.array([[4, 1, 4, 2, 4, 3]], dtype=np.uint16)
     found = successors(tokens, np.array([4]), np.array([4, 2]), 5).toarray()
-    assert found.tolist() == [[0, 1, 1, 0, 0], [0, 0, 0, 0, 0]]  # the third 4 is filling, and 2 ends the text
+    assert found.tolist() == [
+        [0, 1, 1, 0, 0],
+        [0, 0, 0, 0, 0],
+    ]  # the third 4 is filling, and 2 ends the text
 
 
 def test_permuted_correlations_are_those_of_permuted_matrices():
@@ -69,7 +79,11 @@ def test_the_null_moves_tokens_among_neighbours_of_their_own_list_and_everywhere
 def test_embeddings_that_are_an_image_of_what_follows_are_found():
     image = (P - 1 / D_VOCAB) @ np.random.default_rng(3).standard_normal((D_VOCAB, D_MODEL))
     reading = next_token(
-        Embedded(image + 0.01 * noise()), INPUTS, counts=COUNTS, lengths=ROWS.lengths, untrained=Embedded(noise(1))
+        Embedded(image + 0.01 * noise()),
+        INPUTS,
+        counts=COUNTS,
+        lengths=ROWS.lengths,
+        untrained=Embedded(noise(1)),
     )
     assert reading.values["n_prontoqa"] > 20
     for name in ("prontoqa", "stories", "all"):
@@ -86,7 +100,8 @@ def test_embeddings_that_are_an_image_of_what_follows_are_found():
 
 
 def test_frequency_and_corpus_alone_are_what_the_null_says():
-    """Embeddings that know their token's corpus and frequency: above 0 over all pairs, and no more than the null."""
+    """Embeddings that know their token's corpus and frequency: above 0 over all pairs, and no more
+    than the null."""
     place = np.zeros((D_VOCAB, D_MODEL))
     for corpus in (0, 1):
         place[COUNTS[corpus] > COUNTS[1 - corpus], corpus] = 3
@@ -100,7 +115,10 @@ def test_frequency_and_corpus_alone_are_what_the_null_says():
 
 
 def test_there_is_a_length_for_each_row():
-    with pytest.raises(TextError, match=f"got 1 lengths for {len(INPUTS.tokens)} rows of text; give one for each row"):
+    with pytest.raises(
+        TextError,
+        match=f"got 1 lengths for {len(INPUTS.tokens)} rows of text; give one for each row",
+    ):
         next_token(Embedded(noise()), INPUTS, counts=COUNTS, lengths=ROWS.lengths[:1])
 
 

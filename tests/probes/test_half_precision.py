@@ -1,4 +1,5 @@
-"""A model in half precision stays as it is, and what is read off it is near what its float32 copy gives."""
+"""A model in half precision stays as it is, and what is read off it is near what its float32 copy
+gives."""
 
 from typing import Any
 
@@ -56,7 +57,10 @@ def test_probes(name):
 
 @pytest.mark.lens
 def test_patching_matrix():
-    half, single = (interventions.patching_matrix(model(each), INPUTS, KEY) for each in (torch.float16, torch.float32))
+    half, single = (
+        interventions.patching_matrix(model(each), INPUTS, KEY)
+        for each in (torch.float16, torch.float32)
+    )
     assert np.isfinite(half.patched).all()
     spread = single.clean.std()
     np.testing.assert_allclose(half.patched, single.patched, atol=0.1 * spread)

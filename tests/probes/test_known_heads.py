@@ -1,4 +1,5 @@
-"""Every general probe says the truth of the heads that are known: a true one, false ones, and an untrained model."""
+"""Every general probe says the truth of the heads that are known: a true one, false ones, and an
+untrained model."""
 
 import pytest
 from induction import INDUCTION, OTHER, PREVIOUS, known, rows
@@ -10,8 +11,11 @@ HEADS = [(layer, head) for layer in range(2) for head in range(2)]
 
 
 def read(probe, quantity, inputs=None, **options):
-    """The quantity of every head of the trained model, and the largest one of the untrained model's."""
-    table = probes.scan(probe, known().model, inputs or rows(), untrained=known().untrained, n_null=0, **options)
+    """The quantity of every head of the trained model, and the largest one of the untrained
+    model's."""
+    table = probes.scan(
+        probe, known().model, inputs or rows(), untrained=known().untrained, n_null=0, **options
+    )
     table = table[table.quantity.str.fullmatch(quantity)]
     return dict(zip(HEADS, table.value, strict=True)), float(table.untrained.max())
 
@@ -20,7 +24,9 @@ def in_the_anchor_task_s_words() -> Inputs:
     """``first`` is the key, and ``second`` its one anchor."""
     roles = rows().roles
     return Inputs(
-        rows().tokens, rows().labels, Roles({"key": roles.position("first"), "anchor": roles.position("second")})
+        rows().tokens,
+        rows().labels,
+        Roles({"key": roles.position("first"), "anchor": roles.position("second")}),
     )
 
 
@@ -31,13 +37,25 @@ def test_uniformity():
 
 
 def test_attention_to_key_finds_the_previous_token_head():
-    found, untrained = read(probes.attention_to_key, "key_from_anchor_1", in_the_anchor_task_s_words())
-    assert found[PREVIOUS] > 0.9 > 0.4 > max(found[OTHER], *(found[head] for head in INDUCTION), untrained)
+    found, untrained = read(
+        probes.attention_to_key, "key_from_anchor_1", in_the_anchor_task_s_words()
+    )
+    assert (
+        found[PREVIOUS]
+        > 0.9
+        > 0.4
+        > max(found[OTHER], *(found[head] for head in INDUCTION), untrained)
+    )
 
 
 def test_attention_by_role_finds_the_induction_heads():
     found, untrained = read(probes.attention_by_role, "anchors", in_the_anchor_task_s_words())
-    assert min(found[head] for head in INDUCTION) > 0.9 > 0.2 > max(found[PREVIOUS], found[OTHER], untrained)
+    assert (
+        min(found[head] for head in INDUCTION)
+        > 0.9
+        > 0.2
+        > max(found[PREVIOUS], found[OTHER], untrained)
+    )
 
 
 def test_variance_explained_finds_who_writes_the_answer():
@@ -46,7 +64,13 @@ def test_variance_explained_finds_who_writes_the_answer():
     written = {}
     for layer, head in HEADS:
         found = probes.variance_explained(
-            known().model, rows(), layer=layer, head=head, untrained=known().untrained, groupings=labels, n_null=100
+            known().model,
+            rows(),
+            layer=layer,
+            head=head,
+            untrained=known().untrained,
+            groupings=labels,
+            n_null=100,
         )
         name = f"attn_out.{layer}:answer"
         p = found.nulls[name].p_value(found.values[name])

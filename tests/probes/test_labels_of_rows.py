@@ -1,4 +1,5 @@
-"""What rows stand for: variance explained, cosines by target, and label ranges, by hand and under their nulls."""
+"""What rows stand for: variance explained, cosines by target, and label ranges, by hand and under
+their nulls."""
 
 from __future__ import annotations
 
@@ -33,10 +34,17 @@ BALANCED = {"key": KEY, "anchor_sum": SUM, "key_and_sum": S * KEY + SUM}
 def shares(vectors: np.ndarray) -> dict[str, float]:
     """What the balanced groupings explain of some vectors, one a row."""
     source = from_arrays(
-        **dict.fromkeys(("resid_pre", "attn_out", "resid_post"), vectors[None, :, None]), attn_only=True
+        **dict.fromkeys(("resid_pre", "attn_out", "resid_post"), vectors[None, :, None]),
+        attn_only=True,
     )
-    found = variance_explained(source, Inputs(np.zeros((len(vectors), 1), int)), groupings=BALANCED, n_null=0)
-    return {name.split(":")[1]: share for name, share in found.values.items() if name.startswith("attn_out")}
+    found = variance_explained(
+        source, Inputs(np.zeros((len(vectors), 1), int)), groupings=BALANCED, n_null=0
+    )
+    return {
+        name.split(":")[1]: share
+        for name, share in found.values.items()
+        if name.startswith("attn_out")
+    }
 
 
 def closed_form(between: float, n: int, k: int) -> float:
@@ -45,7 +53,8 @@ def closed_form(between: float, n: int, k: int) -> float:
 
 
 def test_groupings_of_one_s_own_at_a_role_s_position() -> None:
-    """The embedding of the first token is a function of that token, and its label by name says the same."""
+    """The embedding of the first token is a function of that token, and its label by name says the
+    same."""
     model, rng = lens_model("plain"), np.random.default_rng(0)
     tokens = rng.integers(0, 4, (80, 5))
     tokens[:, 0] = 7
@@ -60,14 +69,20 @@ def test_groupings_of_one_s_own_at_a_role_s_position() -> None:
     assert dict(found.untrained) == dict(found.values)
     last = variance_explained(model, inputs, groupings=labels, n_null=0).values
     assert last["resid_pre.0:verb"] < 0.3
-    with pytest.raises(RolesError, match=r"grouping 'verb' with an array of shape \[3\] .*; expected a name and one"):
+    with pytest.raises(
+        RolesError,
+        match=r"grouping 'verb' with an array of shape \[3\] .*; expected a name and one",
+    ):
         variance_explained(model, inputs, groupings={"verb": [1, 2, 3]})
 
 
 def test_omega_squared_by_hand() -> None:
-    # mean (3, 1), SS_total 32; group means (1, 0) and (5, 2), SS_within 12, SS_between 20, MS_within 12 / 2
+    # mean (3, 1), SS_total 32; group means (1, 0) and (5, 2), SS_within 12, SS_between 20,
+    # MS_within 12 / 2
     vectors = np.array([[0.0, 0], [2, 0], [4, 0], [6, 4]])
-    assert omega_squared(vectors, np.array([7, 7, 3, 3])) == pytest.approx((20 - 6) / (32 + 6), abs=1e-15)
+    assert omega_squared(vectors, np.array([7, 7, 3, 3])) == pytest.approx(
+        (20 - 6) / (32 + 6), abs=1e-15
+    )
 
 
 def test_additive_table_splits_into_key_and_sum() -> None:
@@ -95,7 +110,9 @@ def test_null_draws_are_omega_squared_of_permuted_labels() -> None:
     vectors = rng.standard_normal((50, 7)) * 1e-5 + 1e-3  # the scale of an untrained model
     permuted = rng.permuted(np.tile(rng.integers(0, 3, 50), (20, 1)), axis=1)
     expected = [omega_squared(vectors, labels) for labels in permuted]
-    np.testing.assert_allclose(omega_squared_draws(vectors, permuted, np.float32), expected, atol=ROUNDING)
+    np.testing.assert_allclose(
+        omega_squared_draws(vectors, permuted, np.float32), expected, atol=ROUNDING
+    )
 
 
 def test_p_values_are_uniform_under_the_null() -> None:
@@ -103,10 +120,15 @@ def test_p_values_are_uniform_under_the_null() -> None:
     labels, p = np.tile(np.arange(5), 8), []
     for _ in range(150):
         vectors = rng.standard_normal((40, 3))
-        draws = omega_squared_draws(vectors, rng.permuted(np.tile(labels, (99, 1)), axis=1), np.float32) + ROUNDING
+        draws = (
+            omega_squared_draws(vectors, rng.permuted(np.tile(labels, (99, 1)), axis=1), np.float32)
+            + ROUNDING
+        )
         p.append((1 + (draws >= omega_squared(vectors, labels)).sum()) / 100)
     distance = np.abs(np.sort(p) - np.arange(1, 151) / 150).max()
-    assert distance < 1.95 / math.sqrt(150) + 0.01  # Kolmogorov-Smirnov at .001, and the grid of p-values
+    assert (
+        distance < 1.95 / math.sqrt(150) + 0.01
+    )  # Kolmogorov-Smirnov at .001, and the grid of p-values
 
 
 @pytest.mark.parametrize(
@@ -147,15 +169,21 @@ def test_every_component_of_a_foreign_model() -> None:
     components = list(dict.fromkeys(name.split(":")[0] for name in reading.values))
     sublayers = [f"{out}.{layer}" for layer in range(4) for out in ("attn_out", "mlp_out")]
     assert components == ["resid_pre.0", *sublayers, "resid_post.3"]
-    assert reading.values["resid_pre.0:key"] == pytest.approx(1, abs=1e-6)  # embedding and position fix it
+    assert reading.values["resid_pre.0:key"] == pytest.approx(
+        1, abs=1e-6
+    )  # embedding and position fix it
     assert reading.nulls["resid_pre.0:key"].p_value(1.0) == pytest.approx(1 / 21)
     assert reading.untrained == pytest.approx(dict(reading.values))
     name = "blocks.2.hook_attn_out"
     _, cache = model.run_with_cache(torch.as_tensor(tokens))
     last = cache[name][:, -1].detach().double().numpy()
-    assert reading.values["attn_out.2:anchor_1"] == pytest.approx(omega_squared(last, tokens[:, 2]), abs=1e-6)
+    assert reading.values["attn_out.2:anchor_1"] == pytest.approx(
+        omega_squared(last, tokens[:, 2]), abs=1e-6
+    )
     alone = variance_explained(model, Inputs(tokens, roles=roles), layer=2, n_null=0)
-    assert alone.values["attn_out.2:anchor_1"] == pytest.approx(reading.values["attn_out.2:anchor_1"], abs=1e-12)
+    assert alone.values["attn_out.2:anchor_1"] == pytest.approx(
+        reading.values["attn_out.2:anchor_1"], abs=1e-12
+    )
     assert alone.nulls == {}
 
 
@@ -163,7 +191,10 @@ def test_heads_add_up_to_the_attention_output() -> None:
     model = lens_model("plain", d_vocab=40)
     tokens = np.random.default_rng(0).integers(0, 40, (6, 5))
     whole = position_outputs(model, Inputs(tokens), 2)["attn_out.2"]
-    heads = [position_outputs(model, Inputs(tokens), 2, head)["attn_out.2"] for head in range(model.cfg.n_heads)]
+    heads = [
+        position_outputs(model, Inputs(tokens), 2, head)["attn_out.2"]
+        for head in range(model.cfg.n_heads)
+    ]
     bias = model.b_O[2].detach().double().numpy()
     np.testing.assert_allclose(sum(heads) + bias, whole, rtol=1e-4, atol=1e-5)
 
@@ -177,7 +208,8 @@ INPUTS = Inputs(TOKENS, TARGETS, Roles({"here": PLACE}))
 
 
 def planted(vectors: np.ndarray, role: bool = False):
-    """Activations of a model with the given vectors at the last position, or at the role's, and noise elsewhere."""
+    """Activations of a model with the given vectors at the last position, or at the role's, and
+    noise elsewhere."""
     cache = captured(lens_model("plain"), TOKENS, [HOOK])
     held = torch.randn(60, 6, vectors.shape[1], generator=torch.Generator().manual_seed(0)).double()
     at = PLACE[:, 0] if role else np.full(60, 5)
@@ -187,13 +219,21 @@ def planted(vectors: np.ndarray, role: bool = False):
 
 
 @pytest.mark.parametrize("role", [None, "here"])
-def test_vectors_of_the_target_read_1_and_0_those_of_each_row_alone_the_same_and_a_shared_one_hides_both(role):
+def test_vectors_of_the_target_read_1_and_0_those_of_each_row_alone_the_same_and_a_shared_one_hides_both(
+    role,
+):
     of_target, of_row = np.eye(64)[TARGETS] * np.arange(1, 61)[:, None], np.eye(64)[:60]
     found = {
         name: cosines_by_target(planted(each, bool(role)), INPUTS, hook=HOOK, role=role, n_null=100)
-        for name, each in {"target": of_target, "row": of_row, "shared": of_row + 50 * np.eye(64)[63]}.items()
+        for name, each in {
+            "target": of_target,
+            "row": of_row,
+            "shared": of_row + 50 * np.eye(64)[63],
+        }.items()
     }
-    exact = {name: [reading.values[x] for x in ("equal", "different")] for name, reading in found.items()}
+    exact = {
+        name: [reading.values[x] for x in ("equal", "different")] for name, reading in found.items()
+    }
     assert exact["target"] == pytest.approx([1, 0])
     assert exact["row"] == pytest.approx([0, 0])
     assert exact["shared"] == pytest.approx([1, 1], abs=1e-3)
@@ -220,11 +260,18 @@ def test_pairs_and_targets_that_are_given_are_those_that_count():
     vectors = np.array([[1.0, 0], [0, 1], [1, 1], [-1, 0]] * 15)
     pairs = np.array([[0, 1], [0, 2], [0, 3], [1, 2]])
     reading = cosines_by_target(
-        planted(vectors), INPUTS, hook=HOOK, targets=np.array([7, 7, 8, 7] * 15), pairs=pairs, n_null=0
+        planted(vectors),
+        INPUTS,
+        hook=HOOK,
+        targets=np.array([7, 7, 8, 7] * 15),
+        pairs=pairs,
+        n_null=0,
     )
     np.testing.assert_allclose(reading.arrays["cosines"], [0, 0.5**0.5, -1, 0.5**0.5], atol=1e-12)
     assert [reading.values[x] for x in ("equal", "different")] == pytest.approx([-0.5, 0.5**0.5])
-    reading = cosines_by_target(planted(vectors), INPUTS, hook=HOOK, targets=np.zeros(60, int), pairs=pairs, n_null=0)
+    reading = cosines_by_target(
+        planted(vectors), INPUTS, hook=HOOK, targets=np.zeros(60, int), pairs=pairs, n_null=0
+    )
     assert reading.values["equal"] == pytest.approx(-1 / 4 + 2**0.5 / 4)
     assert np.isnan(reading.values["different"])
     assert "no pair of rows has equal targets" in reading.notes["different"]
@@ -233,7 +280,9 @@ def test_pairs_and_targets_that_are_given_are_those_that_count():
 @pytest.mark.parametrize("kind", ["gpt2", "grouped"])
 def test_heads_are_one_vector_and_nothing_is_left_behind(kind):
     model, untrained = (lens_model(kind, seed) for seed in (0, 1))
-    reading = cosines_by_target(model, INPUTS, hook="blocks.1.attn.hook_v", role="here", untrained=untrained, n_null=20)
+    reading = cosines_by_target(
+        model, INPUTS, hook="blocks.1.attn.hook_v", role="here", untrained=untrained, n_null=20
+    )
     _, cache = model.run_with_cache(torch.as_tensor(TOKENS))
     v = cache["blocks.1.attn.hook_v"][torch.arange(60), torch.as_tensor(PLACE[:, 0])].flatten(1)
     by_torch = torch.nn.functional.cosine_similarity(v[:, None], v[None], dim=-1).detach().numpy()
@@ -255,7 +304,8 @@ def uniform(*ranges: tuple[int, int], d_vocab: int = 200) -> np.ndarray:
 
 
 def told(table: np.ndarray, untrained: np.ndarray | None = None, label: int = 35):
-    """The reading of a model that answers ``table[group]`` at the last position; two inputs of each group."""
+    """The reading of a model that answers ``table[group]`` at the last position; two inputs of each
+    group."""
     groups = np.repeat(np.arange(4), 2)
     sources = []
     for each in (table, table if untrained is None else untrained):
@@ -267,7 +317,8 @@ def told(table: np.ndarray, untrained: np.ndarray | None = None, label: int = 35
 
 
 def test_pooled_is_what_the_paper_s_ranges_give_by_counting():
-    """Each label's weight in the pool, counted one by one: 1/4 (1/20 + 1/40 + 1/60 + 1/80) for the first twenty."""
+    """Each label's weight in the pool, counted one by one: 1/4 (1/20 + 1/40 + 1/60 + 1/80) for the
+    first twenty."""
     pool = {label: Fraction(0) for label in range(30, 110)}
     for low, high in PAPER:
         for label in range(low, high + 1):
@@ -276,17 +327,27 @@ def test_pooled_is_what_the_paper_s_ranges_give_by_counting():
     by_hand = [float(sum(pool[label] for label in range(low, high + 1))) for low, high in PAPER]
     assert by_hand[0] == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4) == pytest.approx(25 / 48)
     np.testing.assert_allclose(pooled_inside(PAPER), by_hand)
-    np.testing.assert_allclose(pooled_inside([(0, 9), (20, 29)]), [0.5, 0.5])  # ranges that share nothing
+    np.testing.assert_allclose(
+        pooled_inside([(0, 9), (20, 29)]), [0.5, 0.5]
+    )  # ranges that share nothing
 
 
 def test_models_that_know_the_ranges_the_pooled_labels_or_nothing():
     reading = told(uniform(*PAPER), untrained=uniform(*[(0, 199)] * 4), label=109)
     assert reading.values["lowest_inside"] == pytest.approx(1)
-    assert reading.values["accuracy"] == 0  # each distribution is flat, its first label is the answer
-    assert [reading.untrained[f"inside_{g}"] for g in (1, 2, 3, 4)] == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    assert (
+        reading.values["accuracy"] == 0
+    )  # each distribution is flat, its first label is the answer
+    assert [reading.untrained[f"inside_{g}"] for g in (1, 2, 3, 4)] == pytest.approx(
+        [0.1, 0.2, 0.3, 0.4]
+    )
     pooled = told(np.tile(uniform(*PAPER).mean(0), (4, 1)))
     np.testing.assert_allclose(pooled.arrays["inside"], pooled_inside(PAPER))
-    assert pooled.values["lowest_inside"] == pytest.approx(pooled.values["pooled"]) == pytest.approx(25 / 48)
+    assert (
+        pooled.values["lowest_inside"]
+        == pytest.approx(pooled.values["pooled"])
+        == pytest.approx(25 / 48)
+    )
 
 
 def test_the_lowest_group_counts_and_the_last_position_is_told():

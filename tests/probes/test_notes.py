@@ -1,4 +1,5 @@
-"""A number that nothing defines has a note, whatever the model and the rows; so has a null that cannot differ."""
+"""A number that nothing defines has a note, whatever the model and the rows; so has a null that
+cannot differ."""
 
 from functools import cache
 from itertools import product
@@ -29,7 +30,10 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "attention_to_key": [{}],
     "chain_accuracy": [{}],
     "condensation": [{"matrices": ("W_Q", "W_out")}],
-    "cosines_by_target": [{"hook": "blocks.1.hook_resid_mid"}, {"hook": "blocks.0.hook_attn_out", "role": "key"}],
+    "cosines_by_target": [
+        {"hook": "blocks.1.hook_resid_mid"},
+        {"hook": "blocks.0.hook_attn_out", "role": "key"},
+    ],
     "embedding_rank": [{"counts": COUNTS}, {"counts": LONE}],
     "geometry": [{}, {"groups": {"lone": [5], "two": [5, 6]}, "ordered": ["lone", "two"]}],
     "label_range": [{"groups": [0], "ranges": [(0, 19)]}],
@@ -44,13 +48,24 @@ CASES: dict[str, list[dict[str, Any]]] = {
 }
 MODELS = ("trained", "untrained", "zero", "constant embedding", "diverged", "diverged at its end")
 PAIRS = [("trained", None), ("trained", "diverged"), *((name, "zero") for name in MODELS)]
-WEIGHTS_ALONE = ["condensation", "embedding_rank", "lattice", "token_similarity", "weight_rank", "weight_spectra"]
+WEIGHTS_ALONE = [
+    "condensation",
+    "embedding_rank",
+    "lattice",
+    "token_similarity",
+    "weight_rank",
+    "weight_spectra",
+]
 DEGENERATE = {
     "one row": lambda rows: rows.take([0]),
     "all equal": lambda rows: rows.take(np.zeros(20, dtype=int)),
-    "no key": lambda rows: Inputs(rows.tokens, rows.labels, _with(rows.roles, key=np.zeros((len(rows), 0), dtype=int))),
+    "no key": lambda rows: Inputs(
+        rows.tokens, rows.labels, _with(rows.roles, key=np.zeros((len(rows), 0), dtype=int))
+    ),
     "key absent in a row": lambda rows: Inputs(
-        rows.tokens, rows.labels, _with(rows.roles, key=np.where(np.arange(len(rows))[:, None] == 3, -1, 2))
+        rows.tokens,
+        rows.labels,
+        _with(rows.roles, key=np.where(np.arange(len(rows))[:, None] == 3, -1, 2)),
     ),
     "no rows": lambda rows: rows.take(np.zeros(0, dtype=int)),
 }
@@ -94,7 +109,9 @@ def made_for(probe: str, rows: Inputs, options: dict) -> tuple[Inputs, dict]:
     if by_row["groups"] == [0]:
         return rows, {**options, "groups": np.zeros(len(rows), dtype=int)}
     if by_row["groupings"]:
-        return rows, {"groupings": {name: np.zeros(len(rows), dtype=int) for name in by_row["groupings"]}}
+        return rows, {
+            "groupings": {name: np.zeros(len(rows), dtype=int) for name in by_row["groupings"]}
+        }
     return rows, options
 
 
@@ -113,7 +130,9 @@ def test_what_is_not_a_number_has_a_note(probe: str):
             continue
         read.add(name)
         table = found.to_frame().set_index("quantity")
-        silent = table.drop(list(found.notes), errors="ignore")  # a note of the roles is of all quantities
+        silent = table.drop(
+            list(found.notes), errors="ignore"
+        )  # a note of the roles is of all quantities
         assert np.isfinite(silent.value).all(), (rows, name, untrained)
         assert before is None or np.isfinite(silent.untrained).all(), (rows, name, untrained)
         assert np.isfinite(silent.p_value[silent.null.notna()]).all(), (rows, name, untrained)
@@ -131,8 +150,13 @@ def test_a_note_tells_the_untrained_model_s_reason_from_the_model_s_own():
 @pytest.mark.parametrize("probe", ["attention_to_key", "variance_explained", "cosines_by_target"])
 def test_a_role_without_a_position_is_refused(probe: str):
     rows = DEGENERATE["no key"](member().inputs("rsn_test", 5))
-    options = {"hook": "blocks.0.hook_resid_pre", "role": "key"} if probe == "cosines_by_target" else {}
-    with pytest.raises(RolesError, match=f"{probe} got the role 'key' without a position; give it one or more in each"):
+    options = (
+        {"hook": "blocks.0.hook_resid_pre", "role": "key"} if probe == "cosines_by_target" else {}
+    )
+    with pytest.raises(
+        RolesError,
+        match=f"{probe} got the role 'key' without a position; give it one or more in each",
+    ):
         getattr(probes, probe)(model("trained"), rows, **options)
 
 
@@ -146,10 +170,14 @@ def test_a_null_that_cannot_differ_has_a_note():
     table = found.to_frame().set_index("quantity")
     assert dict(table.note) == dict.fromkeys(table.index, "") | dict(found.notes)
     everywhere = probes.scan(probes.attention, known().model, still, query="second", to="first")
-    assert set(everywhere.note[everywhere.quantity == "second_to_first"]) == {found.notes["second_to_first"]}
+    assert set(everywhere.note[everywhere.quantity == "second_to_first"]) == {
+        found.notes["second_to_first"]
+    }
     with known().model.hooks([("blocks.0.attn.hook_z", lambda z, hook: z)]):
         said = probes.scan(probes.attention, known().model, still, query="second").note
-    assert said.str.contains("roles: positions without a role.* hooks: the model carries hooks of yours").all()
+    assert said.str.contains(
+        "roles: positions without a role.* hooks: the model carries hooks of yours"
+    ).all()
     assert set(table.p_value) == {1}
     assert set(found.notes) == {"second_to_first", "second_to_first_excess"}
     assert found.notes["second_to_first"].startswith(
@@ -162,9 +190,11 @@ def test_a_null_that_cannot_differ_has_a_note():
 
 @pytest.mark.parametrize(
     ("probe", "quantities"),
-    [("attention_by_role", {"key", "anchors"}),
-     ("attention_to_key", {"key_from_anchor_1", "key_from_anchor_2", "key_from_last_anchor"})],
-)  # fmt: skip
+    [
+        ("attention_by_role", {"key", "anchors"}),
+        ("attention_to_key", {"key_from_anchor_1", "key_from_anchor_2", "key_from_last_anchor"}),
+    ],
+)
 def test_the_anchor_task_s_probes_say_it_too(probe: str, quantities: set):
     every = member().inputs("rsn_test", 100)
     still = every.take(every.roles.position("key")[:, 0] == 2)
@@ -175,7 +205,8 @@ def test_the_anchor_task_s_probes_say_it_too(probe: str, quantities: set):
 
 
 def test_an_untrained_model_that_is_not_finite_never_looks_like_a_number():
-    """TransformerLens 3.9 writes 0 for its attention, so it is refused; a bridge of 4 leaves NaN, which has a note."""
+    """TransformerLens 3.9 writes 0 for its attention, so it is refused; a bridge of 4 leaves NaN,
+    which has a note."""
     rows = member().inputs("rsn_test", 5)
     try:
         found = probes.attention(model("trained"), rows, untrained=model("diverged"))
@@ -184,7 +215,11 @@ def test_an_untrained_model_that_is_not_finite_never_looks_like_a_number():
     else:
         assert np.isnan(list(found.untrained.values())).all()
         start = "of the untrained model: the model's "
-        said = {found.notes[name].removeprefix(start) for name in found.values if "_excess" not in name}
+        said = {
+            found.notes[name].removeprefix(start) for name in found.values if "_excess" not in name
+        }
     assert said == {"weights are not all finite: its training has diverged."}
-    with pytest.raises(ModelError, match="W_V of L0 is not all finite: the model's training has diverged"):
+    with pytest.raises(
+        ModelError, match="W_V of L0 is not all finite: the model's training has diverged"
+    ):
         probes.value_alignment(model("trained"), rows, untrained=model("diverged"))

@@ -1,4 +1,5 @@
-"""Effective dimension of embeddings and stable ranks: planted ranks, chance by two routes, and frequency alone."""
+"""Effective dimension of embeddings and stable ranks: planted ranks, chance by two routes, and
+frequency alone."""
 
 from __future__ import annotations
 
@@ -6,7 +7,17 @@ import math
 
 import numpy as np
 import pytest
-from language_text import D_MODEL, D_VOCAB, PRONTOQA, STORIES, Embedded, frequency_alone, made_counts, noise, p_values
+from language_text import (
+    D_MODEL,
+    D_VOCAB,
+    PRONTOQA,
+    STORIES,
+    Embedded,
+    frequency_alone,
+    made_counts,
+    noise,
+    p_values,
+)
 from lens_models import lens_model
 
 from rb_interp.errors import ModelError
@@ -38,9 +49,16 @@ def test_planted_ranks_are_read():
 def test_independent_directions_read_chance_which_depends_on_the_number_of_tokens():
     model = Embedded(noise())
     reading = embedding_rank(model, counts=COUNTS, untrained=model)
-    sizes = {"prontoqa": len(PRONTOQA), "stories": len(STORIES), "control": len(PRONTOQA), "all": D_VOCAB}
+    sizes = {
+        "prontoqa": len(PRONTOQA),
+        "stories": len(STORIES),
+        "control": len(PRONTOQA),
+        "all": D_VOCAB,
+    }
     for name, n in sizes.items():
-        assert reading.values[f"participation_{name}"] == pytest.approx(n * D_MODEL / (n + D_MODEL), rel=0.08)
+        assert reading.values[f"participation_{name}"] == pytest.approx(
+            n * D_MODEL / (n + D_MODEL), rel=0.08
+        )
         assert reading.values[f"participation_ratio_{name}"] == 1
         assert 0.005 < p_values(reading)[f"participation_{name}"] < 1
 
@@ -50,7 +68,9 @@ def test_frequency_alone_lowers_the_dimension_of_all_and_tells_no_corpora_apart(
     assert reading.values["share_1_all"] > 0.2
     assert p_values(reading)["participation_all"] == 1 / 201
     assert 0.05 < p_values(reading)["participation_difference"] < 0.95
-    assert abs(reading.values["participation_difference"]) < 3  # the stories' list is longer and reads 9 more
+    assert (
+        abs(reading.values["participation_difference"]) < 3
+    )  # the stories' list is longer and reads 9 more
     assert math.isnan(reading.values["participation_ratio_all"])
 
 
@@ -66,7 +86,8 @@ def test_gaussian_participations_are_those_of_gaussian_vectors():
 
 
 def test_a_swap_exchanges_matched_tokens():
-    """With two tokens a list has one direction: swapped or not, both lists read 1 and differ by 0."""
+    """With two tokens a list has one direction: swapped or not, both lists read 1 and differ by
+    0."""
     first, control = np.eye(4)[:3], np.vstack([np.eye(4)[:2], [[5.0, 5, 0, 0]]])
     swap = np.random.default_rng(0).random((50, 3)) < 0.5
     draws = _swapped(first, control, ~swap) - _swapped(first, control, swap)
@@ -89,7 +110,9 @@ def test_stable_ranks_of_products_are_those_of_the_full_matrices(kind: str):
         assert reading.values[name] == pytest.approx(np.mean(ranks))
         assert reading.values[name] != pytest.approx(reading.untrained[name])
     W_in = model.blocks[1].mlp.W_in.detach().double().numpy()
-    assert reading.values["stable_rank_W_in"] == pytest.approx((W_in**2).sum() / np.linalg.norm(W_in, 2) ** 2)
+    assert reading.values["stable_rank_W_in"] == pytest.approx(
+        (W_in**2).sum() / np.linalg.norm(W_in, 2) ** 2
+    )
     assert (reading.probe, reading.layer) == ("weight_rank", 1)
     with pytest.raises(ModelError, match="weight_rank got layer=4; this model has 4 layers"):
         weight_rank(model, layer=4)

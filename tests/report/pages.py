@@ -18,7 +18,8 @@ def visible(page: str) -> str:
 
 
 def check_page(study, evidence, lacking=()) -> str:
-    """The page of a run shows every figure and every verdict; figures and readings that the run lacks are told.
+    """The page of a run shows every figure and every verdict; figures and readings that the run
+    lacks are told.
 
     A bare run has sentences in place of all.
     """
@@ -32,17 +33,23 @@ def check_page(study, evidence, lacking=()) -> str:
     for id in images:
         assert f'<figure id="figure-{id}">' in page, id
         assert f'<h3 id="{id.replace("_", "-")}">{id}</h3>' not in page, f"{id} is not placed"
-    assert said | {*re.findall(r"This run has no (?:rows in the table|readings of)\W+(\w+)", text)} == {*lacking}
+    assert said | {
+        *re.findall(r"This run has no (?:rows in the table|readings of)\W+(\w+)", text)
+    } == {*lacking}
     assert re.findall(r"The table “.{40}|.{40}\b(?:nan|None(?! of)|inf)\b", text) == []
     for verdict in evidence.verdicts:
         assert f'<span id="claim-{verdict.id}">' in page
         assert visible(typeset(verdict.statement)) in text
-        assert all(visible(typeset(condition.criterion)) in text for condition in verdict.conditions)
+        assert all(
+            visible(typeset(condition.criterion)) in text for condition in verdict.conditions
+        )
     for outcome in OUTCOMES:
         count = sum(verdict.outcome == outcome for verdict in evidence.verdicts)
         assert (f"{outcome} ({count})" in text) == (count > 0)
     assert re.findall(r'(?:src|href)="(?!data:|#)[^"]*"', page) == []
-    assert set(re.findall(r'href="#(claim-[^"]*)"', page)) <= set(re.findall(r'id="(claim-[^"]*)"', page))
+    assert set(re.findall(r'href="#(claim-[^"]*)"', page)) <= set(
+        re.findall(r'id="(claim-[^"]*)"', page)
+    )
     rows = {name: getattr(evidence, name).iloc[:0] for name in ("readings", "summary")}
     bare = replace(evidence, tables={}, arrays={}, **rows)
     for drawing in drawings.values():

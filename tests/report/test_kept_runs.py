@@ -1,4 +1,5 @@
-"""A kept run of results/ is drawn with what it has: its page shows every figure and every verdict."""
+"""A kept run of results/ is drawn with what it has: its page shows every figure and every
+verdict."""
 
 from pathlib import Path
 

@@ -30,10 +30,19 @@ def evidence(anchor_run):
     made = anchor_run.evidence
     standings = dict.fromkeys(MECHANISM_CLAIMS, Standing(True)) | {"M4": Standing(False)}
     verdicts = judge(made.readings, CLAIMS, standings=standings)
-    meta = {**made.meta, "toml": to_toml("anchor", made.config), "expected_by_chance": (0.525, 0.25)}
+    meta = {
+        **made.meta,
+        "toml": to_toml("anchor", made.config),
+        "expected_by_chance": (0.525, 0.25),
+    }
     reached = made.readings.assign(reached=True)
-    tables = {name: table.assign(reached=True) if "reached" in table else table for name, table in made.tables.items()}
-    return replace(made, scale="smoke", readings=reached, tables=tables, verdicts=verdicts, meta=meta)
+    tables = {
+        name: table.assign(reached=True) if "reached" in table else table
+        for name, table in made.tables.items()
+    }
+    return replace(
+        made, scale="smoke", readings=reached, tables=tables, verdicts=verdicts, meta=meta
+    )
 
 
 @pytest.fixture(scope="module")
@@ -63,19 +72,36 @@ def test_a_reader_is_warned(evidence):
     assert unknown.startswith("Not calibrated")
     assert unknown.endswith(": M4.")
     enough = replace(
-        evidence, scale="custom", curves=pd.concat([evidence.curves.assign(seed=seed) for seed in range(8)])
+        evidence,
+        scale="custom",
+        curves=pd.concat([evidence.curves.assign(seed=seed) for seed in range(8)]),
     )
     calm = {"met_at_initialisation": False, "calibrated": None, "unreached": (), "outcome": "OPEN"}
-    quiet = {v.id: replace(v, **calm, learned=None, withheld=False, first_seed=0) for v in enough.verdicts}
+    quiet = {
+        v.id: replace(v, **calm, learned=None, withheld=False, first_seed=0)
+        for v in enough.verdicts
+    }
     unlearned = {"learned": False, "outcome": "NOT JUDGED"}
     changes = {
         "A1": {"met_at_initialisation": True, "outcome": "HOLDS"},
-        "M1": {"withheld": True, "calibrated": False, "outcome": "NOT JUDGED", "reason": "the probe misleads: .4"},
-        **{"A2": unlearned | {"withheld": True}, "A2b": unlearned, "M7b": {"learned": False, "outcome": "HOLDS"}},
+        "M1": {
+            "withheld": True,
+            "calibrated": False,
+            "outcome": "NOT JUDGED",
+            "reason": "the probe misleads: .4",
+        },
+        **{
+            "A2": unlearned | {"withheld": True},
+            "A2b": unlearned,
+            "M7b": {"learned": False, "outcome": "HOLDS"},
+        },
         "E1": {"first_seed": quiet["E1"].seeds[0] + 1},
     }
     assert list(warnings(replace(enough, verdicts=Verdicts(quiet.values())))) == []
-    changed = {**quiet, **{name: replace(quiet[name], **change) for name, change in changes.items()}}
+    changed = {
+        **quiet,
+        **{name: replace(quiet[name], **change) for name, change in changes.items()},
+    }
     told = list(warnings(replace(enough, verdicts=Verdicts(changed.values()))))
     assert [one.rpartition(": ")[2] for one in told] == ["M1.", "A2, A2b.", "A1.", "E1."]
 
@@ -89,7 +115,10 @@ def test_members_that_never_came_to_a_stage_are_named_where_it_is_shown(evidence
     assert evidence.unreached() == ""
     assert [told in warnings(one) for one in (evidence, found)] == [False, True]
     page = Page(ANCHOR, found, {})
-    shown = {stage: page.readings("geometry", {"cos_reasoning": "cos"}, stage=stage) for stage in ("half", "final")}
+    shown = {
+        stage: page.readings("geometry", {"cos_reasoning": "cos"}, stage=stage)
+        for stage in ("half", "final")
+    }
     assert [f"*{told}*" in text for text in shown.values()] == [True, False]
 
     def drawing(stage):
@@ -99,5 +128,8 @@ def test_members_that_never_came_to_a_stage_are_named_where_it_is_shown(evidence
 
         return drawn
 
-    assert [draw(drawing(stage), found).get_supxlabel() for stage in ("half", "final")] == [told, ""]
+    assert [draw(drawing(stage), found).get_supxlabel() for stage in ("half", "final")] == [
+        told,
+        "",
+    ]
     assert draw(drawing("half"), evidence).get_supxlabel() == ""

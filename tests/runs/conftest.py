@@ -16,7 +16,9 @@ def one(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def two(tmp_path_factory):
-    return TWO.run(preset="smoke", seeds=(0, 1), out=tmp_path_factory.mktemp("two") / "run", progress=False)
+    return TWO.run(
+        preset="smoke", seeds=(0, 1), out=tmp_path_factory.mktemp("two") / "run", progress=False
+    )
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +37,8 @@ def copy(exported, tmp_path):
 def ctrl_c():
     """Python's own answer to Ctrl-C, which a shell takes from what it runs in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    gc.disable()  # Python drops what is raised inside a callback of its collector, and test tools have one
+    # Python drops what is raised inside a callback of its collector, and test tools have one
+    gc.disable()
     yield
     gc.enable()
     signal.signal(signal.SIGINT, before)

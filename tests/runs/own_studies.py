@@ -7,16 +7,31 @@ import numpy as np
 
 from rb_interp.claims import Claim, Condition, Term
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs import Measured, MemberModels, Run, Study, StudyConfig, SweepConfig, readings_table
+from rb_interp.runs import (
+    Measured,
+    MemberModels,
+    Run,
+    Study,
+    StudyConfig,
+    SweepConfig,
+    readings_table,
+)
 from rb_interp.runs.measured import KEYS
 from rb_interp.settings import Gammas, Seeds
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 
 TASK = AnchorTask(
-    length=5, keys=(21, 24), memory_anchors=(1, 2), reasoning_anchors=(11, 13), d_vocab=64, n_sequences=720
+    length=5,
+    keys=(21, 24),
+    memory_anchors=(1, 2),
+    reasoning_anchors=(11, 13),
+    d_vocab=64,
+    n_sequences=720,
 )
-TRAIN = TrainConfig(steps=20, batch_size=16, eval_every=10, eval_rows=20, lr=2e-2, n_checkpoints=1, stages=("half",))
+TRAIN = TrainConfig(
+    steps=20, batch_size=16, eval_every=10, eval_rows=20, lr=2e-2, n_checkpoints=1, stages=("half",)
+)
 MODEL = ModelConfig(n_layers=2, n_heads=1, d_model=16, d_head=8, d_mlp=16)
 
 
@@ -55,27 +70,51 @@ def measure(run, progress):
         for member in sweep.sound_members:
             checkpoint = models.load(member, "final")
             sizes = [float(model.W_E.detach().norm()) for model in (models.model, models.untrained)]
-            place = {"sweep": name, "gamma": member.gamma, "seed": member.seed, "stage": "final", "set": ""}
-            row = {"probe": "size", "quantity": "norm", "value": sizes[0], "untrained": sizes[1], "null": None}
+            place = {
+                "sweep": name,
+                "gamma": member.gamma,
+                "seed": member.seed,
+                "stage": "final",
+                "set": "",
+            }
+            row = {
+                "probe": "size",
+                "quantity": "norm",
+                "value": sizes[0],
+                "untrained": sizes[1],
+                "null": None,
+            }
             empty = dict.fromkeys(("layer", "head", "null_mean", "null_sd", "p_value"), np.nan)
             rows.append({**place, "step": checkpoint.step, **row, **empty, "n": 0})
             prefix = f"{name}/" if name else ""
             where = f"{prefix}{member.gamma}/{member.seed}/final//size"
             arrays[f"{where}/norms"] = models.model.W_E.detach().norm(dim=1).numpy()
-            arrays[f"{where}/turned"] = models.model.W_E.detach().numpy().copy().T  # not in the order of memory
-    return Measured(readings_table(rows), {"doubled": readings_table(rows).assign(value=lambda t: 2 * t.value)}, arrays)
+            arrays[f"{where}/turned"] = (
+                models.model.W_E.detach().numpy().copy().T
+            )  # not in the order of memory
+    return Measured(
+        readings_table(rows),
+        {"doubled": readings_table(rows).assign(value=lambda t: 2 * t.value)},
+        arrays,
+    )
 
 
 def claims(sweep=""):
     term = Term("size", "norm", 0.8, "final", label="norm of W_E", sweep=sweep)
-    return (Claim("S1", "Embeddings are not zero.", "here", (Condition(term, ">", 0.0),), context=(term,)),)
+    return (
+        Claim(
+            "S1", "Embeddings are not zero.", "here", (Condition(term, ">", 0.0),), context=(term,)
+        ),
+    )
 
 
 def draw(evidence):
     from rb_interp.figures.kit import new_figure
 
     figure = new_figure(1.5)
-    figure.subplots().plot(evidence.sweep(next(iter(evidence.config.sweeps))).values("size", "norm", 0.8))
+    figure.subplots().plot(
+        evidence.sweep(next(iter(evidence.config.sweeps))).values("size", "norm", 0.8)
+    )
     return figure
 
 
@@ -88,9 +127,17 @@ FIGURES = {"sizes": draw, "nowhere": lacking}
 
 def make(name, config, sweep=""):
     return Study(
-        name, f"Study {name}", "How large are embeddings?", {}, config, measure, {"doubled": KEYS["readings"]},
-        claims(sweep), FIGURES, glossary={"norm": "Length of a vector."},
-    )  # fmt: skip
+        name,
+        f"Study {name}",
+        "How large are embeddings?",
+        {},
+        config,
+        measure,
+        {"doubled": KEYS["readings"]},
+        claims(sweep),
+        FIGURES,
+        glossary={"norm": "Length of a vector."},
+    )
 
 
 ONE, TWO = make("one", One), make("two", Two, "first")

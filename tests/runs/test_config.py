@@ -16,15 +16,28 @@ from rb_interp.studies.emb_mlp.config import EmbMLPConfig
 from rb_interp.studies.labels.config import LabelsConfig
 from rb_interp.studies.language.config import LanguageConfig
 
-KINDS = (AnchorConfig, EmbMLPConfig, LabelsConfig, LanguageConfig, CompositeConfig, AdditionAndScanConfig)
+KINDS = (
+    AnchorConfig,
+    EmbMLPConfig,
+    LabelsConfig,
+    LanguageConfig,
+    CompositeConfig,
+    AdditionAndScanConfig,
+)
 
 
 def test_presets_have_seeds_that_decide_every_claim():
-    """Claims that were written after seeds 0 to 9 had been read, too; crossed-seeds has no claims."""
-    for found in (study(name) for name in names() if name not in ("crossed-seeds", "modular-addition")):
+    """Claims that were written after seeds 0 to 9 had been read, too; crossed-seeds has no
+    claims."""
+    for found in (
+        study(name) for name in names() if name not in ("crossed-seeds", "modular-addition")
+    ):
         for preset in ("quick", "paper"):
             few = (found.name, preset) == ("composite-map", "quick")
-            assert found.preset(preset).seeds == tuple(range(10, 12 if few else 18)), (found.name, preset)
+            assert found.preset(preset).seeds == tuple(range(10, 12 if few else 18)), (
+                found.name,
+                preset,
+            )
         assert found.preset("smoke").seeds == (0, 1)
         assert all(claim.first_seed in (0, 10) for claim in found.load("claims"))
 
@@ -42,11 +55,23 @@ def test_toml_gives_the_same_configuration(kind, preset, tmp_path):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"train": {"stps": 3, "lrr": 1}}, "did you mean 'steps'.\nthe configuration: unknown key 'train.lrr'"),
-        ({"train": {"steps": 0, "lr": -1}}, r"\[train\]: steps=0: .*\nthe configuration, \[train\]: lr=-1: "),
-        ({"model": {"gammas": {"qk": -1}}}, r"^the configuration, \[model.gammas\]: qk=-1: input should be greater"),
+        (
+            {"train": {"stps": 3, "lrr": 1}},
+            "did you mean 'steps'.\nthe configuration: unknown key 'train.lrr'",
+        ),
+        (
+            {"train": {"steps": 0, "lr": -1}},
+            r"\[train\]: steps=0: .*\nthe configuration, \[train\]: lr=-1: ",
+        ),
+        (
+            {"model": {"gammas": {"qk": -1}}},
+            r"^the configuration, \[model.gammas\]: qk=-1: input should be greater",
+        ),
         ({"preset": "quik"}, "did you mean 'quick'"),
-        ({"model": {"scheme": "torch_default"}}, "^the configuration: scheme 'torch_default' has no gamma"),
+        (
+            {"model": {"scheme": "torch_default"}},
+            "^the configuration: scheme 'torch_default' has no gamma",
+        ),
     ],
 )
 def test_bad_values_say_what_to_change(data, message):
@@ -76,7 +101,9 @@ def test_the_fingerprint_ignores_where_but_not_what():
 
 def test_a_seed_of_the_data_is_part_of_what_a_run_is(tmp_path):
     base, apart = One(), from_mapping(One, {"preset": "smoke", "data_seed": 5})
-    assert len({fingerprint(base), fingerprint(apart), fingerprint(replace(base, data_seed=0))}) == 3
+    assert (
+        len({fingerprint(base), fingerprint(apart), fingerprint(replace(base, data_seed=0))}) == 3
+    )
     assert [apart.data_seed_of(2), base.data_seed_of(2), scale_of(apart)] == [5, 2, "custom"]
     assert differences(base, apart) == "data_seed: None there, 5 here"
     (tmp_path / "one.toml").write_text(to_toml("one", apart))
@@ -88,13 +115,21 @@ def test_a_seed_of_the_data_is_part_of_what_a_run_is(tmp_path):
 def test_a_learning_rate_that_would_change_nothing_is_refused(tmp_path):
     quick = study("anchor").preset("quick")
     slow = replace(quick, train=replace(quick.train, lr=1e-4))
-    with pytest.raises(ConfigError, match=r"train.lr=0.0001 has no effect: preset 'quick' gives each of the gammas"):
+    with pytest.raises(
+        ConfigError, match=r"train.lr=0.0001 has no effect: preset 'quick' gives each of the gammas"
+    ):
         Run.start(tmp_path / "run", study("anchor"), slow)
     assert not (tmp_path / "run").exists()
-    for changed in (replace(slow, rates=()), replace(slow, gammas=(0.4, 0.8)), replace(slow, rates=((0.3, 1e-4),))):
+    for changed in (
+        replace(slow, rates=()),
+        replace(slow, gammas=(0.4, 0.8)),
+        replace(slow, rates=((0.3, 1e-4),)),
+    ):
         check_lr(changed)
     check_lr(replace(quick, gammas=(0.5,)))  # the preset's rates are those of other gammas then
-    with pytest.raises(ConfigError, match=r"rates=.*; the gammas of this sweep are \(.*0.5.* alone"):
+    with pytest.raises(
+        ConfigError, match=r"rates=.*; the gammas of this sweep are \(.*0.5.* alone"
+    ):
         check_lr(replace(quick, rates=((0.5, 0.1), (0.7, 0.2))))
     with pytest.raises(ConfigError, match=r"rates=\(\(0.3, 0.1\), \(0.3, 0.2\)\); expected pairs"):
         replace(quick, rates=((0.3, 0.1), (0.3, 0.2)))

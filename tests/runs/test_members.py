@@ -1,4 +1,5 @@
-"""Members read side by side: results in order, models to oneself, and an end to all when one fails or at Ctrl-C."""
+"""Members read side by side: results in order, models to oneself, and an end to all when one fails
+or at Ctrl-C."""
 
 import signal
 import threading
@@ -37,7 +38,9 @@ def sweep(one, monkeypatch):
 
 
 def with_workers(sweep, n, monkeypatch):
-    monkeypatch.setattr(sweep, "config", replace(sweep.config, train=replace(sweep.config.train, workers=n)))
+    monkeypatch.setattr(
+        sweep, "config", replace(sweep.config, train=replace(sweep.config.train, workers=n))
+    )
     return sweep
 
 
@@ -74,7 +77,9 @@ def test_a_failure_and_ctrl_c_stop_the_others(sweep, how, ctrl_c, monkeypatch):
             models.load()
             time.sleep(0.01)
 
-    error, message = (RunError, "^the file is broken.$") if how == "error" else (KeyboardInterrupt, None)
+    error, message = (
+        (RunError, "^the file is broken.$") if how == "error" else (KeyboardInterrupt, None)
+    )
     with pytest.raises(error, match=message):
         each_member(with_workers(sweep, 2, monkeypatch), MEMBERS, work, progress=False)
     assert len(begun) <= 3

@@ -40,13 +40,21 @@ def test_a_run_tells_what_it_found(one):
     for name, value in read_weights(model).items():
         torch.testing.assert_close(value, one.sweep().weights(0.8, 3)[name])
     assert (one.evidence.arrays["0.8/3/final//size/turned"] == model.W_E.detach().numpy().T).all()
-    with pytest.raises(RunError, match="study 'one' has no table 'doubles'; did you mean 'doubled'"):
+    with pytest.raises(
+        RunError, match="study 'one' has no table 'doubles'; did you mean 'doubled'"
+    ):
         one.table("doubles")
 
 
 def test_a_study_may_group_its_seeds(one, tmp_path):
     def groups(measured):
-        large = measured.tables["doubled"].query("gamma == 0.8").set_index("seed")["value"].nlargest(5).index
+        large = (
+            measured.tables["doubled"]
+            .query("gamma == 0.8")
+            .set_index("seed")["value"]
+            .nlargest(5)
+            .index
+        )
         names = {seed: "large" if seed in large else "small" for seed in range(8)}
         return Grouping("size", names, ONE.load("claims"))
 
@@ -56,13 +64,18 @@ def test_a_study_may_group_its_seeds(one, tmp_path):
     run = Run.open(tmp_path / "run", study=replace(ONE, groups=groups))
     run.probe(progress=False)
     found = run.verdicts_within
-    assert {name: verdicts["S1"].n_seeds for name, verdicts in found.items()} == {"large": 5, "small": 3}
+    assert {name: verdicts["S1"].n_seeds for name, verdicts in found.items()} == {
+        "large": 5,
+        "small": 3,
+    }
     written = json.loads((run.folder / "verdicts_within.json").read_text())
     assert [group["name"] for group in written["groups"]] == ["large", "small"]
     assert Run.open(run.folder, study=ONE).verdicts_within == found
     assert "Seeds are grouped by size." in run.write_report().read_text()
     (run.folder / "verdicts_within.json").write_text("[]")
-    with pytest.raises(RunError, match="verdicts_within.json is damaged, or something else has changed it"):
+    with pytest.raises(
+        RunError, match="verdicts_within.json is damaged, or something else has changed it"
+    ):
         _ = Run.open(run.folder, study=ONE).verdicts
 
 
@@ -90,14 +103,19 @@ def test_a_task_of_another_class_is_another_run(tmp_path):
     start(tmp_path / "run", other)
     with pytest.raises(RunError, match="its task is of another class"):
         start(tmp_path / "run")
-    with pytest.raises(RunError, match=r"a task's class or the settings have changed.* Run.open\(folder, config=...\)"):
+    with pytest.raises(
+        RunError,
+        match=r"a task's class or the settings have changed.* Run.open\(folder, config=...\)",
+    ):
         Run.open(tmp_path / "run", study=ONE)
     assert Run.open(tmp_path / "run", study=ONE, config=other).config == other
 
 
 def test_stages_and_steps_are_found_and_missing_ones_named(tmp_path):
     run = start(tmp_path / "run")
-    with pytest.raises(RunError, match=r"has no finished train yet; this makes it: rb-interp train --config"):
+    with pytest.raises(
+        RunError, match=r"has no finished train yet; this makes it: rb-interp train --config"
+    ):
         run.probe(progress=False)
     run.train(progress=False)
     assert run.finished
@@ -108,7 +126,9 @@ def test_stages_and_steps_are_found_and_missing_ones_named(tmp_path):
     assert sweep.checkpoint("init", 0.8, 0).step == 0
     assert sweep.checkpoint("final", 0.8, 0).step == sweep.checkpoint(20, 0.5, 0).step == 20
     assert sweep.checkpoint("matched", 0.5, 0).step == sweep.stage_steps()[sweep.members[1]]
-    with pytest.raises(RunError, match=r"kept no checkpoint at step 7; it kept steps \[0, 10, 20\]"):
+    with pytest.raises(
+        RunError, match=r"kept no checkpoint at step 7; it kept steps \[0, 10, 20\]"
+    ):
         sweep.weights(0.8, 0, 7)
     with pytest.raises(RunError, match=r"this run kept no stage 'finl'; did you mean 'final'\?$"):
         sweep.weights(0.8, 0, "finl")
@@ -119,11 +139,14 @@ def test_stages_and_steps_are_found_and_missing_ones_named(tmp_path):
 
 
 def test_tables_say_which_members_reached_their_stage(tmp_path, monkeypatch):
-    """By the learning curves of the member, and for `matched` by those of its sibling at gamma .8."""
+    """By the learning curves of the member, and for `matched` by those of its sibling at gamma
+    .8."""
 
     def everywhere(run, progress):
         found = measure(run, progress)
-        stages = [found.readings.assign(stage=stage) for stage in ("init", "half", "matched", "final")]
+        stages = [
+            found.readings.assign(stage=stage) for stage in ("init", "half", "matched", "final")
+        ]
         return replace(found, readings=pd.concat(stages, ignore_index=True))
 
     study = replace(ONE, measure=everywhere)
@@ -131,15 +154,18 @@ def test_tables_say_which_members_reached_their_stage(tmp_path, monkeypatch):
     run.train(progress=False)
     curves = run.curves.query("set == 'rsn_train'")
     least = curves.groupby(["gamma", "seed"])["loss"].min() / np.log(run.config.task.d_vocab)
-    monkeypatch.setattr(anchor, "HALF", least.sort_values().iloc[1:3].mean())  # two of four members come so far
+    monkeypatch.setattr(
+        anchor, "HALF", least.sort_values().iloc[1:3].mean()
+    )  # two of four members come so far
     run.probe(progress=False)
     for row in run.readings.to_dict("records"):
         gamma = 0.8 if row["stage"] == "matched" else row["gamma"]
         came = least[gamma, row["seed"]] <= anchor.HALF
         assert row["reached"] == (came or row["stage"] in ("init", "final")), row
     assert run.readings.groupby("stage")["reached"].sum().to_dict() == {
-        **{"final": 4, "init": 4, "half": 2}, "matched": 2 * sum(least[0.8] <= anchor.HALF),
-    }  # fmt: skip
+        **{"final": 4, "init": 4, "half": 2},
+        "matched": 2 * sum(least[0.8] <= anchor.HALF),
+    }
     assert run.table("doubled")["reached"].all()
     summary = run.table("summary").query("stage == 'half'")
     by_gamma = run.readings.query("stage == 'half'").groupby("gamma")["reached"].sum()
@@ -151,13 +177,17 @@ def test_tables_say_which_members_reached_their_stage(tmp_path, monkeypatch):
     assert "final" not in run.evidence.unreached()
     for (gamma, seed), least_of in least.items():
         if least_of <= anchor.HALF:
-            run.model(gamma=gamma, seed=seed, stage="half")  # without a warning, which would be an error
+            run.model(
+                gamma=gamma, seed=seed, stage="half"
+            )  # without a warning, which would be an error
         else:
             told = f"gamma={gamma:g}, seed={seed} never came to 'half'; these are its"
             with pytest.warns(UserWarning, match=told):
                 run.model(gamma=gamma, seed=seed, stage="half")
             with pytest.warns(UserWarning, match=told):
-                shared = run.export(gamma=gamma, seed=seed, stage="half", path=tmp_path / f"{gamma}-{seed}")
+                shared = run.export(
+                    gamma=gamma, seed=seed, stage="half", path=tmp_path / f"{gamma}-{seed}"
+                )
             assert not shared.content["reached"]
             assert "at stage half (which it never reached" in shared.card
     screen = Console(file=StringIO(), width=300)
@@ -177,12 +207,18 @@ def test_tables_say_which_members_reached_their_stage(tmp_path, monkeypatch):
 def test_a_misspelt_claim_is_refused_before_there_is_a_folder(change, told, tmp_path):
     (claim,) = ONE.claims
     wrong = replace(claim.context[0], **change)
-    for one in (replace(claim, context=(wrong,)), replace(claim, conditions=(replace(claim.conditions[0], of=wrong),))):
+    for one in (
+        replace(claim, context=(wrong,)),
+        replace(claim, conditions=(replace(claim.conditions[0], of=wrong),)),
+    ):
         study = replace(ONE, claims=(one,), quantities={"size": "norm"})
         with pytest.raises(StudyError, match=f"claim S1 of study 'one' (names )?(is )?{told}"):
             start(tmp_path / "run", SMALL, study)
     assert not (tmp_path / "run").exists()
-    other = replace(claim, context=(replace(wrong, gamma=0.5, probe="mine", quantity="x", set="grid", stage="early"),))
+    other = replace(
+        claim,
+        context=(replace(wrong, gamma=0.5, probe="mine", quantity="x", set="grid", stage="early"),),
+    )
     if "sweep" not in change:
         replace(ONE, claims=(other,), quantities={"size": "norm"}).check_claims(SMALL)
 
@@ -206,7 +242,9 @@ def test_a_broken_checkpoint_and_a_diverged_member_are_named(tmp_path):
     with pytest.raises(RunError, match=r"gamma=0\.8, seed=0 diverged: its weights at step 20"):
         run.probe(progress=False)
     path.write_bytes(whole[:100])
-    with pytest.raises(RunError, match=r"step_00000020.safetensors is damaged .*; remove it and train again"):
+    with pytest.raises(
+        RunError, match=r"step_00000020.safetensors is damaged .*; remove it and train again"
+    ):
         run.probe(progress=False)
 
 
@@ -223,8 +261,15 @@ def test_seeds_whose_member_diverged_count_as_not_met_and_are_named(tmp_path):
     assert [(member.gamma, member.seed) for member in run.sweep().diverged] == [(0.8, 1)]
     run.probe(progress=False)
     verdict = run.verdicts["S1"]
-    assert (verdict.n_seeds, verdict.n_meeting, verdict.met[1], verdict.outcome) == (9, 8, False, "OPEN")
-    assert verdict.reason == "diverged, so not met: 1; the evidence is 11.3 after 9 seeds, needed: 40"
+    assert (verdict.n_seeds, verdict.n_meeting, verdict.met[1], verdict.outcome) == (
+        9,
+        8,
+        False,
+        "OPEN",
+    )
+    assert (
+        verdict.reason == "diverged, so not met: 1; the evidence is 11.3 after 9 seeds, needed: 40"
+    )
     assert not len(run.readings.query("gamma == 0.8 and seed == 1"))
     assert len(run.readings.query("gamma == 0.5 and seed == 1")) == 1
 
@@ -241,14 +286,20 @@ def intervene(kind, run, out, **options):
 def test_interventions_ask_a_task_for_its_counterfactuals(one, monkeypatch, tmp_path):
     named = intervene(cli.Patch, one, tmp_path, set="rsn_train", pairs=8, components=("z",))
     assert {"key", "last"} <= set(named["role"])
-    assert intervene(cli.Patch, one, tmp_path, pairs=8, components=("z",)).equals(named)  # the last that is trained on
-    assert not intervene(cli.Patch, one, tmp_path, set="rsn_test", pairs=8, components=("z",)).equals(named)
+    assert intervene(cli.Patch, one, tmp_path, pairs=8, components=("z",)).equals(
+        named
+    )  # the last that is trained on
+    assert not intervene(
+        cli.Patch, one, tmp_path, set="rsn_test", pairs=8, components=("z",)
+    ).equals(named)
     monkeypatch.delattr(AnchorTask, "counterfactual")
     with pytest.raises(TaskError, match=r"AnchorTask has no counterfactual\(.*\); add it"):
         intervene(cli.Patch, one, tmp_path)
     with pytest.raises(RunError, match=r"gammas=\[0.7\]; this run has the gammas \[0.5, 0.8\]"):
         intervene(cli.Ablate, one, tmp_path, gammas=(0.7,))
-    lost = intervene(cli.Ablate, one, tmp_path, sites=("z.0",), gammas=(0.8,), methods=("zero",), n=10)
+    lost = intervene(
+        cli.Ablate, one, tmp_path, sites=("z.0",), gammas=(0.8,), methods=("zero",), n=10
+    )
     assert set(lost["set"]) == set(AnchorTask.sets)
     assert lost["control_accuracy_drop"].isna().all()
     assert lost["accuracy_drop"].notna().all()

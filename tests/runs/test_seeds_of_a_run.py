@@ -1,4 +1,5 @@
-"""Seeds of a run: added to it, added until its claims are decided, and seeds of the data that stand apart."""
+"""Seeds of a run: added to it, added until its claims are decided, and seeds of the data that stand
+apart."""
 
 from dataclasses import replace
 
@@ -52,8 +53,14 @@ def test_members_of_one_data_seed_are_probed_on_its_rows(tmp_path):
     assert sweep.dataset(0) is sweep.dataset(1)
     np.testing.assert_array_equal(sweep.dataset(1).tokens, expected.tokens)
     curve = evaluate_model(run.model(gamma=0.8, seed=1), expected, SMALL.train.eval_rows)
-    last = run.curves.query("gamma == 0.8 and seed == 1").set_index(["step", "set"]).loss.loc[SMALL.train.steps]
-    np.testing.assert_allclose([row["loss"] for row in curve], last[[row["set"] for row in curve]], rtol=1e-5)
+    last = (
+        run.curves.query("gamma == 0.8 and seed == 1")
+        .set_index(["step", "set"])
+        .loss.loc[SMALL.train.steps]
+    )
+    np.testing.assert_allclose(
+        [row["loss"] for row in curve], last[[row["set"] for row in curve]], rtol=1e-5
+    )
     with pytest.raises(RunError, match="data_seed: 3 there, None here"):
         start(tmp_path / "run", replace(SMALL, seeds=(0, 1)))
     assert Run.open(tmp_path / "run", study=ONE).config == run.config
@@ -69,7 +76,12 @@ def test_seeds_are_added_until_claims_are_decided(tmp_path, monkeypatch):
         return found
 
     study = replace(ONE, measure=without_seed_0)
-    run = study.run(config=replace(SMALL, seeds=(0, 1)), out=tmp_path / "run", progress=False, until_decided=True)
+    run = study.run(
+        config=replace(SMALL, seeds=(0, 1)),
+        out=tmp_path / "run",
+        progress=False,
+        until_decided=True,
+    )
     assert (run.verdicts["S1"].outcome, run.verdicts["S1"].decided_after) == ("HOLDS", 12)
     assert run.batches == [(0, 1), (2, 3, 4, 5, 6, 7), (8, 9, 10, 11)]
     assert "12 seeds" in run.report.read_text()
@@ -77,9 +89,17 @@ def test_seeds_are_added_until_claims_are_decided(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("changes", "n_seeds", "more"),
-    [({}, 2, 6), ({}, 8, 4), ({}, 19, 1), ({}, 20, 0), ({}, 30, 0), ({"outcome": "NOT JUDGED"}, 8, 0),
-     ({"unit": "share"}, 8, 0), ({"outcome": "FAILS"}, 8, 0)],
-)  # fmt: skip
+    [
+        ({}, 2, 6),
+        ({}, 8, 4),
+        ({}, 19, 1),
+        ({}, 20, 0),
+        ({}, 30, 0),
+        ({"outcome": "NOT JUDGED"}, 8, 0),
+        ({"unit": "share"}, 8, 0),
+        ({"outcome": "FAILS"}, 8, 0),
+    ],
+)
 def test_seeds_are_added_where_they_can_decide(one, changes, n_seeds, more):
     verdicts = [one.verdicts["S1"], replace(one.verdicts["S1"], **{"outcome": "OPEN", **changes})]
     assert seeds_to_add(verdicts, n_seeds) == more

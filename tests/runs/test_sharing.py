@@ -43,21 +43,33 @@ def test_a_member_of_a_run_comes_back_bit_for_bit_with_what_was_measured(one, ex
     own = table[(table.gamma == 0.8) & (table.seed == 1)]
     assert again.readings[columns].to_dict("list") == own[columns].to_dict("list")
     rows = again.data.sample("rsn_train", 1000)
-    right = again.model(torch.from_numpy(again.data.tokens[rows]))[:, -1].argmax(-1).numpy() == again.data.labels[rows]
+    right = (
+        again.model(torch.from_numpy(again.data.tokens[rows]))[:, -1].argmax(-1).numpy()
+        == again.data.labels[rows]
+    )
     assert again.accuracy["rsn_train"] == right.mean()
     assert again.data.seed == 1
-    assert sorted(path.name for path in exported.folder.iterdir()) == sorted((FILE, WEIGHTS, "README.md"))
+    assert sorted(path.name for path in exported.folder.iterdir()) == sorted(
+        (FILE, WEIGHTS, "README.md")
+    )
     start = one.export(**WHO, path=tmp_path / "start", stage="init")
     assert torch.equal(start.model(TOKENS), again.untrained(TOKENS))
     assert (len(start.readings), start.content["step"], start.content["stage"]) == (0, 0, "init")
-    assert (again.content["training"]["steps"], again.content["step"], again.circuit) == (20, 20, None)
+    assert (again.content["training"]["steps"], again.content["step"], again.circuit) == (
+        20,
+        20,
+        None,
+    )
 
 
 def test_a_study_names_the_circuits_of_its_members(one, tmp_path):
     def circuits(measured):
         assert len(measured.tables["doubled"])
         rows = measured.readings.to_dict("records")
-        return {(r["gamma"], r["seed"]): Circuit("large", "size", "", {"norm": r["value"]}) for r in rows}
+        return {
+            (r["gamma"], r["seed"]): Circuit("large", "size", "", {"norm": r["value"]})
+            for r in rows
+        }
 
     run = Run.open(one.folder, study=replace(ONE, circuits=circuits))
     member = run.export(**WHO, path=tmp_path / "one")
@@ -68,7 +80,9 @@ def test_a_study_names_the_circuits_of_its_members(one, tmp_path):
 def test_weights_of_either_type_come_back_and_untrained_ones_are_drawn_by_their_seed(tmp_path):
     given = {"model": MODEL, "weights": drawn(6, torch.float64), "task": TASK}
     member = save_member(tmp_path / "a", **given, gamma=0.8, seed=5)
-    assert all(torch.equal(member.initial[name], first) for name, first in drawn(5, torch.float64).items())
+    assert all(
+        torch.equal(member.initial[name], first) for name, first in drawn(5, torch.float64).items()
+    )
     assert member.model(TOKENS).dtype == torch.float64
     assert save_member(tmp_path / "b", **given).untrained is None
 
@@ -76,17 +90,33 @@ def test_weights_of_either_type_come_back_and_untrained_ones_are_drawn_by_their_
 def test_a_task_comes_back_by_its_study_or_is_asked_for_in_one_sentence(exported, copy, tmp_path):
     assert from_pretrained(exported.folder).task == TASK  # one of this package
     change_config(copy, task={**exported.content["task"], "kind": "elsewhere:Task"})
-    with pytest.raises(RunError, match=r"cannot be made here \(no study 'one' is installed.*task=\.\.\."):
+    with pytest.raises(
+        RunError, match=r"cannot be made here \(no study 'one' is installed.*task=\.\.\."
+    ):
         _ = from_pretrained(copy).task
-    with pytest.raises(RunError, match=r"learned a rb_interp.tasks.anchor:AnchorTask with the fingerprint"):
+    with pytest.raises(
+        RunError, match=r"learned a rb_interp.tasks.anchor:AnchorTask with the fingerprint"
+    ):
         _ = from_pretrained(exported.folder, task=replace(TASK, n_sequences=360)).task
     place, task = tmp_path / "one", CompositeTask(n_sequences=1600)
     model, sizes = replace(MODEL, norm="post"), (task.d_vocab, task.length)
-    weights = {name: torch.from_numpy(weight).float() for name, weight in draw(model, *sizes, 0.5, 0).items()}
-    assert save_member(place, model=model, weights=weights, task=task, study="composite").task == task
-    for kind in ("subprocess:Popen", "rb_interp.tasks.anchor:replace", "rb_interp.training.config:TrainConfig"):
+    weights = {
+        name: torch.from_numpy(weight).float()
+        for name, weight in draw(model, *sizes, 0.5, 0).items()
+    }
+    assert (
+        save_member(place, model=model, weights=weights, task=task, study="composite").task == task
+    )
+    for kind in (
+        "subprocess:Popen",
+        "rb_interp.tasks.anchor:replace",
+        "rb_interp.training.config:TrainConfig",
+    ):
         change_config(place, task={**task_spec(task, "composite"), "kind": kind})
-        with pytest.raises(RunError, match=f"{kind} is no task of this package, and the study 'composite' trains none"):
+        with pytest.raises(
+            RunError,
+            match=f"{kind} is no task of this package, and the study 'composite' trains none",
+        ):
             _ = from_pretrained(place).task
 
 
@@ -152,19 +182,27 @@ def test_names_of_files_are_left_out_of_a_shared_task():
 def test_a_folder_that_holds_something_is_refused(one, copy):
     before = {path.name: path.read_bytes() for path in copy.iterdir()}
     for path in (copy, copy / FILE):
-        with pytest.raises(RunError, match="holds something; nothing was changed. Give the path of a new"):
+        with pytest.raises(
+            RunError, match="holds something; nothing was changed. Give the path of a new"
+        ):
             one.export(**WHO, path=path)
     assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
 
 
-def test_the_hub_gets_members_and_nothing_else_and_gives_one_by_name_at_a_revision(copy, tmp_path, monkeypatch):
+def test_the_hub_gets_members_and_nothing_else_and_gives_one_by_name_at_a_revision(
+    copy, tmp_path, monkeypatch
+):
     held, asked = tmp_path / "all", []
     for name in ("a", "b"):
         shutil.copytree(copy, held / name)
     (held / "private.txt").write_text("mine")
 
     def upload(*, repo_id, folder_path, allow_patterns):
-        names = [str(path.relative_to(folder_path)) for path in Path(folder_path).rglob("*") if path.is_file()]
+        names = [
+            str(path.relative_to(folder_path))
+            for path in Path(folder_path).rglob("*")
+            if path.is_file()
+        ]
         asked.append({*filter_repo_objects(names, allow_patterns=allow_patterns)})
         return SimpleNamespace(commit_url="")
 
@@ -172,11 +210,17 @@ def test_the_hub_gets_members_and_nothing_else_and_gives_one_by_name_at_a_revisi
         asked.append((repo_id, revision))
         return str(held)
 
-    hub = {"create_repo": lambda *_, **__: None, "upload_folder": upload, "snapshot_download": download}
+    hub = {
+        "create_repo": lambda *_, **__: None,
+        "upload_folder": upload,
+        "snapshot_download": download,
+    }
     for name, stand_in in hub.items():
         monkeypatch.setattr(f"huggingface_hub.{name}", stand_in)
     monkeypatch.chdir(tmp_path)
     rb.push_to_hub(held, "me/all")
-    assert asked.pop() == {f"{name}/{file}" for name in ("a", "b") for file in (FILE, WEIGHTS, "README.md")}
+    assert asked.pop() == {
+        f"{name}/{file}" for name in ("a", "b") for file in (FILE, WEIGHTS, "README.md")
+    }
     assert rb.from_pretrained("me/all", member="b", revision="v1").folder.name == "b"
     assert asked[-1] == ("me/all", "v1")

@@ -1,4 +1,5 @@
-"""Runs that are stopped, killed or written by somebody else: nothing is lost, and the command goes on."""
+"""Runs that are stopped, killed or written by somebody else: nothing is lost, and the command goes
+on."""
 
 import signal
 
@@ -14,7 +15,8 @@ pytestmark = pytest.mark.trains
 @pytest.mark.wide
 @pytest.mark.parametrize("step", [10, 20])
 def test_a_signal_in_an_evaluation_loses_nothing(step, ctrl_c, tmp_path, monkeypatch):
-    """All members are brought to one step and saved; the run goes on from there to the same bits."""
+    """All members are brought to one step and saved; the run goes on from there to the same
+    bits."""
     run = start(tmp_path / "run")
     kind = next(kind for kind in MemberGroup.__subclasses__() if "evaluate" in vars(kind))
     evaluate, sent = kind.evaluate, [signal.SIGINT]

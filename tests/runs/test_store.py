@@ -1,4 +1,5 @@
-"""Files of a run: whole or absent, written by one process, refused when outdated, damaged or of another format."""
+"""Files of a run: whole or absent, written by one process, refused when outdated, damaged or of
+another format."""
 
 import os
 import shutil
@@ -17,7 +18,9 @@ from rb_interp.runs.store import PROBE, REPORT, START, TRAIN, Store, write_file
 
 pytestmark = pytest.mark.trains
 
-RESULTS = sorted(path.parent for path in (Path(__file__).parents[2] / "results").glob("*/steps.json"))
+RESULTS = sorted(
+    path.parent for path in (Path(__file__).parents[2] / "results").glob("*/steps.json")
+)
 
 
 @pytest.fixture
@@ -26,7 +29,9 @@ def copy(one, tmp_path):
 
 
 def contents(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
 
 
 def test_a_file_is_whole_or_what_it_was(tmp_path):
@@ -37,7 +42,9 @@ def test_a_file_is_whole_or_what_it_was(tmp_path):
         temporary.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(RunError, match="could not be written .*No space left.*what was there before is untouched"):
+    with pytest.raises(
+        RunError, match="could not be written .*No space left.*what was there before is untouched"
+    ):
         write_file(path, fail)
     assert contents(tmp_path) == {Path("new/file"): b"first"}
 
@@ -46,7 +53,9 @@ def test_one_writes_and_a_killed_writer_leaves_nothing(tmp_path):
     store, found = Store(tmp_path), []
 
     def beside():
-        with pytest.raises(RunError, match="is being written by another process; nothing was changed"):
+        with pytest.raises(
+            RunError, match="is being written by another process; nothing was changed"
+        ):
             Store(tmp_path).writing().__enter__()
         found.append("refused")
 
@@ -78,11 +87,21 @@ def test_a_run_that_is_reproduced_holds_its_lock_for_its_steps_alone(copy, monke
 
 def test_a_table_older_than_its_checkpoints_is_refused(copy):
     copy.add_seeds(1)
-    with pytest.raises(RunError, match="its train was made from another start; this makes it again: rb-interp train"):
+    with pytest.raises(
+        RunError,
+        match="its train was made from another start; this makes it again: rb-interp train",
+    ):
         copy.probe(progress=False)
     copy.train(progress=False)
-    for ask in (lambda: copy.verdicts, lambda: copy.readings, copy.write_report, lambda: copy.report):
-        with pytest.raises(RunError, match="its probe was made from another train; .*: rb-interp probe"):
+    for ask in (
+        lambda: copy.verdicts,
+        lambda: copy.readings,
+        copy.write_report,
+        lambda: copy.report,
+    ):
+        with pytest.raises(
+            RunError, match="its probe was made from another train; .*: rb-interp probe"
+        ):
             ask()
     copy.probe(progress=False)
     assert set(copy.readings["seed"]) == set(range(9))
@@ -90,13 +109,17 @@ def test_a_table_older_than_its_checkpoints_is_refused(copy):
         _ = copy.report
 
 
-@pytest.mark.parametrize("name", ["readings.parquet", "arrays.safetensors", "verdicts.json", "curves.parquet"])
+@pytest.mark.parametrize(
+    "name", ["readings.parquet", "arrays.safetensors", "verdicts.json", "curves.parquet"]
+)
 def test_a_damaged_file_is_refused_when_it_is_first_read(copy, name):
     path = copy.folder / name
     held = bytearray(path.read_bytes())
     held[len(held) // 2] ^= 1
     path.write_bytes(held)
-    with pytest.raises(RunError, match=rf"{name} is damaged, or something else has changed it: its SHA-256 is not"):
+    with pytest.raises(
+        RunError, match=rf"{name} is damaged, or something else has changed it: its SHA-256 is not"
+    ):
         Run.open(copy.folder, study=ONE).write_report()
 
 
@@ -105,7 +128,9 @@ def test_a_damaged_checkpoint_is_refused_and_a_lost_one_is_made_again(copy):
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     for work in (copy.train, copy.probe):
-        with pytest.raises(RunError, match="step_00000020.safetensors is damaged.*make it again: rb-interp train"):
+        with pytest.raises(
+            RunError, match="step_00000020.safetensors is damaged.*make it again: rb-interp train"
+        ):
             work(progress=False)
     path.unlink()
     copy.train(progress=False)
@@ -115,11 +140,19 @@ def test_a_damaged_checkpoint_is_refused_and_a_lost_one_is_made_again(copy):
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
-    [("run.json", '{"format": "rb_interp run 4"}', "is not of the format 'rb_interp run 5', which this version reads"),
-     ("run.json", "[]", "is not of the format"),
-     ("thesis.tex", "42", "holds something else than this run; nothing was changed")],
-)  # fmt: skip
-def test_another_format_or_folder_is_refused_and_nothing_is_written(tmp_path, name, content, message):
+    [
+        (
+            "run.json",
+            '{"format": "rb_interp run 4"}',
+            "is not of the format 'rb_interp run 5', which this version reads",
+        ),
+        ("run.json", "[]", "is not of the format"),
+        ("thesis.tex", "42", "holds something else than this run; nothing was changed"),
+    ],
+)
+def test_another_format_or_folder_is_refused_and_nothing_is_written(
+    tmp_path, name, content, message
+):
     (tmp_path / name).write_text(content)
     with pytest.raises(RunError, match=message):
         start(tmp_path)
@@ -169,11 +202,18 @@ def test_verdicts_of_the_results_of_this_repository_are_those_of_their_readings(
     again = {found.id: found for found in judge(run.readings, claims, standings=standings)}
     for verdict in run.verdicts:
         found = again[verdict.id]
-        assert (verdict.outcome, verdict.n_meeting, verdict.n_seeds) == (found.outcome, found.n_meeting, found.n_seeds)
+        assert (verdict.outcome, verdict.n_meeting, verdict.n_seeds) == (
+            found.outcome,
+            found.n_meeting,
+            found.n_seeds,
+        )
 
 
 def test_a_row_twice_is_refused(tmp_path):
     table = pd.DataFrame({"gamma": [0.5, 0.5], "seed": [1, 1], "value": [1.0, 2.0]})
-    with pytest.raises(StudyError, match=r"the table 'a' has two rows with gamma = 0\.5, seed = 1; measure each once"):
+    with pytest.raises(
+        StudyError,
+        match=r"the table 'a' has two rows with gamma = 0\.5, seed = 1; measure each once",
+    ):
         Store(tmp_path).write_table("a", table, ["gamma", "seed"])
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,5 @@
-"""Sweeps of one stack that were stopped at different steps end with the bits of a run that nothing stopped."""
+"""Sweeps of one stack that were stopped at different steps end with the bits of a run that nothing
+stopped."""
 
 from dataclasses import replace
 
@@ -15,15 +16,22 @@ from rb_interp.training.store import Store
 
 pytestmark = pytest.mark.trains
 
-TRAIN = TrainConfig(steps=12, batch_size=16, eval_every=4, eval_rows=20, lr=1e-2, workers=1, n_checkpoints=2)
-LOW = SweepConfig((0.3, 0.8), AnchorTask.preset("smoke"), ModelConfig(d_model=12, d_head=6, d_mlp=20), TRAIN)
+TRAIN = TrainConfig(
+    steps=12, batch_size=16, eval_every=4, eval_rows=20, lr=1e-2, workers=1, n_checkpoints=2
+)
+LOW = SweepConfig(
+    (0.3, 0.8), AnchorTask.preset("smoke"), ModelConfig(d_model=12, d_head=6, d_mlp=20), TRAIN
+)
 
 
 def sweeps(folder, save_every):
     low = replace(LOW, train=replace(TRAIN, save_every=save_every))
     high = replace(low, train=replace(low.train, weight_decay=0.5))
     files = run_store.Store(folder)
-    return [Sweep(folder / name, name, own, [(0,)], {}, files) for name, own in (("low", low), ("high", high))]
+    return [
+        Sweep(folder / name, name, own, [(0,)], {}, files)
+        for name, own in (("low", low), ("high", high))
+    ]
 
 
 def weights(folder, save_every=1000.0):
@@ -31,7 +39,9 @@ def weights(folder, save_every=1000.0):
     for sweep in sweeps(folder, save_every):
         (store,) = sweep.stores.values()
         for name in store.names():
-            tensors |= {(sweep.name, name, key): value for key, value in store.read(name).tensors.items()}
+            tensors |= {
+                (sweep.name, name, key): value for key, value in store.read(name).tensors.items()
+            }
     return tensors
 
 
@@ -41,7 +51,9 @@ class Killed(BaseException):
 
 @pytest.mark.wide
 @pytest.mark.parametrize(("save_every", "at"), [(1000.0, 2), (0.0, 4)])
-def test_a_sweep_that_was_killed_before_its_sibling_was_saved_has_the_same_bits(tmp_path, monkeypatch, save_every, at):
+def test_a_sweep_that_was_killed_before_its_sibling_was_saved_has_the_same_bits(
+    tmp_path, monkeypatch, save_every, at
+):
     train_sweeps(sweeps(tmp_path / "whole", save_every), progress=False)
     written, write = [], Store.write
 

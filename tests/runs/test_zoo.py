@@ -1,4 +1,5 @@
-"""The members that come with the package are what their cards say: accuracy, readings and circuit, read again."""
+"""The members that come with the package are what their cards say: accuracy, readings and circuit,
+read again."""
 
 import json
 from dataclasses import replace
@@ -19,7 +20,8 @@ NAMES = members(ZOO_FOLDER)
 
 
 def named_again(member) -> Circuit:
-    """The circuit, read off the member's model; of fewer rows than its card's where it is by interchange."""
+    """The circuit, read off the member's model; of fewer rows than its card's where it is by
+    interchange."""
     if member.circuit.named_by == "interchange":
         data = replace(member.task, n_sequences=1600).dataset(member.content["data_seed"])
         return flow_circuit(read_interchange(member.model, data).values)
@@ -30,7 +32,9 @@ def named_again(member) -> Circuit:
 def check(member):
     found = {row["set"]: row["accuracy"] for row in evaluate_model(member.model, member.data)}
     assert found == pytest.approx(member.accuracy, abs=0.002, nan_ok=True)
-    if member.circuit.named_by == "construction":  # it sums embeddings: no order of the tokens matters
+    if (
+        member.circuit.named_by == "construction"
+    ):  # it sums embeddings: no order of the tokens matters
         tokens = torch.from_numpy(member.data.tokens[:50])
         torch.testing.assert_close(member.model(tokens), member.model(tokens[:, [2, 0, 1]]))
         return
@@ -39,7 +43,9 @@ def check(member):
     again, near = named_again(member), 0.1 if member.circuit.named_by == "interchange" else 1e-3
     assert again.name == member.circuit.name
     assert dict(again.shares) == pytest.approx(dict(member.circuit.shares), abs=near)
-    assert member.circuit.name in member.name or member.circuit.name.replace(" ", "-") in member.name
+    assert (
+        member.circuit.name in member.name or member.circuit.name.replace(" ", "-") in member.name
+    )
     check_reading(member)
 
 
@@ -59,10 +65,15 @@ def check_reading(member):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param("average-then-key", marks=pytest.mark.lens), "mixed", "sum-of-embeddings",
-     pytest.param("key-to-anchors-post-norm", marks=pytest.mark.lens), "induction",
-     pytest.param("composite-via-last", marks=pytest.mark.wide)],
-)  # fmt: skip
+    [
+        pytest.param("average-then-key", marks=pytest.mark.lens),
+        "mixed",
+        "sum-of-embeddings",
+        pytest.param("key-to-anchors-post-norm", marks=pytest.mark.lens),
+        "induction",
+        pytest.param("composite-via-last", marks=pytest.mark.wide),
+    ],
+)
 def test_a_member_of_the_zoo_is_what_its_card_says(name):
     """One of each kind; the golden readings have the routes and flows of all."""
     check(rb.from_pretrained("zoo", member=name))
@@ -78,9 +89,14 @@ def test_its_card_is_written_from_what_it_holds(name):
 def test_the_zoo_holds_every_circuit_and_every_norm():
     table = rb.zoo()
     assert (list(table.member), len(NAMES)) == (NAMES, 15)
-    assert {"average-then-key", "key-to-anchors", "gather-at-last-anchor", "mixed", "via last", "via anchors"} <= set(
-        table.circuit
-    )
+    assert {
+        "average-then-key",
+        "key-to-anchors",
+        "gather-at-last-anchor",
+        "mixed",
+        "via last",
+        "via anchors",
+    } <= set(table.circuit)
     assert {"none", "pre", "post"} == set(table.norm)
     named = table[(table.named_by == "cause") & (table.circuit != "mixed")]
     assert (named.share >= 0.8).all()
@@ -89,7 +105,9 @@ def test_the_zoo_holds_every_circuit_and_every_norm():
 def test_an_untrained_member_is_drawn_again_bit_for_bit():
     told = json.loads((ZOO_FOLDER / "average-then-key" / "config.json").read_text())
     member = rb.from_pretrained("zoo", member="average-then-key")
-    model = rb.build_model(member.task, gamma=told["gamma"], seed=told["seed"], config=member.config)
+    model = rb.build_model(
+        member.task, gamma=told["gamma"], seed=told["seed"], config=member.config
+    )
     tokens = torch.from_numpy(member.data.tokens[:20])
     assert torch.equal(member.untrained(tokens), model(tokens))
     assert not np.array_equal(member.weights["embed.W_E"], member.initial["embed.W_E"])

@@ -1,8 +1,9 @@
 # pyright: reportUnnecessaryTypeIgnoreComment=true
-"""What type checkers must know of this package's names; pyright reads this file with the package, nothing runs it.
+"""What type checkers must know of this package's names; pyright reads this file with the package,
+nothing runs it.
 
-A line that ends in ``type: ignore`` has a mistake that a checker must find: where it does not, pyright reports the
-comment as unnecessary. mypy says the same with ``--strict``.
+A line that ends in ``type: ignore`` has a mistake that a checker must find: where it does not,
+pyright reports the comment as unnecessary. mypy says the same with ``--strict``.
 """
 
 from __future__ import annotations
@@ -14,27 +15,28 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 import rb_interp as rb
+from rb_interp._threads import single_threaded
+from rb_interp.arguments import checked
 from rb_interp.figures.kit import styled
-from rb_interp.typed import few_threads, typed
 
 if TYPE_CHECKING:
     from typing_extensions import assert_type
 
 
-@typed
+@checked
 def half(n: int, *, exact: bool = True) -> float:
     """A decorated function, as all public ones are."""
     return n / 2
 
 
-@typed
-@few_threads
+@checked
+@single_threaded
 def twice(n: int) -> float:
     """One with two decorators."""
     return n * 2.0
 
 
-@typed
+@checked
 @contextmanager
 def within(n: int) -> Iterator[str]:
     """A context."""

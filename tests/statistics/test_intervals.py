@@ -1,4 +1,5 @@
-"""Intervals against hand-worked values and against their own promise: how often they cover the truth.
+"""Intervals against hand-worked values and against their own promise: how often they cover the
+truth.
 
 The AUC within strata, and what its interval promises.
 """
@@ -51,7 +52,8 @@ def test_t_interval_covers_normal_means_at_the_stated_rate():
 
 
 def test_clopper_pearson_at_the_ends_and_inside():
-    # All n succeed: the lower end solves p^n = .025. In general the ends put .025 in each binomial tail.
+    # All n succeed: the lower end solves p^n = .025. In general the ends put .025 in each binomial
+    # tail.
     assert proportion_interval(20, 20) == pytest.approx((1.0, 0.025 ** (1 / 20), 1.0))
     assert proportion_interval(0, 20) == pytest.approx((0.0, 0.0, 1 - 0.025 ** (1 / 20)))
     estimate, low, high = proportion_interval(7, 10)
@@ -70,16 +72,33 @@ def test_clopper_pearson_covers_at_least_at_the_stated_rate_for_every_proportion
 
 
 def test_the_difference_of_paired_shares_covers_as_stated_for_all_shares():
-    """Exact coverage by listing every outcome; at the ends by the score test's own formula, and turned round."""
+    """Exact coverage by listing every outcome; at the ends by the score test's own formula, and
+    turned round."""
     n, z = 10, 1.959963984540054**2
-    found = {(b, c): difference_of_paired_shares(b, c, n) for b in range(n + 1) for c in range(n + 1 - b)}
+    found = {
+        (b, c): difference_of_paired_shares(b, c, n) for b in range(n + 1) for c in range(n + 1 - b)
+    }
     covers = []
-    for lost, gained in ((0.5, 0.1), (0.9, 0.02), (0.1, 0.1), (0.3, 0.0), (0.02, 0.01), (0.7, 0.2), (0.05, 0.4)):
+    for lost, gained in (
+        (0.5, 0.1),
+        (0.9, 0.02),
+        (0.1, 0.1),
+        (0.3, 0.0),
+        (0.02, 0.01),
+        (0.7, 0.2),
+        (0.05, 0.4),
+    ):
         chance = {
-            (b, c): comb(n, b) * comb(n - b, c) * lost**b * gained**c * (1 - lost - gained) ** (n - b - c)
+            (b, c): comb(n, b)
+            * comb(n - b, c)
+            * lost**b
+            * gained**c
+            * (1 - lost - gained) ** (n - b - c)
             for b, c in found
         }
-        inside = [chance[at] for at, ends in found.items() if ends.low <= lost - gained <= ends.high]
+        inside = [
+            chance[at] for at, ends in found.items() if ends.low <= lost - gained <= ends.high
+        ]
         covers.append(sum(inside))
     assert min(covers) > 0.94
     assert np.mean(covers) < 0.98
@@ -126,14 +145,17 @@ def test_pairs_across_strata_do_not_count():
 
 
 def test_a_member_without_a_number_is_no_member_that_loses():
-    with pytest.raises(ArgumentError, match="got NaN among the numbers; leave out members without a number"):
+    with pytest.raises(
+        ArgumentError, match="got NaN among the numbers; leave out members without a number"
+    ):
         stratified_auc([([1, float("nan")], [2, 3])])
     assert stratified_auc([([1, -np.inf], [2, np.inf])]).value == 1
 
 
 @pytest.mark.parametrize("shift", [0.0, 2.5])
 def test_the_interval_covers_at_least_as_often_as_it_says(shift):
-    """Two strata of different sizes; the AUC of two normals a shift apart is Phi(shift / sqrt 2)."""
+    """Two strata of different sizes; the AUC of two normals a shift apart is Phi(shift / sqrt
+    2)."""
     rng, truth, n = np.random.default_rng(1), norm.cdf(shift / np.sqrt(2)), 200
     sizes, covered = ((3, 5), (6, 2)), 0
     for _ in range(n):

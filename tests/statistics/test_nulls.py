@@ -1,4 +1,5 @@
-"""Nulls against closed forms within standard errors; disagreement of groups by hand, by brute force, and calibrated."""
+"""Nulls against closed forms within standard errors; disagreement of groups by hand, by brute
+force, and calibrated."""
 
 from __future__ import annotations
 
@@ -34,14 +35,22 @@ def test_directions_are_isotropic():
     directions = random_directions(4000, d, np.random.default_rng(0))
     np.testing.assert_allclose(np.linalg.norm(directions, axis=1), 1)
     expected = math.gamma(d / 2) / (math.sqrt(math.pi) * math.gamma((d + 1) / 2))
-    assert all(near(np.abs(directions[:, i]), expected) and near(directions[:, i], 0) for i in (0, 7, 15))
+    assert all(
+        near(np.abs(directions[:, i]), expected) and near(directions[:, i], 0) for i in (0, 7, 15)
+    )
 
 
 def test_subspaces_hold_k_of_d_of_every_vector():
     d, k = 12, 3
     bases = random_subspaces(3000, d, k, np.random.default_rng(1))
-    np.testing.assert_allclose(bases.transpose(0, 2, 1) @ bases, np.broadcast_to(np.eye(k), (3000, k, k)), atol=1e-12)
-    for vector in (np.eye(d)[0], np.ones(d) / math.sqrt(d), np.arange(d) / np.linalg.norm(np.arange(d))):
+    np.testing.assert_allclose(
+        bases.transpose(0, 2, 1) @ bases, np.broadcast_to(np.eye(k), (3000, k, k)), atol=1e-12
+    )
+    for vector in (
+        np.eye(d)[0],
+        np.ones(d) / math.sqrt(d),
+        np.arange(d) / np.linalg.norm(np.arange(d)),
+    ):
         assert near(((vector @ bases) ** 2).sum(1), k / d)
 
 
@@ -61,7 +70,8 @@ def test_permutations_put_every_element_everywhere():
 
 
 def test_bidiagonal_draws_are_those_of_the_full_matrix():
-    """Dumitriu and Edelman (2002): the same distribution, for tall and wide matrices and the smallest shapes."""
+    """Dumitriu and Edelman (2002): the same distribution, for tall and wide matrices and the
+    smallest shapes."""
     for shape in ((20, 7), (7, 20), (2, 2)):
         rng = np.random.default_rng(3)
         direct = np.linalg.svd(rng.standard_normal((600, *shape)), compute_uv=False)[:, :2]
@@ -82,23 +92,34 @@ def test_products_are_those_of_the_full_matrices():
 
 ANSWERS = np.array([[1, 1, 1, 1], [1, 1, 1, 2], [3, 3, 1, 1], [3, 3, 3, 1], [7, 7, 7, 7]])
 GROUPS = ["a", "a", "b", "b", "c"]
-D = np.array([[0, 1, 2, 3, 4], [1, 0, 3, 4, 4], [2, 3, 0, 1, 4], [3, 4, 1, 0, 4], [4, 4, 4, 4, 0]]) / 4
+D = (
+    np.array([[0, 1, 2, 3, 4], [1, 0, 3, 4, 4], [2, 3, 0, 1, 4], [3, 4, 1, 0, 4], [4, 4, 4, 4, 0]])
+    / 4
+)
 
 
 def test_five_members_by_hand():
     d = disagreement(ANSWERS)
     np.testing.assert_array_equal(d, D)
     np.testing.assert_allclose(
-        excess_disagreement(d, GROUPS), [3 / 4 - 1 / 4, 11 / 12 - 1 / 4, 3 / 4 - 1 / 4, 11 / 12 - 1 / 4, np.nan]
+        excess_disagreement(d, GROUPS),
+        [3 / 4 - 1 / 4, 11 / 12 - 1 / 4, 3 / 4 - 1 / 4, 11 / 12 - 1 / 4, np.nan],
     )
     pairs = {names: sorted(values) for names, values in pair_means(d, GROUPS).items()}
     assert pairs == {
-        ("a", "a"): [1 / 4], ("a", "b"): [2 / 4, 3 / 4, 3 / 4, 1], ("a", "c"): [1, 1], ("b", "b"): [1 / 4],
+        ("a", "a"): [1 / 4],
+        ("a", "b"): [2 / 4, 3 / 4, 3 / 4, 1],
+        ("a", "c"): [1, 1],
+        ("b", "b"): [1 / 4],
         ("b", "c"): [1, 1],
-    }  # fmt: skip
+    }
     found = between_less_within(d, GROUPS)
     assert (found.within, found.between, found.difference) == (1 / 4, 7 / 8, 5 / 8)
-    assert (found.p_value, found.n_relabelings, found.exact) == (2 / 30, 30, True)  # a and b may change places
+    assert (found.p_value, found.n_relabelings, found.exact) == (
+        2 / 30,
+        30,
+        True,
+    )  # a and b may change places
 
 
 @pytest.mark.parametrize("groups", ["aabbc", "aaaab", "aabcc"])
@@ -131,7 +152,12 @@ def test_p_is_uniform_where_groups_mean_nothing(exact, monkeypatch):
     ]
     assert {one.exact for one in found} == {exact}
     p, steps = np.array([one.p_value for one in found]), 35 if exact else 70
-    for level in (0.2, 0.4, 0.6, 0.8):  # multiples of 1 / 35 and of 1 / 70, so the chance of p <= level is the level
+    for level in (
+        0.2,
+        0.4,
+        0.6,
+        0.8,
+    ):  # multiples of 1 / 35 and of 1 / 70, so the chance of p <= level is the level
         assert round(level * steps, 9).is_integer()
         assert abs((p <= level + 1e-9).mean() - level) < 4 * math.sqrt(level * (1 - level) / len(p))
     spread = math.sqrt((1 - 1 / steps**2) / 12)
@@ -140,8 +166,13 @@ def test_p_is_uniform_where_groups_mean_nothing(exact, monkeypatch):
 
 def test_drawn_relabelings_count_the_one_that_was_seen(monkeypatch):
     monkeypatch.setattr(module, "MOST_EXACT", 0)
-    answers = np.repeat([[1]] * 8 + [[2]] * 8, 10, axis=1)  # one of 6,435 ways; 19 draws will not find it
-    assert between_less_within(disagreement(answers), list("a" * 8 + "b" * 8), n_draws=19).p_value == 1 / 20
+    answers = np.repeat(
+        [[1]] * 8 + [[2]] * 8, 10, axis=1
+    )  # one of 6,435 ways; 19 draws will not find it
+    assert (
+        between_less_within(disagreement(answers), list("a" * 8 + "b" * 8), n_draws=19).p_value
+        == 1 / 20
+    )
 
 
 @pytest.mark.parametrize("at_once", [1, 7])

@@ -14,7 +14,19 @@ READING = Reading(
     {"tv": Null("a < b", np.array([0.1, 0.3]), "less")},
     n=7,
 )
-COLUMNS = ["probe", "layer", "head", "quantity", "value", "untrained", "null", "null_mean", "null_sd", "p_value", "n"]
+COLUMNS = [
+    "probe",
+    "layer",
+    "head",
+    "quantity",
+    "value",
+    "untrained",
+    "null",
+    "null_mean",
+    "null_sd",
+    "p_value",
+    "n",
+]
 
 
 def test_the_table_has_one_row_per_quantity():

@@ -17,7 +17,9 @@ def settings_of_a_task(draw):
     length = draw(st.integers(q + 1, q + 6))
     n_anchors = draw(st.integers(2, 3 if q > 2 else 5))
     kind = draw(st.sampled_from(["keys", "near_sum", "ranges"]))
-    masked = draw(st.sets(st.tuples(*[st.integers(11, 10 + n_anchors)] * q), max_size=n_anchors**q - 1))
+    masked = draw(
+        st.sets(st.tuples(*[st.integers(11, 10 + n_anchors)] * q), max_size=n_anchors**q - 1)
+    )
     return {
         "q": q,
         "length": length,
@@ -42,7 +44,9 @@ def test_every_row_obeys_the_definition(chosen, seed):
     anchors = np.take_along_axis(data.tokens, data.anchor_positions, 1)
     memory = data.set == SETS.index("mem")
 
-    np.testing.assert_array_equal(data.anchor_positions, data.key_position[:, None] + 1 + np.arange(task.q))
+    np.testing.assert_array_equal(
+        data.anchor_positions, data.key_position[:, None] + 1 + np.arange(task.q)
+    )
     np.testing.assert_array_equal(data.labels[~memory], (key + anchors.sum(1))[~memory])
     is_anchor = np.zeros_like(data.tokens, dtype=bool)
     np.put_along_axis(is_anchor, data.anchor_positions, True, 1)
@@ -77,7 +81,9 @@ def test_roles_of_every_row_partition_its_positions():
     data = task.dataset(3)
     roles = data.roles()
     together = np.concatenate([roles.position(name) for name in ("key", "anchor", "noise")], 1)
-    np.testing.assert_array_equal(np.sort(together, 1), np.tile(np.arange(task.length), (len(data), 1)))
+    np.testing.assert_array_equal(
+        np.sort(together, 1), np.tile(np.arange(task.length), (len(data), 1))
+    )
     np.testing.assert_array_equal(roles.position("key")[:, 0], data.key_position)
     assert set(roles.set.tolist()) == set(SETS)
 
@@ -115,9 +121,14 @@ def test_samples_are_fixed_and_of_their_set():
         ({"d_vocab": 80}, "raise d_vocab above 90"),
         ({"masked": ((11, 16),)}, "not one of q=2 reasoning anchors"),
         ({"n_sequences": 20}, "raise n_sequences"),
-        ({"memory_labels": "ranges", "label_ranges": ((30, 40), (30, 50))}, "cannot be split into 2 equal groups"),
+        (
+            {"memory_labels": "ranges", "label_ranges": ((30, 40), (30, 50))},
+            "cannot be split into 2 equal groups",
+        ),
     ],
 )
 def test_bad_settings_say_what_to_change(change, message):
-    with pytest.raises(TaskError, match=message.replace("(", r"\(").replace(")", r"\)").replace(".", r"\.")):
+    with pytest.raises(
+        TaskError, match=message.replace("(", r"\(").replace(")", r"\)").replace(".", r"\.")
+    ):
         AnchorTask(**change)

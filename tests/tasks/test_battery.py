@@ -1,4 +1,5 @@
-"""The battery's rows, against a reader of rows that knows the rule and none of the code that wrote them."""
+"""The battery's rows, against a reader of rows that knows the rule and none of the code that wrote
+them."""
 
 from __future__ import annotations
 
@@ -21,19 +22,29 @@ def blocks(task, row) -> list[tuple[int, int]]:
     """Position and plain answer of every key that exactly q reasoning anchors or more follow."""
     low, high = task.reasoning_anchors
     is_anchor = [low <= token <= high for token in row]
-    starts = [p for p in range(len(row) - task.q) if not is_anchor[p] and all(is_anchor[p + 1 : p + 1 + task.q])]
+    starts = [
+        p
+        for p in range(len(row) - task.q)
+        if not is_anchor[p] and all(is_anchor[p + 1 : p + 1 + task.q])
+    ]
     return [(p, int(sum(row[p : p + 1 + task.q]))) for p in starts]
 
 
 @pytest.mark.parametrize(
-    "task", [TASK, replace(TASK, q=3, masked=((11, 12, 13),)), replace(TASK, length=5)], ids=["plain", "q", "length"]
+    "task",
+    [TASK, replace(TASK, q=3, masked=((11, 12, 13),)), replace(TASK, length=5)],
+    ids=["plain", "q", "length"],
 )
 def test_every_label_is_the_rules_and_every_row_is_of_its_kind(task):
     found = batteries(task, rows=200)
     for name, (inputs, second) in found.items():
         n_anchors = task.q + (1 if name == "distractor" else 0)
         for row, label, key, at in zip(
-            inputs.tokens, inputs.labels, inputs.roles.position("key")[:, 0], range(len(inputs)), strict=True
+            inputs.tokens,
+            inputs.labels,
+            inputs.roles.position("key")[:, 0],
+            range(len(inputs)),
+            strict=True,
         ):
             read = blocks(task, row)
             assert read[0] == (key, label)
@@ -48,7 +59,9 @@ def test_every_label_is_the_rules_and_every_row_is_of_its_kind(task):
             masked = tuple(row[key + 1 : key + 1 + task.q]) in task.masked
             assert masked == (name == "held_out")
         roles = np.hstack(list(inputs.roles.positions.values()))
-        assert (np.sort(roles, 1) == np.arange(inputs.tokens.shape[1])).all()  # every position has one role
+        assert (
+            np.sort(roles, 1) == np.arange(inputs.tokens.shape[1])
+        ).all()  # every position has one role
     assert found[f"length_{task.q + 2}"].inputs.tokens.shape[1] == task.q + 2
     for position in range(task.length - task.q):
         assert (found[f"key_at_{position}"].inputs.roles.position("key") == position).all()
@@ -62,12 +75,22 @@ def test_a_distractor_is_no_part_of_the_block_and_stands_anywhere_else(found):
 
 def test_rows_are_the_same_at_every_call_and_another_seed_gives_others(found):
     again, other = batteries(TASK, rows=200), batteries(TASK, rows=200, seed=1)
-    assert list(found) == ["held_out", "length_4", "distractor", "second_block", *(f"key_at_{p}" for p in range(7))]
+    assert list(found) == [
+        "held_out",
+        "length_4",
+        "distractor",
+        "second_block",
+        *(f"key_at_{p}" for p in range(7)),
+    ]
     for name, battery in found.items():
         assert (battery.inputs.tokens == again[name].inputs.tokens).all()
         assert (battery.inputs.tokens != other[name].inputs.tokens).any()
-        combinations = np.take_along_axis(battery.inputs.tokens, battery.inputs.roles.position("anchor"), 1)
-        assert len(np.unique(combinations, axis=0)) == (2 if name == "held_out" else 23)  # not the first ones alone
+        combinations = np.take_along_axis(
+            battery.inputs.tokens, battery.inputs.roles.position("anchor"), 1
+        )
+        assert len(np.unique(combinations, axis=0)) == (
+            2 if name == "held_out" else 23
+        )  # not the first ones alone
 
 
 def test_a_kind_without_rows_is_left_out():

@@ -1,4 +1,5 @@
-"""A subclass of AnchorTask with labels of its own is another task, with counterfactual answers of its own."""
+"""A subclass of AnchorTask with labels of its own is another task, with counterfactual answers of
+its own."""
 
 from dataclasses import dataclass, field, replace
 
@@ -45,7 +46,10 @@ def test_a_subclass_has_its_own_labels_and_counterfactual_answers():
 @pytest.mark.parametrize("change", ["key", "noise"])
 def test_labels_without_a_rule_have_no_counterfactual(change):
     data = Relabelled().dataset(0)
-    with pytest.raises(TaskError, match=r"30 of 30 labels are not what .*Relabelled.answers gives.* override answers"):
+    with pytest.raises(
+        TaskError,
+        match=r"30 of 30 labels are not what .*Relabelled.answers gives.* override answers",
+    ):
         data.task.counterfactual(data, data.sample("rsn_train", 30), change)
 
 
@@ -75,9 +79,15 @@ def test_a_fingerprint_is_of_class_and_settings():
         rows: np.ndarray = field(default_factory=lambda: np.arange(3))
         seen: list = field(default_factory=list, compare=False)
 
-    assert fingerprint(Other()) == fingerprint(Other(seen=[1])) != fingerprint(Other(rows=np.arange(4)))
+    assert (
+        fingerprint(Other())
+        == fingerprint(Other(seen=[1]))
+        != fingerprint(Other(rows=np.arange(4)))
+    )
     assert fingerprint(Other()) != fingerprint(Other(inner=Doubled()))
-    with pytest.raises(TaskError, match=r"the setting 'table' is a function, which is no plain data; give numbers"):
+    with pytest.raises(
+        TaskError, match=r"the setting 'table' is a function, which is no plain data; give numbers"
+    ):
         fingerprint(replace(Other(), table=(lambda: 0,)))
     with pytest.raises(TaskError, match="no instance of a dataclass; write a fingerprint"):
         fingerprint("task")
@@ -90,7 +100,10 @@ def test_a_fingerprint_is_of_class_and_settings():
             {"positions": {"key": np.zeros((2, 1))}},
             r"toy: numbers of rows differ .*'set': 3, \"positions\['key'\]\": 2",
         ),
-        ({"set": np.array([0, 1, 2])}, r"set holds 0 to 2; expected indices into sets=\('seen', 'new'\)"),
+        (
+            {"set": np.array([0, 1, 2])},
+            r"set holds 0 to 2; expected indices into sets=\('seen', 'new'\)",
+        ),
         ({"train_sets": ("sen",)}, "there is no set 'sen'; did you mean 'seen'"),
     ],
 )

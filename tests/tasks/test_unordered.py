@@ -11,7 +11,12 @@ from rb_interp.errors import TaskError
 from rb_interp.tasks import SETS
 from rb_interp.tasks.anchor import AnchorTask, range_entropy
 
-SIZES: dict[str, Any] = {"length": 3, "masked": ((11, 13), (13, 11)), "balanced_keys": True, "n_sequences": 2000}
+SIZES: dict[str, Any] = {
+    "length": 3,
+    "masked": ((11, 13), (13, 11)),
+    "balanced_keys": True,
+    "n_sequences": 2000,
+}
 
 
 def listing(**changes: Any) -> AnchorTask:
@@ -23,7 +28,10 @@ def labels_of(data) -> dict[tuple[int, ...], set[int]]:
     """Key and ordered anchors of each memory row -> its labels."""
     found = defaultdict(set)
     for row in data.rows("mem").tolist():
-        key, anchors = data.tokens[row, data.key_position[row]], data.tokens[row, data.anchor_positions[row]]
+        key, anchors = (
+            data.tokens[row, data.key_position[row]],
+            data.tokens[row, data.anchor_positions[row]],
+        )
         found[(int(key), *anchors.tolist())].add(int(data.labels[row]))
     return found
 
@@ -49,9 +57,16 @@ def test_unordered_labels_are_those_of_every_order(labels):
 @pytest.mark.parametrize("unordered", [False, True])
 def test_labels_keep_their_distribution(unordered):
     """Over seeds: uniform on the keys for each combination, of equal or of different anchors."""
-    few: dict[str, Any] = {"memory_anchors": (1, 2), "reasoning_anchors": (11, 12), "masked": (), "n_sequences": 80}
+    few: dict[str, Any] = {
+        "memory_anchors": (1, 2),
+        "reasoning_anchors": (11, 12),
+        "masked": (),
+        "n_sequences": 80,
+    }
     task = listing(keys=(21, 30), unordered=unordered, **few)
-    tables = np.array([task.dataset(seed).label_table for seed in range(100)]) - 21  # seed, combination, key
+    tables = (
+        np.array([task.dataset(seed).label_table for seed in range(100)]) - 21
+    )  # seed, combination, key
     for combination in range(4):
         counts = np.bincount(tables[:, combination].reshape(-1), minlength=10)
         chi_squared = ((counts - 100) ** 2 / 100).sum()
@@ -69,7 +84,9 @@ def test_each_new_field_changes_nothing_else():
     anchors = plain.tokens[changed, 1:]
     assert len(changed) > 300
     assert (plain.set[changed] == SETS.index("mem")).all()
-    assert (anchors[:, 0] > anchors[:, 1]).all()  # the later order takes the label of the earlier one
+    assert (
+        anchors[:, 0] > anchors[:, 1]
+    ).all()  # the later order takes the label of the earlier one
     np.testing.assert_array_equal(balanced.label_table, plain.label_table)
     np.testing.assert_array_equal(balanced.tokens[:, 1:], plain.tokens[:, 1:])
 
@@ -95,5 +112,7 @@ def test_keys_that_cannot_be_balanced_say_how_many_rows_can():
 
 def test_range_entropy_by_hand():
     task = AnchorTask(length=3, balanced_keys=True, n_sequences=2000, memory_labels="near_sum")
-    sums = np.add.outer(np.arange(1, 6), np.arange(1, 6))  # every ordered pair of memory anchors, equally often
+    sums = np.add.outer(
+        np.arange(1, 6), np.arange(1, 6)
+    )  # every ordered pair of memory anchors, equally often
     assert range_entropy(task.dataset(seed=0)) == pytest.approx(np.log(2 * sums + 1).mean())

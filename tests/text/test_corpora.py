@@ -1,4 +1,5 @@
-"""Documents come back whole from every format, each example is proved, and a hub in place of the real one is asked."""
+"""Documents come back whole from every format, each example is proved, and a hub in place of the
+real one is asked."""
 
 import json
 from pathlib import Path
@@ -20,7 +21,12 @@ EXAMPLE = Example(
     1,
 )
 CHAIN = list(EXAMPLE.chain_of_thought)
-FLAT = {"question": EXAMPLE.question, "query": EXAMPLE.query, "chain_of_thought": CHAIN, "answer": "True"}
+FLAT = {
+    "question": EXAMPLE.question,
+    "query": EXAMPLE.query,
+    "chain_of_thought": CHAIN,
+    "answer": "True",
+}
 ASKED = "Is the following statement true or false?"
 LOGIC_LLM = {
     "id": "ProntoQA_1",
@@ -31,22 +37,43 @@ LOGIC_LLM = {
     "explanation": CHAIN,
 }
 TURNED = {**LOGIC_LLM, "answer": "B"}
-NESTED = {"example1": {"in_context_example0": FLAT, "test_example": FLAT}, "example2": {"test_example": FLAT}}
+NESTED = {
+    "example1": {"in_context_example0": FLAT, "test_example": FLAT},
+    "example2": {"test_example": FLAT},
+}
 FORMATS = {
     "the original": (NESTED, 3),
     "a list": ([FLAT, LOGIC_LLM], 2),
     "lines": ((FLAT, LOGIC_LLM), 2),
     "options turned": ([{**TURNED, "options": ["A) False", "B) True"]}], 1),
     "options as a mapping": ([{**TURNED, "options": {"A": "False", "B": "True"}}], 1),
-    "chain as one text, answer as a truth value": ([{**FLAT, "chain_of_thought": " ".join(CHAIN), "answer": True}], 1),
-    "chain under the original's name": ([{**LOGIC_LLM, "explanation": None, "chain_of_thought": CHAIN}], 1),
+    "chain as one text, answer as a truth value": (
+        [{**FLAT, "chain_of_thought": " ".join(CHAIN), "answer": True}],
+        1,
+    ),
+    "chain under the original's name": (
+        [{**LOGIC_LLM, "explanation": None, "chain_of_thought": CHAIN}],
+        1,
+    ),
 }
 BROKEN = {
-    "no answer": ({**FLAT, "answer": None}, "example 2: its keys are question, query, chain_of_thought; expected que"),
-    "a sentence that is null": ({**FLAT, "chain_of_thought": [CHAIN[0], None, *CHAIN[1:]]}, "all of them texts."),
-    "letter without options": ({**LOGIC_LLM, "options": None}, "the answer is 'A', and the query is True"),
+    "no answer": (
+        {**FLAT, "answer": None},
+        "example 2: its keys are question, query, chain_of_thought; expected que",
+    ),
+    "a sentence that is null": (
+        {**FLAT, "chain_of_thought": [CHAIN[0], None, *CHAIN[1:]]},
+        "all of them texts.",
+    ),
+    "letter without options": (
+        {**LOGIC_LLM, "options": None},
+        "the answer is 'A', and the query is True",
+    ),
     "wrong label": ({**FLAT, "answer": "False"}, "the answer is 'False', and the query is True"),
-    "broken chain": ({**FLAT, "chain_of_thought": CHAIN[:2]}, "0 hops and 2 sentences in the chain"),
+    "broken chain": (
+        {**FLAT, "chain_of_thought": CHAIN[:2]},
+        "0 hops and 2 sentences in the chain",
+    ),
 }
 THREE = ["Tom ran.\n\nHe fell.", "Sue’s cat slept\u2028well.", "“Hi!” said Ann."]
 
@@ -73,7 +100,10 @@ def test_each_format_gives_the_same_example(tmp_path, name):
     content, n = FORMATS[name]
     assert read_prontoqa(write(tmp_path / "a.json", content)) == [EXAMPLE] * n
     write(tmp_path / "notes.md", "not read")
-    write(tmp_path / "z.jsonl", ({**FLAT, "query": "True or false: Max is not hot.", "answer": "False"},))
+    write(
+        tmp_path / "z.jsonl",
+        ({**FLAT, "query": "True or false: Max is not hot.", "answer": "False"},),
+    )
     assert [e.answer for e in read_prontoqa(str(tmp_path))] == ["True"] * n + ["False"]
 
 
@@ -90,10 +120,16 @@ def test_what_does_not_hold_is_refused(tmp_path, name):
 def test_each_format_gives_the_same_stories(tmp_path):
     ends = [f"{text}\n<|endoftext|>" for text in THREE]
     write(tmp_path / "a.txt", "\n".join(ends))
-    write(tmp_path / "b.jsonl", (*({"text": text, "source": "x"} for text in THREE), {"text": " ", "source": "x"}))
+    write(
+        tmp_path / "b.jsonl",
+        (*({"text": text, "source": "x"} for text in THREE), {"text": " ", "source": "x"}),
+    )
     write(tmp_path / "c.json", [{"story": text, "summary": "-"} for text in THREE])
     write(tmp_path / "d.json", THREE)
-    write(tmp_path / "e.txt", b"\xef\xbb\xbf" + "<|end_of_text|>".join(THREE).replace("\n", "\r\n").encode())
+    write(
+        tmp_path / "e.txt",
+        b"\xef\xbb\xbf" + "<|end_of_text|>".join(THREE).replace("\n", "\r\n").encode(),
+    )
     write(tmp_path / "f.JSON", tuple({"text": text} for text in ends))
     write_table(pa.table({"n": [1, 2, 3], "text": THREE}), tmp_path / "g.parquet")
     write(tmp_path / "notes.md", "not a story")
@@ -111,11 +147,31 @@ def test_blank_lines_part_stories_only_where_no_token_does(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.jsonl", ({"text": "x"}, {"words": "y"}), ", record 2: {'text': None, 'words': 'y'}; expected a string und"),
-        ("a.jsonl", ({"text": "x", "story": "y"},), ", record 1: {'text': 'x', 'story': 'y'}; expected a string under"),
-        ("a.txt", '"Tom ran.\n\nHe said ""Hi!"""\n"Sue slept."', " has stories in quotes, with quotes doubled as in a"),
-        ("a.txt", " \n<|endoftext|>", " holds no story: expected at least one text that is not empty."),
-        ("a.jsonl", '{"text": "x"}\n{"te', " could not be read (ArrowInvalid: JSON parse error: Missing a closing"),
+        (
+            "a.jsonl",
+            ({"text": "x"}, {"words": "y"}),
+            ", record 2: {'text': None, 'words': 'y'}; expected a string und",
+        ),
+        (
+            "a.jsonl",
+            ({"text": "x", "story": "y"},),
+            ", record 1: {'text': 'x', 'story': 'y'}; expected a string under",
+        ),
+        (
+            "a.txt",
+            '"Tom ran.\n\nHe said ""Hi!"""\n"Sue slept."',
+            " has stories in quotes, with quotes doubled as in a",
+        ),
+        (
+            "a.txt",
+            " \n<|endoftext|>",
+            " holds no story: expected at least one text that is not empty.",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "x"}\n{"te',
+            " could not be read (ArrowInvalid: JSON parse error: Missing a closing",
+        ),
     ],
 )
 def test_what_is_no_story_is_told_with_its_place(tmp_path, name, content, message):

@@ -6,7 +6,15 @@ from tokenizers import Tokenizer as Backend
 
 from rb_interp.errors import TextError
 from rb_interp.text.data import END as MARK
-from rb_interp.text.data import Tokenizer, content_key, joined, packed, padded, stream, train_tokenizer
+from rb_interp.text.data import (
+    Tokenizer,
+    content_key,
+    joined,
+    packed,
+    padded,
+    stream,
+    train_tokenizer,
+)
 
 END = 0
 STREAM = np.array([0, 5, 6, 7, 0, 8, 0, 5, 9, 5, 0], dtype=np.int32)  # documents 5 6 7 | 8 | 5 9 5
@@ -22,7 +30,10 @@ def test_padded_rows_are_one_document_each_cut_and_filled_with_end():
 
 
 def test_a_stream_is_end_then_documents_each_followed_by_end():
-    tokenizer, texts = train_tokenizer(["the cat sat on the mat"] * 3, 300), ["the cat sat", "the mat", "a cat"]
+    tokenizer, texts = (
+        train_tokenizer(["the cat sat on the mat"] * 3, 300),
+        ["the cat sat", "the mat", "a cat"],
+    )
     first, second, third = map(tokenizer.encode, texts)
     tokens = stream(texts, tokenizer)
     assert tokens.tolist() == [0, *first, 0, *second, 0, *third, 0]
@@ -32,8 +43,13 @@ def test_a_stream_is_end_then_documents_each_followed_by_end():
 
 def test_a_tokenizer_that_gives_end_within_a_document_is_refused():
     tokenizer = train_tokenizer(["the cat"] * 3, 300)
-    backend = Backend.from_str(tokenizer.backend.to_str().replace('"special":true', '"special":false'))
-    with pytest.raises(TextError, match=r"^tokenizer 'own' gives the token between documents within a document; take"):
+    backend = Backend.from_str(
+        tokenizer.backend.to_str().replace('"special":true', '"special":false')
+    )
+    with pytest.raises(
+        TextError,
+        match=r"^tokenizer 'own' gives the token between documents within a document; take",
+    ):
         stream([f"the {MARK} cat"], Tokenizer(backend, "own"))
 
 
@@ -50,7 +66,9 @@ def test_packed_rows_by_hand():
     assert rows.counts(10)[0].tolist() == [2, 0, 0, 0, 0, 2, 1, 1, 1, 1]
 
 
-@pytest.mark.parametrize(("length", "n_ctx"), [(101, 10), (100, 10), (110, 10), (11, 10), (10, 10), (1, 4), (50, 2)])
+@pytest.mark.parametrize(
+    ("length", "n_ctx"), [(101, 10), (100, 10), (110, 10), (11, 10), (10, 10), (1, 4), (50, 2)]
+)
 def test_packed_makes_every_token_but_the_first_a_target_exactly_once_in_order(length, n_ctx):
     stream = np.arange(length, dtype=np.int32)
     rows = packed(stream, n_ctx, corpus=0, n=10**6)

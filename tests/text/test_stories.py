@@ -1,4 +1,5 @@
-"""Generated stories: grammatical as far as rules can tell, varied, and the same for the same seed."""
+"""Generated stories: grammatical as far as rules can tell, varied, and the same for the same
+seed."""
 
 from __future__ import annotations
 
@@ -68,7 +69,11 @@ def test_notation_worked_by_hand():
         with pytest.raises(TextError, match="^brackets do not match in: "):
             grammar._parsed(wrong)
     plot = grammar._plot('child/animal toy=light_toy\na [b |\n  c]\n"d." e\n"f."\n\n  g')
-    assert plot == (("child", "animal"), (("toy", "light_toy"),), grammar._parsed('a [b|c]\n"d." e\n"f."\ng'))
+    assert plot == (
+        ("child", "animal"),
+        (("toy", "light_toy"),),
+        grammar._parsed('a [b|c]\n"d." e\n"f."\ng'),
+    )
     options = grammar._parsed("x|y|z")
     story = grammar._Story(lambda: 0.5)
     assert sorted(story.unused(options)[0] for _ in range(3)) == ["x", "y", "z"]
@@ -83,6 +88,9 @@ def test_words_are_spread_as_in_the_docstring(stories):
 def test_real_stories_have_a_similar_entropy(stories):
     if "RB_INTERP_DATA" not in os.environ:
         pytest.skip("RB_INTERP_DATA is unset: no real stories to compare with")
-    with open(Path(os.environ["RB_INTERP_DATA"]) / "tinystories" / "tinystories_train.jsonl", encoding="utf-8") as file:
+    with open(
+        Path(os.environ["RB_INTERP_DATA"]) / "tinystories" / "tinystories_train.jsonl",
+        encoding="utf-8",
+    ) as file:
         real = [json.loads(line)["text"] for _, line in zip(range(2000), file, strict=False)]
     assert unigram_entropy(real) - unigram_entropy(stories) == pytest.approx(0.21, abs=0.06)

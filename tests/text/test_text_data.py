@@ -20,7 +20,8 @@ from rb_interp.text.task import TextTask
 SMALL = TextTask(sequences=60, held_out=12, answers=20, d_vocab=512, n_ctx=128)
 PADDED = replace(SMALL, layout="padded", n_ctx=64)
 real = pytest.mark.skipif(
-    not os.environ.get("RB_INTERP_DATA"), reason="RB_INTERP_DATA is not set: no real stories and no GPT-2 tokenizer"
+    not os.environ.get("RB_INTERP_DATA"),
+    reason="RB_INTERP_DATA is not set: no real stories and no GPT-2 tokenizer",
 )
 
 
@@ -42,7 +43,10 @@ def stories_file(place, stories):
 
 def documents_of(data, rows):
     """Texts of padded rows, with the mark at either end taken off."""
-    texts = (data.tokenizer.decode(row[:length]) for row, length in zip(rows.tokens, rows.lengths, strict=True))
+    texts = (
+        data.tokenizer.decode(row[:length])
+        for row, length in zip(rows.tokens, rows.lengths, strict=True)
+    )
     return [text.removeprefix("<|endoftext|>").removesuffix("<|endoftext|>") for text in texts]
 
 
@@ -58,7 +62,9 @@ def test_packed_rows_are_the_documents_after_the_held_out_ones_word_for_word(cor
         assert len(rows) == n
         assert text == expected[: len(text)]
         if name == "train":
-            assert data.provenance[corpus]["documents"] - held_out == 1 + text.removesuffix("<|endoftext|>").count("<|")
+            assert data.provenance[corpus]["documents"] - held_out == 1 + text.removesuffix(
+                "<|endoftext|>"
+            ).count("<|")
 
 
 def test_held_out_text_and_examples_are_never_trained_on():
@@ -66,7 +72,9 @@ def test_held_out_text_and_examples_are_never_trained_on():
     trained = data.tokenizer.decode(data.rows("prontoqa_train").tokens[:, 1:].ravel())
     assert len({example.text for example in data.examples}) == 20
     assert [example for example in data.examples if example.text in trained] == []
-    assert data.examples[0].text in data.tokenizer.decode(data.rows("prontoqa_test").tokens[:, 1:].ravel())
+    assert data.examples[0].text in data.tokenizer.decode(
+        data.rows("prontoqa_test").tokens[:, 1:].ravel()
+    )
 
 
 def test_a_file_with_copies_gives_each_story_to_one_side_only(tmp_path):
@@ -85,10 +93,13 @@ def test_too_little_text_says_how_much_there_is(tmp_path):
     with pytest.raises(TextError) as error:
         text_data(replace(PADDED, stories=place), seed=0)
     assert str(error.value) == (
-        "stories from few.jsonl: too little text. Of 60 training rows and 12 held-out rows (padded, 64 tokens) its 50 "
+        "stories from few.jsonl: too little text. Of 60 training rows and 12 held-out rows "
+        "(padded, 64 tokens) its 50 "
         "different documents fill 38 and 12. Give more text, or lower sequences, held_out or n_ctx."
     )
-    with pytest.raises(TextError, match=r"\(packed, 128 tokens\) its 50 different documents fill 0 and [0-9]\. "):
+    with pytest.raises(
+        TextError, match=r"\(packed, 128 tokens\) its 50 different documents fill 0 and [0-9]\. "
+    ):
         text_data(replace(SMALL, stories=place), seed=0)
 
 
@@ -98,7 +109,8 @@ def test_counts_are_those_of_a_hand_count_and_leave_out_what_is_filled_in():
         count = Counter()
         for row in documents_of(data, data.rows(f"{corpus}_train")):
             count.update([*data.tokenizer.encode(row), data.tokenizer.end][: PADDED.n_ctx])
-        # A document that is cut is encoded again from its beginning, so its last word may be cut up differently.
+        # A document that is cut is encoded again from its beginning, so its last word may be cut up
+        # differently.
         differ = sum(abs(count[token] - n) for token, n in enumerate(data.counts[number]))
         assert differ <= 3 * data.provenance[corpus]["cut"]
         n_tokens = data.provenance[corpus]["tokens"]
@@ -115,15 +127,23 @@ def test_entropy_by_hand():
 def test_documents_cut_are_counted():
     drawn = Documents(PADDED, "prontoqa", seed=0)
     used = [*drawn.take(0, 12), *drawn.take(20, 60)]  # of 20 held out for answers, 12 are rows
-    lengths = [len(tokens) for tokens in tokenizer_of(PADDED).encode_batch(list(map(text_of, used)))]
+    lengths = [
+        len(tokens) for tokens in tokenizer_of(PADDED).encode_batch(list(map(text_of, used)))
+    ]
     n_ctx = sorted(lengths)[40] + 1  # one just fits, with the mark at either end
     data = text_data(replace(PADDED, n_ctx=n_ctx), seed=0)
-    assert data.provenance["prontoqa"]["cut"] == sum(length + 2 > n_ctx + 1 for length in lengths) > 0
-    assert data.train.lengths[:60].tolist() == [min(length + 2, n_ctx + 1) for length in lengths[12:]]
+    assert (
+        data.provenance["prontoqa"]["cut"] == sum(length + 2 > n_ctx + 1 for length in lengths) > 0
+    )
+    assert data.train.lengths[:60].tolist() == [
+        min(length + 2, n_ctx + 1) for length in lengths[12:]
+    ]
 
 
 def test_seeds_share_the_tokenizer_and_nothing_else(tmp_path):
-    place = stories_file(tmp_path / "stories.jsonl", [f"Story {number} was told." for number in range(500)])
+    place = stories_file(
+        tmp_path / "stories.jsonl", [f"Story {number} was told." for number in range(500)]
+    )
     config = replace(PADDED, stories=place)  # one corpus is generated, the other drawn from a file
     first, again, other = text_data(config, 0), text_data(config, 0), text_data(config, 1)
     assert (first.train.tokens == again.train.tokens).all()
@@ -135,7 +155,10 @@ def test_seeds_share_the_tokenizer_and_nothing_else(tmp_path):
 
 
 def test_the_tokenizer_does_not_depend_on_the_seed_or_on_the_number_of_rows():
-    assert tokenizer_of(SMALL).fingerprint == tokenizer_of(replace(SMALL, sequences=7, held_out=3)).fingerprint
+    assert (
+        tokenizer_of(SMALL).fingerprint
+        == tokenizer_of(replace(SMALL, sequences=7, held_out=3)).fingerprint
+    )
     assert tokenizer_of(SMALL).fingerprint != tokenizer_of(replace(SMALL, hops=(1,))).fingerprint
 
 

@@ -14,7 +14,8 @@ from rb_interp.text.data import END, Tokenizer, load_tokenizer, train_tokenizer
 
 TEXTS = ["the cat sat on the mat", "the mat sat on the cat", "a cat, a mat"] * 3
 real = pytest.mark.skipif(
-    not os.environ.get("RB_INTERP_DATA"), reason="RB_INTERP_DATA is not set: GPT-2's own tokenizer is not here"
+    not os.environ.get("RB_INTERP_DATA"),
+    reason="RB_INTERP_DATA is not set: GPT-2's own tokenizer is not here",
 )
 
 
@@ -31,7 +32,13 @@ def test_merges_by_hand():
     # "a" and "b" meet three times, then " " and "ab" twice; what meets once is not merged.
     tokenizer = train_tokenizer(["ab ab", "c ab xy"], 2048)
     assert tokenizer.d_vocab == 1 + 256 + 2
-    assert [tokenizer.token_text(token) for token in tokenizer.encode("ab ab ac")] == ["ab", " ab", " ", "a", "c"]
+    assert [tokenizer.token_text(token) for token in tokenizer.encode("ab ab ac")] == [
+        "ab",
+        " ab",
+        " ",
+        "a",
+        "c",
+    ]
     assert tokenizer.token_text(tokenizer.end) == END
     assert tokenizer.token_text(tokenizer.encode("é")[0]) == "Ã"  # half a letter has no text
 
@@ -54,8 +61,12 @@ def test_settings_saved_with_a_tokenizer_neither_cut_nor_fill_texts():
 def test_an_empty_gpt2_is_not_taken_for_gpt2(monkeypatch):
     empty = Backend(models.BPE())
     empty.add_special_tokens([END])  # what transformers gives where there is no network
-    monkeypatch.setattr(module.tokenizers, "Tokenizer", SimpleNamespace(from_pretrained=lambda name: empty))
-    with pytest.raises(TextError, match=r"^tokenizer 'gpt2' has 1 entries and d_vocab=50,257; give d_vocab=1\.$"):
+    monkeypatch.setattr(
+        module.tokenizers, "Tokenizer", SimpleNamespace(from_pretrained=lambda name: empty)
+    )
+    with pytest.raises(
+        TextError, match=r"^tokenizer 'gpt2' has 1 entries and d_vocab=50,257; give d_vocab=1\.$"
+    ):
         load_tokenizer("gpt2", 50257)
 
 
@@ -63,12 +74,18 @@ def test_what_is_no_tokenizer_is_refused(tmp_path):
     file, own = tmp_path / "tokenizer.json", train_tokenizer(TEXTS, 265)
     for content, d_vocab, message in (
         (own.backend, 2048, "has 265 entries and d_vocab=2,048; give d_vocab=265."),
-        (Backend(models.BPE({"a": 0, "b": 1, "c": 2}, [])), 3, r"has no token <\|endoftext\|>; add it with add_spec"),
+        (
+            Backend(models.BPE({"a": 0, "b": 1, "c": 2}, [])),
+            3,
+            r"has no token <\|endoftext\|>; add it with add_spec",
+        ),
     ):
         content.save(str(file))
         with pytest.raises(TextError, match=message):
             load_tokenizer(str(file), d_vocab)
-    with pytest.raises(TextError, match=r"^d_vocab=100; a byte-level tokenizer has at least 257 entries\."):
+    with pytest.raises(
+        TextError, match=r"^d_vocab=100; a byte-level tokenizer has at least 257 entries\."
+    ):
         train_tokenizer(TEXTS, 100)
     for ids in ([0, 265], [-1]):
         with pytest.raises(TextError, match="; this tokenizer has 0 to 264."):

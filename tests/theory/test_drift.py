@@ -1,4 +1,5 @@
-"""Predicted drift against the exact first gradient step as the weights' scale goes to 0, and agreement of drifts."""
+"""Predicted drift against the exact first gradient step as the weights' scale goes to 0, and
+agreement of drifts."""
 
 from __future__ import annotations
 
@@ -28,16 +29,35 @@ from rb_interp.theory.drift import (
 from rb_interp.theory.theorem_1 import one_layer_logits
 
 TASK = AnchorTask(
-    length=3, keys=(6, 9), memory_anchors=(0, 1), reasoning_anchors=(3, 4), masked=((3, 3),), d_vocab=20,
-    n_sequences=32, unordered=True, balanced_keys=True,
-)  # fmt: skip
+    length=3,
+    keys=(6, 9),
+    memory_anchors=(0, 1),
+    reasoning_anchors=(3, 4),
+    masked=((3, 3),),
+    d_vocab=20,
+    n_sequences=32,
+    unordered=True,
+    balanced_keys=True,
+)
 NOISY = AnchorTask(
-    length=5, keys=(6, 9), memory_anchors=(0, 1), reasoning_anchors=(3, 4), masked=(), d_vocab=20, n_sequences=80
+    length=5,
+    keys=(6, 9),
+    memory_anchors=(0, 1),
+    reasoning_anchors=(3, 4),
+    masked=(),
+    d_vocab=20,
+    n_sequences=80,
 )
 ANCHORS, KEYS = [0, 1, 3, 4], [6, 7, 8, 9]
 ONE_LAYER = {
-    "W_E": (20, 20), "W_Q": (20, 4), "W_K": (20, 4), "W_V": (20, 4), "W_O": (4, 20), "W_in": (20, 8), "W_out": (8, 20)
-}  # fmt: skip
+    "W_E": (20, 20),
+    "W_Q": (20, 4),
+    "W_K": (20, 4),
+    "W_V": (20, 4),
+    "W_O": (4, 20),
+    "W_in": (20, 8),
+    "W_out": (8, 20),
+}
 
 
 def training_rows(task: AnchorTask) -> tuple[Tensor, Tensor]:
@@ -49,11 +69,14 @@ def training_rows(task: AnchorTask) -> tuple[Tensor, Tensor]:
 def draw(shapes: dict[str, tuple[int, ...]], scale: float) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(5)
     return {
-        name: scale * torch.randn(shape, generator=generator, dtype=torch.float64) for name, shape in shapes.items()
+        name: scale * torch.randn(shape, generator=generator, dtype=torch.float64)
+        for name, shape in shapes.items()
     }
 
 
-def descent(logits: Callable[..., Tensor], weights: dict[str, Tensor], name: str, task: AnchorTask) -> Tensor:
+def descent(
+    logits: Callable[..., Tensor], weights: dict[str, Tensor], name: str, task: AnchorTask
+) -> Tensor:
     """Minus the gradient of the mean cross entropy over the training rows."""
     tokens, labels = training_rows(task)
     leaf = weights[name].clone().requires_grad_()
@@ -83,7 +106,8 @@ def one_layer(tokens: Tensor, W_E: Tensor, **weights: Tensor) -> Tensor:
     return one_layer_logits(W_E[tokens], **weights)
 
 
-# tanh is odd: sigma' is off by scale^4 and softmax by the output, scale^3. A curved sigma: by scale^2.
+# tanh is odd: sigma' is off by scale^4 and softmax by the output, scale^3. A curved sigma: by
+# scale^2.
 @pytest.mark.parametrize(("act", "power"), [(torch.tanh, 3), (soft, 2)])
 def test_proposition_1_is_the_gradient_in_the_limit(act: Callable, power: int) -> None:
     shapes = {"W_E": (20, 6), "W_in": (6, 8), "W_out": (8, 20)}
@@ -100,7 +124,9 @@ def test_the_letter_of_equation_4_counts_a_row_once_and_misses_repeated_anchors(
     weights = draw({"W_E": (20, 6), "W_in": (6, 8), "W_out": (8, 20)}, 0.001)
     measured = descent(emb_mlp(torch.tanh), weights, "W_E", TASK)
     R = pull(*training_rows(TASK), 20, count="sequences", dtype=torch.float64)
-    error = (R @ emb_mlp_map(weights["W_in"], weights["W_out"]) - measured).norm(dim=1) / measured.norm(dim=1)
+    error = (R @ emb_mlp_map(weights["W_in"], weights["W_out"]) - measured).norm(
+        dim=1
+    ) / measured.norm(dim=1)
     assert float(error[KEYS].max()) < 1e-6  # keys occur once in a row
     assert float(error[[0, 1]].min()) > 0.1
 
@@ -111,23 +137,32 @@ def test_one_layer_position_by_position_is_the_gradient_in_the_limit(task: Ancho
     R, R_last = (pull(tokens, labels, 20, last=last, dtype=torch.float64) for last in (False, True))
     errors: dict[str, list[float]] = {"anchors": [], "keys": [], "W_V": []}
     for scale in (2e-3, 1e-3):
-        weights = draw(ONE_LAYER, 0.3)  # the embedding alone is small, so that W_f and W_VO count beside I
+        weights = draw(
+            ONE_LAYER, 0.3
+        )  # the embedding alone is small, so that W_f and W_VO count beside I
         weights["W_E"] *= scale / 0.3
         maps = one_layer_maps(*(weights[name] for name in ("W_V", "W_O", "W_in", "W_out")))
         predicted = one_layer_drift(R, *maps, task.length, pull_last=R_last)
         measured = descent(one_layer, weights, "W_E", task)
         for name, group in (("anchors", ANCHORS), ("keys", KEYS)):
             errors[name].append(relative(predicted[group], measured[group]))
-        flow = value_flow(weights["W_E"], R, weights["W_O"], weights["W_in"], weights["W_out"], task.length)
+        flow = value_flow(
+            weights["W_E"], R, weights["W_O"], weights["W_in"], weights["W_out"], task.length
+        )
         errors["W_V"].append(relative(flow, descent(one_layer, weights, "W_V", task)))
-    for name, found in errors.items():  # softmax is off by the output, which holds the embedding itself: scale^1
+    for (
+        name,
+        found,
+    ) in errors.items():  # softmax is off by the output, which holds the embedding itself: scale^1
         assert found[1] < 0.02, name
         assert order(found) == pytest.approx(1, abs=0.1), name
 
 
-def test_the_printed_one_layer_form_takes_two_thirds_of_the_drift_of_anchors_and_gives_keys_a_direct_one() -> None:
-    # key first, then two anchors: an anchor stands last in 1/2 of its occurrences, the printed form has 1/3; so it
-    # predicts 2/3 of the direct part, and R^2 = 1 - (1/3)^2 = 8/9 at any small scale
+def test_the_printed_one_layer_form_takes_two_thirds_of_the_drift_of_anchors_and_gives_keys_a_direct_one() -> (
+    None
+):
+    # key first, then two anchors: an anchor stands last in 1/2 of its occurrences, the printed form
+    # has 1/3; so it predicts 2/3 of the direct part, and R^2 = 1 - (1/3)^2 = 8/9 at any small scale
     tokens, labels = training_rows(TASK)
     R, R_last = (pull(tokens, labels, 20, last=last, dtype=torch.float64) for last in (False, True))
     torch.testing.assert_close(R_last[ANCHORS], R[ANCHORS] / 2)
@@ -144,7 +179,9 @@ def test_the_printed_one_layer_form_takes_two_thirds_of_the_drift_of_anchors_and
 def test_pull_by_hand_and_beside_numpy() -> None:
     tokens, labels = torch.tensor([[3, 1, 1], [3, 2, 1]]), torch.tensor([0, 1])
     R = pull(tokens, labels, 4)
-    torch.testing.assert_close(R[3], torch.tensor([0.25, 0.25, -0.25, -0.25]))  # half 0, half 1, once a row
+    torch.testing.assert_close(
+        R[3], torch.tensor([0.25, 0.25, -0.25, -0.25])
+    )  # half 0, half 1, once a row
     torch.testing.assert_close(R[1], torch.tensor([1.0, 0.5, 0.0, 0.0]) - 1.5 / 4)
     assert not R[0].any()
     once = pull(tokens, labels, 4, count="sequences")
@@ -158,7 +195,9 @@ def test_pull_by_hand_and_beside_numpy() -> None:
 
 
 def test_leading_directions_of_several_members_one_of_them_diverged() -> None:
-    change = torch.stack([torch.diag(torch.tensor([1.0, 3.0])), torch.full((2, 2), torch.inf), torch.zeros(2, 2)])
+    change = torch.stack(
+        [torch.diag(torch.tensor([1.0, 3.0])), torch.full((2, 2), torch.inf), torch.zeros(2, 2)]
+    )
     vector, share = leading_direction(change)
     torch.testing.assert_close(vector[0].abs(), torch.tensor([0.0, 1.0]))
     assert float(share[0]) == pytest.approx(0.9)
@@ -166,9 +205,13 @@ def test_leading_directions_of_several_members_one_of_them_diverged() -> None:
     assert share[1:].isnan().all()
 
 
-@pytest.mark.parametrize(("tokens", "labels"), [([[0], [1]], [2, 0]), ([[0], [1]], [0, -1]), ([[0], [7]], [0, 1])])
+@pytest.mark.parametrize(
+    ("tokens", "labels"), [([[0], [1]], [2, 0]), ([[0], [1]], [0, -1]), ([[0], [7]], [0, 1])]
+)
 def test_tokens_and_labels_outside_the_vocabulary_are_refused(tokens, labels):
-    with pytest.raises(TaskError, match=r"s run from -?\d to \d; d_vocab=2 has 0 to 1\. Raise d_vocab\."):
+    with pytest.raises(
+        TaskError, match=r"s run from -?\d to \d; d_vocab=2 has 0 to 1\. Raise d_vocab\."
+    ):
         pull(torch.tensor(tokens), torch.tensor(labels), 2)
 
 
@@ -184,7 +227,9 @@ def test_a_prediction_that_is_off_by_a_factor(centred: bool) -> None:
         cos, r2 = agreement(factor * M, M, centred)
         torch.testing.assert_close(r2, torch.full((2,), 1 - (1 - factor) ** 2, dtype=torch.float64))
         if factor:
-            torch.testing.assert_close(cos, torch.full((2,), float(np.sign(factor)), dtype=torch.float64))
+            torch.testing.assert_close(
+                cos, torch.full((2,), float(np.sign(factor)), dtype=torch.float64)
+            )
         else:
             assert cos.isnan().all()
 
@@ -197,7 +242,9 @@ def test_what_is_common_to_all_tokens_counts_only_uncentred() -> None:
 
 
 def test_nothing_but_rounding_has_no_direction() -> None:
-    constant = torch.ones(7, 3) * torch.tensor([1.0, 2.0, 3.0]) + 2e-7 * torch.randn(7, 3, generator=GENERATOR)
+    constant = torch.ones(7, 3) * torch.tensor([1.0, 2.0, 3.0]) + 2e-7 * torch.randn(
+        7, 3, generator=GENERATOR
+    )
     cos, r2 = agreement(constant, M[0].float())
     assert cos.isnan()
     assert float(r2) == pytest.approx(0, abs=1e-6)

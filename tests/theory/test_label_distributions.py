@@ -23,7 +23,11 @@ PAPER = AnchorTask.preset("paper")
 
 @st.composite
 def settings_of_small_tasks(draw: st.DrawFn) -> dict[str, Any]:
-    q, n_reasoning, n_keys = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 5))
+    q, n_reasoning, n_keys = (
+        draw(st.integers(1, 3)),
+        draw(st.integers(1, 3)),
+        draw(st.integers(1, 5)),
+    )
     kind = draw(st.sampled_from(["keys", "near_sum", "ranges"]))
     ranges = ((3, draw(st.integers(3, 9))), (5, 40)) if kind == "ranges" else ()
     reasoning = (10, 9 + n_reasoning)
@@ -44,7 +48,8 @@ def settings_of_small_tasks(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def enumerated(task: AnchorTask, masked: bool) -> np.ndarray:
-    """Weight of every (token, label) a row, by listing combinations, keys, labels and noise keys one by one."""
+    """Weight of every (token, label) a row, by listing combinations, keys, labels and noise keys
+    one by one."""
     table, total = np.zeros((task.d_vocab, task.d_vocab)), 0.0
     low_key, high_key = task.keys
     n_noise = task.length - task.q - 1
@@ -62,7 +67,9 @@ def enumerated(task: AnchorTask, masked: bool) -> np.ndarray:
                     low, high = task.label_ranges[anchors[0] // per_group]
                     labels = list(range(low, high + 1))
                 for label in labels:
-                    weight = task.rows_per_combination(kind) / (high_key - low_key + 1) / len(labels)
+                    weight = (
+                        task.rows_per_combination(kind) / (high_key - low_key + 1) / len(labels)
+                    )
                     total += weight
                     for token in [key, *anchors]:
                         table[token, label] += weight
@@ -82,17 +89,25 @@ def test_populations_and_pulls_against_enumeration(chosen: dict[str, Any], maske
             expected = table[task.tokens(group)] / rate[:, None]
             np.testing.assert_allclose(population(task, group, masked), expected, atol=1e-12)
     used = table.sum(1, keepdims=True)
-    np.testing.assert_allclose(population_pull(task, masked), table - used / task.d_vocab, atol=1e-12)
+    np.testing.assert_allclose(
+        population_pull(task, masked), table - used / task.d_vocab, atol=1e-12
+    )
 
 
 def test_the_papers_numbers() -> None:
-    reasoning, memory = (population(PAPER, f"{name}_anchor") - 1 / PAPER.d_vocab for name in ("reasoning", "memory"))
+    reasoning, memory = (
+        population(PAPER, f"{name}_anchor") - 1 / PAPER.d_vocab for name in ("reasoning", "memory")
+    )
     found = cosines(reasoning)[0, 1:]
-    np.testing.assert_allclose(found, [0.998, 0.992, 0.982, 0.970, 0.955, 0.938, 0.919, 0.899, 0.878], atol=6e-4)
+    np.testing.assert_allclose(
+        found, [0.998, 0.992, 0.982, 0.970, 0.955, 0.938, 0.919, 0.899, 0.878], atol=6e-4
+    )
     np.testing.assert_allclose(cosines(memory), 1, atol=1e-12)
     across = cosines(np.concatenate([memory[:1], reasoning[[0, 4, 9]]]))[0, 1:]
     np.testing.assert_allclose(across, [0.49, 0.40, 0.30], atol=6e-3)
-    np.testing.assert_allclose([np.linalg.norm(memory[0]), np.linalg.norm(reasoning[0])], [0.0707, 0.0683], atol=6e-5)
+    np.testing.assert_allclose(
+        [np.linalg.norm(memory[0]), np.linalg.norm(reasoning[0])], [0.0707, 0.0683], atol=6e-5
+    )
 
 
 @pytest.mark.parametrize(("q", "length"), [(1, 2), (2, 9), (3, 4)])
@@ -100,13 +115,16 @@ def test_moments_are_those_of_the_distribution(q: int, length: int) -> None:
     task = AnchorTask(q=q, length=length, keys=(21, 50), reasoning_anchors=(11, 14), masked=())
     mean, variance = reasoning_moments(task)
     labels = np.arange(task.d_vocab)
-    for s, P in zip(task.tokens("reasoning_anchor"), population(task, "reasoning_anchor"), strict=True):
+    for s, P in zip(
+        task.tokens("reasoning_anchor"), population(task, "reasoning_anchor"), strict=True
+    ):
         assert P @ labels - s == pytest.approx(mean)
         assert P @ (labels - P @ labels) ** 2 == pytest.approx(variance)
 
 
 def test_finite_data_comes_close_to_the_population() -> None:
-    # 20,000 rows; a cell of a reasoning anchor holds a share of .04 or less of 4,000 occurrences: sd below .0031
+    # 20,000 rows; a cell of a reasoning anchor holds a share of .04 or less of 4,000 occurrences:
+    # sd below .0031
     task = AnchorTask()
     _, P = empirical(task.dataset(seed=3), task.tokens("reasoning_anchor"))
     assert np.abs(P - population(task, "reasoning_anchor", masked=True)).max() < 5 * 0.0031

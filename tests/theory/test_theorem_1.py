@@ -1,4 +1,5 @@
-"""Lemma 1, Eqs. (12) and (13): fresh attention, moments of the closed form, and how its error grows with d_model."""
+"""Lemma 1, Eqs. (12) and (13): fresh attention, moments of the closed form, and how its error grows
+with d_model."""
 
 from __future__ import annotations
 
@@ -39,26 +40,41 @@ def test_a_profile_has_the_moments_of_the_label_distribution() -> None:
 def test_the_shift_of_the_centre_is_unseen_by_inner_products_but_for_the_edge() -> None:
     task = AnchorTask(keys=(100, 103), reasoning_anchors=(40, 44), masked=(), d_vocab=250)
     values = task.tokens("reasoning_anchor")
-    token, label = (gaussian_profile(task, values, 250, centre=centre) for centre in ("token", "label"))
+    token, label = (
+        gaussian_profile(task, values, 250, centre=centre) for centre in ("token", "label")
+    )
     np.testing.assert_allclose(token @ token.T, label @ label.T, atol=1e-9)
     assert (token.argmax(1) == values).all()
-    edge = gaussian_profile(PAPER, np.array([15]), 200)  # sd 29, centred at 15: a third lies below 0
+    edge = gaussian_profile(
+        PAPER, np.array([15]), 200
+    )  # sd 29, centred at 15: a third lies below 0
     assert (edge.sum() + 1) == pytest.approx(0.70, abs=0.01)
 
 
-TASK = AnchorTask(length=3, unordered=True, balanced_keys=True, masked=(), n_sequences=2000, d_vocab=100)
+TASK = AnchorTask(
+    length=3, unordered=True, balanced_keys=True, masked=(), n_sequences=2000, d_vocab=100
+)
 ANCHORS = TASK.tokens("reasoning_anchor")
 WIDTHS = (100, 200, 400)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.2])
 def test_a_step_from_nothing_is_the_label_distribution(share: float) -> None:
-    # an anchor stands last in half of its occurrences: r_s eta / 2 = L / 2 = 1.5, whatever the share of memory rows
+    # an anchor stands last in half of its occurrences: r_s eta / 2 = L / 2 = 1.5, whatever the
+    # share of memory rows
     task = AnchorTask(
-        length=3, unordered=True, balanced_keys=True, masked=(), n_sequences=10_000, d_vocab=100, memory_share=share
+        length=3,
+        unordered=True,
+        balanced_keys=True,
+        masked=(),
+        n_sequences=10_000,
+        d_vocab=100,
+        memory_share=share,
     )
     found = stepped_embeddings(task, gamma=3.0, seed=0)[ANCHORS].numpy()
-    np.testing.assert_allclose(found, 1.5 * (population(task, "reasoning_anchor") - 1 / task.d_vocab), atol=2e-5)
+    np.testing.assert_allclose(
+        found, 1.5 * (population(task, "reasoning_anchor") - 1 / task.d_vocab), atol=2e-5
+    )
 
 
 def test_error_in_that_limit_is_that_of_the_normal_curve() -> None:
@@ -85,11 +101,14 @@ def test_attention_is_that_of_a_transformer_lens_model(norm, kind):
     write(model, weights)
     for head in range(4):
         reading = uniformity(model, Inputs(tokens), head=head)
-        np.testing.assert_allclose(reading.arrays["mean_pattern"], expected[:, head].mean(0), atol=1e-5)
+        np.testing.assert_allclose(
+            reading.arrays["mean_pattern"], expected[:, head].mean(0), atol=1e-5
+        )
 
 
 def write(model, weights: dict[str, torch.Tensor]) -> None:
-    """Put embeddings, W_Q and W_K (biases 0) into a model of either generation of TransformerLens."""
+    """Put embeddings, W_Q and W_K (biases 0) into a model of either generation of
+    TransformerLens."""
     with torch.no_grad():
         model.W_E.copy_(weights["embed.W_E"])
         model.W_pos.copy_(weights["pos_embed.W_pos"])
@@ -100,13 +119,17 @@ def write(model, weights: dict[str, torch.Tensor]) -> None:
                     parameter.copy_(value)
                 elif f".{letter.lower()}." in name and name.endswith("weight"):
                     parameter.copy_(value.transpose(1, 2).reshape(parameter.shape))
-                elif name.endswith(f"b_{letter}") or (f".{letter.lower()}." in name and name.endswith("bias")):
+                elif name.endswith(f"b_{letter}") or (
+                    f".{letter.lower()}." in name and name.endswith("bias")
+                ):
                     parameter.zero_()
 
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0])
 def test_growth_stays_within_the_bound(gamma):
-    errors = np.array([[inner_product_error(TASK, gamma, d, seed).error for d in WIDTHS] for seed in range(2)])
+    errors = np.array(
+        [[inner_product_error(TASK, gamma, d, seed).error for d in WIDTHS] for seed in range(2)]
+    )
     assert exponent(WIDTHS, errors).mean() < 1 - gamma
     assert errors[0, 0] != pytest.approx(errors[1, 0], rel=1e-2)
 
@@ -116,10 +139,13 @@ def test_share_grows_with_gamma_and_seeds_are_fresh():
     within = (found <= 0.05).mean(1)
     assert sorted(within) == within.tolist()
     assert (within[0], within[2]) == (0, 1)
-    # without LayerNorm the small-score limit is linear in the scores, which scale as d_model^(-4 gamma)
+    # without LayerNorm the small-score limit is linear in the scores, which scale as d_model^(-4
+    # gamma)
     np.testing.assert_allclose(found[3] / found[2], 64**-0.4, rtol=0.02)
     assert len(np.unique(found[0])) == 10
-    table = lemma_1(ModelConfig(), SMOKE, 0.3, n_init=10, n_rows=16).set_index(["quantity", "seed"])["value"]
+    table = lemma_1(ModelConfig(), SMOKE, 0.3, n_init=10, n_rows=16).set_index(
+        ["quantity", "seed"]
+    )["value"]
     np.testing.assert_array_equal(table["max_deviation"], found[0])
     assert table["within_0.05"].tolist() == [0.0] * 10
     again = lemma_1(ModelConfig(), SMOKE, 0.3, n_init=10, n_rows=16, seed=1)["value"]

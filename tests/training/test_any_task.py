@@ -1,4 +1,5 @@
-"""Tasks that somebody else wrote train, are evaluated on their own sets, keep their own stages, and continue."""
+"""Tasks that somebody else wrote train, are evaluated on their own sets, keep their own stages, and
+continue."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -20,7 +21,14 @@ pytestmark = [pytest.mark.wide, pytest.mark.trains]
 
 MODEL = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=24)
 TRAIN = TrainConfig(
-    steps=80, batch_size=30, lr=1e-2, eval_every=5, eval_rows=40, n_checkpoints=1, stages=("copies", "bad"), workers=2
+    steps=80,
+    batch_size=30,
+    lr=1e-2,
+    eval_every=5,
+    eval_rows=40,
+    n_checkpoints=1,
+    stages=("copies", "bad"),
+    workers=2,
 )
 
 
@@ -37,7 +45,10 @@ class Copy:
     sets: ClassVar = ("held_out", "low", "high")
     train_sets: ClassVar = ("low", "high")
     stages: ClassVar = {
-        "copies": Stage(lambda now, start: now[:, 1:, 0].mean(1) <= 0.5 * start[:, 1:, 0].mean(1), with_siblings=True),
+        "copies": Stage(
+            lambda now, start: now[:, 1:, 0].mean(1) <= 0.5 * start[:, 1:, 0].mean(1),
+            with_siblings=True,
+        ),
         "bad": Stage(lambda now, start: now[:, 0, 1] < 0.5, keep="last"),
     }
 
@@ -51,9 +62,15 @@ class Copy:
             labels = np.full(tokens.shape, -1)
             labels[:, -2] = tokens[:, 0]
         return Dataset(
-            seed, tokens, labels, set, self.sets, self.train_sets, {"first": np.zeros((600, 1), int)},
+            seed,
+            tokens,
+            labels,
+            set,
+            self.sets,
+            self.train_sets,
+            {"first": np.zeros((600, 1), int)},
             batch_sets=self.batch_sets,
-        )  # fmt: skip
+        )
 
     def fingerprint(self):
         return fingerprint(self)
@@ -67,7 +84,9 @@ def test_a_foreign_task_trains_keeps_its_stages_and_continues_bit_for_bit(tmp_pa
     curves = trained.curves.to_frame()
     assert curves["set"].unique().tolist() == ["held_out", "low", "high"]
     end = curves[curves.step == 80].groupby("set").loss.mean()
-    assert max(end.low, end.high) < 0.7 < 3 < end.held_out  # .39 and 13; two instruction sets differ by 1e-6
+    assert (
+        max(end.low, end.high) < 0.7 < 3 < end.held_out
+    )  # .39 and 13; two instruction sets differ by 1e-6
     for member in trained.curves.members:
         mine = curves[(curves.gamma == member.gamma) & (curves.seed == member.seed)]
         pooled = mine[mine.set != "held_out"].groupby("step").loss.mean()
@@ -84,7 +103,10 @@ def test_a_foreign_task_trains_keeps_its_stages_and_continues_bit_for_bit(tmp_pa
                 raise KeyboardInterrupt
             return path
 
-    often, stopped = replace(TRAIN, save_every=0.0), Stopping(tmp_path / "stopped", task.fingerprint())
+    often, stopped = (
+        replace(TRAIN, save_every=0.0),
+        Stopping(tmp_path / "stopped", task.fingerprint()),
+    )
     with pytest.raises(KeyboardInterrupt):
         train_members(task, MODEL, often, [0.4, 0.8], [0, 1], store=stopped, progress=False)
     again = Store(stopped.folder, task.fingerprint())
@@ -102,7 +124,9 @@ class Uneven(Copy):
 
     def dataset(self, seed):
         data = super().dataset(seed)
-        kept = np.flatnonzero((np.arange(600) % (seed + 2) > 0) & ((data.set > 0) | (np.arange(600) % 40 <= seed)))
+        kept = np.flatnonzero(
+            (np.arange(600) % (seed + 2) > 0) & ((data.set > 0) | (np.arange(600) % 40 <= seed))
+        )
         rows = {name: getattr(data, name)[kept] for name in ("tokens", "labels", "set")}
         return replace(data, **rows, positions={"first": np.zeros((len(kept), 1), int)})
 
@@ -112,7 +136,8 @@ def test_seeds_with_other_numbers_of_rows_train_with_any_number_of_workers(predi
     task, short = Uneven(predicts=predicts), replace(TRAIN, steps=15, stages=())
     assert len({len(task.dataset(seed).tokens) for seed in (0, 1, 2)}) == 3
     found = [
-        train_members(task, MODEL, replace(short, workers=n), [0.3, 0.8], [0, 1, 2], progress=False) for n in (1, 5)
+        train_members(task, MODEL, replace(short, workers=n), [0.3, 0.8], [0, 1, 2], progress=False)
+        for n in (1, 5)
     ]
     alone = train_members(task, MODEL, short, [0.8], [1], progress=False)
     for trained in found:
@@ -128,14 +153,19 @@ def test_a_task_may_have_no_stages():
     train_members(Bare(), MODEL, replace(TRAIN, steps=1, stages=()), [0.5], [0], progress=False)
     for task in (Bare(), Copy()):
         with pytest.raises(ConfigError, match="the task has no stage 'copied'"):
-            train_members(task, MODEL, replace(TRAIN, stages=("copied",)), [0.5], [0], progress=False)
+            train_members(
+                task, MODEL, replace(TRAIN, stages=("copied",)), [0.5], [0], progress=False
+            )
     with pytest.raises(ConfigError, match="the task has no stage 'copies'"):
         SweepConfig(task=Bare(), model=MODEL, train=TRAIN)
-    assert SweepConfig(task=Bare(), model=MODEL, train=replace(TRAIN, stages=())).task.stages is None
+    assert (
+        SweepConfig(task=Bare(), model=MODEL, train=replace(TRAIN, stages=())).task.stages is None
+    )
 
 
 def test_rows_that_would_be_mixed_up_are_refused():
-    """A token beyond the vocabulary would read another member's embedding; a batch set of other size, other rows."""
+    """A token beyond the vocabulary would read another member's embedding; a batch set of other
+    size, other rows."""
 
     class Wide(Copy):
         def dataset(self, seed):

@@ -1,4 +1,5 @@
-"""A trained member, exported to TransformerLens, is the same function; and the plain loop learns the same thing."""
+"""A trained member, exported to TransformerLens, is the same function; and the plain loop learns
+the same thing."""
 
 import numpy as np
 import pytest
@@ -25,7 +26,9 @@ def test_an_exported_member_equals_the_trainer(norm):
     tokens = torch.from_numpy(TASK.dataset(1).tokens[:64])
     from rb_interp.training.stacked import stacked_logits
 
-    expected = stacked_logits(group.weights, tokens.expand(2, -1, -1), config, every_position=True)[1]
+    expected = stacked_logits(group.weights, tokens.expand(2, -1, -1), config, every_position=True)[
+        1
+    ]
     weights = {name: weight[1].detach() for name, weight in group.weights.items()}
     model = lens_model(config, TASK.d_vocab, TASK.length, weights, dtype=torch.float64)
     with torch.no_grad():

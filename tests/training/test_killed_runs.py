@@ -33,16 +33,26 @@ run(sys.argv[2], Killed)
 
 
 def run(folder, store=Store):
-    train = TrainConfig(steps=120, batch_size=16, eval_every=20, eval_rows=20, lr=1e-2, workers=2, save_every=0.0)
+    train = TrainConfig(
+        steps=120, batch_size=16, eval_every=20, eval_rows=20, lr=1e-2, workers=2, save_every=0.0
+    )
     train = replace(train, stages=("half",))
-    train_members(TASK, MODEL, train, [0.3, 0.8], [0, 1], store=store(Path(folder), "same"), progress=False)
+    train_members(
+        TASK, MODEL, train, [0.3, 0.8], [0, 1], store=store(Path(folder), "same"), progress=False
+    )
 
 
 @pytest.mark.wide
 def test_a_killed_run_ends_with_the_same_bits(tmp_path):
-    whole, stopped, here = Store(tmp_path / "whole", "same"), Store(tmp_path / "stopped", "same"), Path(__file__).parent
+    whole, stopped, here = (
+        Store(tmp_path / "whole", "same"),
+        Store(tmp_path / "stopped", "same"),
+        Path(__file__).parent,
+    )
     run(whole.folder)
-    done = subprocess.run([sys.executable, "-c", RUN, str(here), str(stopped.folder)], stderr=subprocess.DEVNULL)
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str(here), str(stopped.folder)], stderr=subprocess.DEVNULL
+    )
     assert done.returncode == -signal.SIGKILL
     assert stopped.read("state").step == 40
     run(stopped.folder)

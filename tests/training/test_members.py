@@ -23,7 +23,14 @@ TASK, MODEL = AnchorTask.preset("smoke"), ModelConfig(d_model=12, d_head=6, d_ml
 
 def short(**changes):
     return TrainConfig(
-        **{"steps": 20, "batch_size": 16, "eval_every": 10, "eval_rows": 20, "n_checkpoints": 1, **changes}
+        **{
+            "steps": 20,
+            "batch_size": 16,
+            "eval_every": 10,
+            "eval_rows": 20,
+            "n_checkpoints": 1,
+            **changes,
+        }
     )
 
 
@@ -45,7 +52,11 @@ def test_stages_are_kept_with_their_siblings(tmp_path):
     assert len(shares) > 5
     assert shares <= {right / 20 for right in range(21)}  # exactly, since criteria compare with .20
     for member in trained.curves.members:
-        of_member = curves[(curves.gamma == member.gamma) & (curves.seed == member.seed) & (curves.set == "rsn_train")]
+        of_member = curves[
+            (curves.gamma == member.gamma)
+            & (curves.seed == member.seed)
+            & (curves.set == "rsn_train")
+        ]
         reached = of_member[of_member.loss <= 0.5 * math.log(easy.d_vocab)].step
         kept = store.read(stage_name("half", member))
         assert 0 < reached.min() == kept.step < 150
@@ -63,23 +74,34 @@ def test_a_member_in_company_of_other_rates_and_decays_is_as_it_is_alone(tmp_pat
     def parts(folder, **changes):
         trainings = [replace(base, lr=lr, weight_decay=decay, **changes) for lr, decay in settings]
         stores = [Store(tmp_path / folder / str(i), "x") for i in range(len(settings))]
-        return [Part(train, (0.3, 0.8), (0, 1), store=store) for train, store in zip(trainings, stores, strict=True)]
+        return [
+            Part(train, (0.3, 0.8), (0, 1), store=store)
+            for train, store in zip(trainings, stores, strict=True)
+        ]
 
-    train_together(TASK, MODEL, parts("company", steps=10, schedule_steps=base.steps), progress=False)
+    train_together(
+        TASK, MODEL, parts("company", steps=10, schedule_steps=base.steps), progress=False
+    )
     half_way = parts("company", schedule_steps=base.steps)
     assert [part.store.read("state").step for part in half_way] == [10, 10, 10]
     train_together(TASK, MODEL, half_way, progress=False)  # goes on from there
     finals = []
     for part, alone in zip(half_way, parts("alone", schedule_steps=base.steps), strict=True):
-        train_members(TASK, MODEL, alone.train, part.gammas, part.seeds, store=alone.store, progress=False)
+        train_members(
+            TASK, MODEL, alone.train, part.gammas, part.seeds, store=alone.store, progress=False
+        )
         assert set(alone.store.names()) <= set(part.store.names())
         for name in alone.store.names():
             here, there = part.store.read(name), alone.store.read(name)
             assert (here.step, here.members) == (there.step, there.members)
             for key, value in there.tensors.items():
-                torch.testing.assert_close(here.tensors[key], value, rtol=1e-9, atol=1e-11, equal_nan=True)
+                torch.testing.assert_close(
+                    here.tensors[key], value, rtol=1e-9, atol=1e-11, equal_nan=True
+                )
         finals.append(alone.store.read(step_name(base.steps)).member(0.3, 0)["blocks.0.mlp.W_in"])
-    assert all((finals[0] - other).abs().max() > 1e-4 for other in finals[1:])  # rates and decays differ in effect
+    assert all(
+        (finals[0] - other).abs().max() > 1e-4 for other in finals[1:]
+    )  # rates and decays differ in effect
     assert finals[2].norm() > finals[0].norm()  # without decay
 
     kept = parts("kept", stages=("half",))
@@ -106,17 +128,27 @@ def test_the_seed_of_the_data_can_stand_apart():
     members = [Member(0.8, 3), Member(0.8, 0), Member(0.3, 3)]
     group = share_out(members, MODEL, TASK, tiny, torch.device("cpu"), 1, data_seed=2)[0][0]
     (rows, _), data = group.batches.at(0), TASK.dataset(2)
-    assert group.which_seed.tolist() == [0, 0, 0]  # one set of rows, and so the same batches for all
+    assert group.which_seed.tolist() == [
+        0,
+        0,
+        0,
+    ]  # one set of rows, and so the same batches for all
     np.testing.assert_array_equal(group.batches.tokens[0], data.tokens[data.rows("train")])
     assert torch.equal(rows[0], LastGroup([Member(0.8, 2)], MODEL, TASK, tiny).batches.at(0)[0][0])
     for place, member in enumerate(members):
         drawn = draw(MODEL, TASK.d_vocab, TASK.length, member.gamma, member.seed)["embed.W_E"]
-        np.testing.assert_array_equal(group.weights["embed.W_E"][place].detach(), drawn.astype(np.float32))
+        np.testing.assert_array_equal(
+            group.weights["embed.W_E"][place].detach(), drawn.astype(np.float32)
+        )
 
 
 def test_the_callers_settings_come_back(monkeypatch):
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
-    before = (torch.get_num_threads(), torch.get_rng_state().clone(), np.random.get_state()[1].copy())
+    before = (
+        torch.get_num_threads(),
+        torch.get_rng_state().clone(),
+        np.random.get_state()[1].copy(),
+    )
     train_members(TASK, MODEL, short(steps=1), [0.8], [0], progress=False)
     assert torch.backends.cuda.matmul.allow_tf32
     assert torch.get_num_threads() == before[0]
@@ -126,9 +158,14 @@ def test_the_callers_settings_come_back(monkeypatch):
 
 def test_a_schedule_may_be_longer_or_shorter_than_training():
     whole = TrainConfig(steps=110, warmup=10, lr=1.0, lr_final=0.2)
-    stopped, ended = replace(whole, steps=40, schedule_steps=110), replace(whole, steps=200, schedule_steps=110)
+    stopped, ended = (
+        replace(whole, steps=40, schedule_steps=110),
+        replace(whole, steps=200, schedule_steps=110),
+    )
     for step in range(40):
-        assert learning_rate(step, stopped) == learning_rate(step, whole) == learning_rate(step, ended)
+        assert (
+            learning_rate(step, stopped) == learning_rate(step, whole) == learning_rate(step, ended)
+        )
     assert learning_rate(39, stopped) > 0.8
     assert learning_rate(150, ended) == pytest.approx(0.2)
     assert learning_rate(5, replace(ended, warmup=300)) == pytest.approx(6 / 300)  # warm-up alone
@@ -160,5 +197,7 @@ def test_a_stage_reached_at_once_is_not_kept_again_after_a_stop(tmp_path, monkey
 def test_the_last_step_is_kept_for_a_member_that_reaches_a_stage_never(tmp_path, monkeypatch):
     monkeypatch.setattr(AnchorTask, "stages", {"half": Stage(lambda now, first: now[:, 0, 0] < 0)})
     store = Noting(tmp_path)
-    train_members(TASK, MODEL, short(stages=("half",), workers=1), [0.8], [0], store=store, progress=False)
+    train_members(
+        TASK, MODEL, short(stages=("half",), workers=1), [0.8], [0], store=store, progress=False
+    )
     assert store.read(stage_name("half", Member(0.8, 0))).step == 20

@@ -1,4 +1,5 @@
-"""Language models: what is trained is what TransformerLens runs, losses are per corpus, runs continue bit for bit."""
+"""Language models: what is trained is what TransformerLens runs, losses are per corpus, runs
+continue bit for bit."""
 
 import subprocess
 import sys
@@ -23,10 +24,25 @@ pytestmark = pytest.mark.trains
 
 SMALL = TextTask(sequences=6, held_out=2, answers=2, d_vocab=300, n_ctx=80)
 GPT2 = ModelConfig(
-    n_layers=2, n_heads=2, d_model=16, d_head=8, d_mlp=32, act="gelu_new", norm="pre", train_biases=True, tied=True
+    n_layers=2,
+    n_heads=2,
+    d_model=16,
+    d_head=8,
+    d_mlp=32,
+    act="gelu_new",
+    norm="pre",
+    train_biases=True,
+    tied=True,
 )
 TRAIN = TrainConfig(
-    steps=12, batch_size=4, lr=1e-2, dtype="float64", eval_every=3, eval_rows=2, n_checkpoints=1, stages=("early",)
+    steps=12,
+    batch_size=4,
+    lr=1e-2,
+    dtype="float64",
+    eval_every=3,
+    eval_rows=2,
+    n_checkpoints=1,
+    stages=("early",),
 )
 
 
@@ -60,7 +76,12 @@ def weights_of(group, member=0):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"tied": False, "scheme": "fan_in_fixed_embedding"}, {"norm": "none", "n_heads": 1, "d_head": 16}]
+    "changes",
+    [
+        {},
+        {"tied": False, "scheme": "fan_in_fixed_embedding"},
+        {"norm": "none", "n_heads": 1, "d_head": 16},
+    ],
 )
 def test_an_exported_language_model_equals_the_trainer(texts, changes):
     model = replace(GPT2, **changes)
@@ -80,11 +101,14 @@ def test_an_exported_language_model_equals_the_trainer(texts, changes):
 
 
 def test_losses_are_of_each_corpus_alone(texts):
-    """Rows of token 7 alone as PrOntoQA, of token 9 as stories: a model that always says 7 knows the one."""
+    """Rows of token 7 alone as PrOntoQA, of token 9 as stories: a model that always says 7 knows
+    the one."""
     text, n_ctx = texts[0], 80
 
     def rows(n):
-        tokens = np.repeat(np.array([7, 9], dtype=np.int32), n)[:, None] * np.ones((1, n_ctx + 1), dtype=np.int32)
+        tokens = np.repeat(np.array([7, 9], dtype=np.int32), n)[:, None] * np.ones(
+            (1, n_ctx + 1), dtype=np.int32
+        )
         lengths = np.concatenate([np.full(n, n_ctx + 1), np.full(n, 5)])
         return Rows(tokens, np.repeat(np.array([0, 1], dtype=np.int8), n), lengths)
 
@@ -99,7 +123,8 @@ def test_losses_are_of_each_corpus_alone(texts):
     for kind in ("train", "test"):
         np.testing.assert_allclose(found[f"prontoqa_{kind}"], [total - 3, 1.0])
         np.testing.assert_allclose(found[f"stories_{kind}"], [total, 0.0])
-    # Every batch has as many rows of one as of the other, of which the stories fill 4 of 80 targets.
+    # Every batch has as many rows of one as of the other, of which the stories fill 4 of 80
+    # targets.
     tokens, labels = group.batches.at(5)
     assert tokens[0, :, 0].tolist() == [7, 7, 9, 9]
     assert (labels[0] >= 0).sum(1).tolist() == [80, 80, 4, 4]
@@ -136,7 +161,9 @@ def test_gradients_add_up_over_micro_batches(texts):
 
 
 def test_bfloat16_products_change_a_loss_by_their_rounding_alone(texts):
-    exact, rounded = (group_of(texts, train=replace(TRAIN, dtype=dtype)) for dtype in ("float32", "bfloat16"))
+    exact, rounded = (
+        group_of(texts, train=replace(TRAIN, dtype=dtype)) for dtype in ("float32", "bfloat16")
+    )
     assert next(iter(rounded.weights.values())).dtype == torch.float32
     np.testing.assert_allclose(exact.evaluate()[0, :, 0], rounded.evaluate()[0, :, 0], atol=0.02)
     one, other = (torch.cat([g.flatten() for g in group.gradients()]) for group in (exact, rounded))
@@ -191,18 +218,32 @@ def test_a_language_run_continues_bit_for_bit(texts, tmp_path):
             return path
 
     train = replace(TRAIN, save_every=0.0, dtype="float32")
-    whole = train_members(task_of(texts), GPT2, train, [0.5], [0, 1], store=Store(tmp_path / "a", "x"), progress=False)
+    whole = train_members(
+        task_of(texts), GPT2, train, [0.5], [0, 1], store=Store(tmp_path / "a", "x"), progress=False
+    )
     with pytest.raises(KeyboardInterrupt):
-        train_members(task_of(texts), GPT2, train, [0.5], [0, 1], store=Stopping(tmp_path / "b", "x"), progress=False)
+        train_members(
+            task_of(texts),
+            GPT2,
+            train,
+            [0.5],
+            [0, 1],
+            store=Stopping(tmp_path / "b", "x"),
+            progress=False,
+        )
     store = Store(tmp_path / "b", "x")
     again = train_members(task_of(texts), GPT2, train, [0.5], [0, 1], store=store, progress=False)
     for name, value in whole.final.tensors.items():
         assert torch.equal(value, again.final.tensors[name]), name
     np.testing.assert_array_equal(whole.curves.to_frame().loss, again.curves.to_frame().loss)
     assert set(whole.curves.to_frame()["set"]) == set(TEXT_SETS)
-    # early: the first evaluation whose training losses, mean of both corpora, are at most 80 % of the first
+    # early: the first evaluation whose training losses, mean of both corpora, are at most 80 % of
+    # the first
     pooled = (
-        whole.curves.to_frame().query("seed == 1 and set in ('prontoqa_train', 'stories_train')").groupby("step").loss
+        whole.curves.to_frame()
+        .query("seed == 1 and set in ('prontoqa_train', 'stories_train')")
+        .groupby("step")
+        .loss
     )
     below = pooled.mean() <= 0.8 * pooled.mean()[0]
     assert below.any()

@@ -20,15 +20,32 @@ from rb_interp.training.store import Store
 pytestmark = pytest.mark.trains
 
 TASK = AnchorTask(
-    length=3, keys=(21, 30), memory_anchors=(1, 2), reasoning_anchors=(11, 13), masked=((11, 13), (13, 11)), d_vocab=58,
-    n_sequences=720, unordered=True, balanced_keys=True,
-)  # fmt: skip
+    length=3,
+    keys=(21, 30),
+    memory_anchors=(1, 2),
+    reasoning_anchors=(11, 13),
+    masked=((11, 13), (13, 11)),
+    d_vocab=58,
+    n_sequences=720,
+    unordered=True,
+    balanced_keys=True,
+)
 EMB_MLP = ModelConfig(1, 1, 10, 4, 14, act="tanh", architecture="emb_mlp")
 ONE_LAYER = ModelConfig(1, 1, 58, 6, 14, act="tanh", architecture="one_layer")
 DESCENT = TrainConfig(
-    steps=12, batch_size=720, optimiser="sgd", lr=0.5, schedule="constant", weight_decay=0.0, clip=0.0, dtype="float64",
-    eval_every=4, n_checkpoints=2, stages=("leaving",), track_drift=True,
-)  # fmt: skip
+    steps=12,
+    batch_size=720,
+    optimiser="sgd",
+    lr=0.5,
+    schedule="constant",
+    weight_decay=0.0,
+    clip=0.0,
+    dtype="float64",
+    eval_every=4,
+    n_checkpoints=2,
+    stages=("leaving",),
+    track_drift=True,
+)
 
 
 def emb_mlp(weights, tokens):
@@ -39,13 +56,19 @@ def emb_mlp(weights, tokens):
 def one_layer(weights, tokens):
     W_Q, W_K, W_V, W_O = (weights[f"blocks.0.attn.W_{name}"][0] for name in "QKVO")
     x = weights["embed.W_E"][tokens]
-    pattern = torch.einsum("nd,npd->np", x[:, -1] @ W_Q @ W_K.T, x).div(math.sqrt(W_Q.shape[1])).softmax(-1)
+    pattern = (
+        torch.einsum("nd,npd->np", x[:, -1] @ W_Q @ W_K.T, x)
+        .div(math.sqrt(W_Q.shape[1]))
+        .softmax(-1)
+    )
     mid = x[:, -1] + torch.einsum("np,npd->nd", pattern, x) @ W_V @ W_O
     return mid + torch.tanh(mid @ weights["blocks.0.mlp.W_in"]) @ weights["blocks.0.mlp.W_out"]
 
 
 @pytest.mark.parametrize(("model", "formula"), [(EMB_MLP, emb_mlp), (ONE_LAYER, one_layer)])
-def test_descent_follows_the_gradient_of_the_written_formula_and_sums_up_the_prediction(model, formula):
+def test_descent_follows_the_gradient_of_the_written_formula_and_sums_up_the_prediction(
+    model, formula
+):
     members, steps, lr = [Member(0.4, 1), Member(0.8, 1), Member(0.4, 2)], 6, 0.5
     group = LastGroup(members, model, TASK, DESCENT)
     group.advance(steps)
@@ -85,7 +108,10 @@ def predicted_rates(model, weights, R):
 
 
 def run(folder, steps, model=ONE_LAYER, **changes):
-    train = replace(DESCENT, **{"steps": 32, "stages": ("half", "leaving", "before_memory"), "lr": 1.0, **changes})
+    train = replace(
+        DESCENT,
+        **{"steps": 32, "stages": ("half", "leaving", "before_memory"), "lr": 1.0, **changes},
+    )
     store = Store(folder, "same")
     if steps is not None:
 
@@ -99,7 +125,15 @@ def run(folder, steps, model=ONE_LAYER, **changes):
                     raise StopError
 
         try:
-            train_members(TASK, model, train, [0.3, 0.8], [0, 1], store=Stopping(folder, "same"), progress=False)
+            train_members(
+                TASK,
+                model,
+                train,
+                [0.3, 0.8],
+                [0, 1],
+                store=Stopping(folder, "same"),
+                progress=False,
+            )
         except StopError:
             return store
     train_members(TASK, model, train, [0.3, 0.8], [0, 1], store=store, progress=False)
@@ -128,5 +162,9 @@ def test_keep_at_keeps_every_member_at_shares_of_the_steps():
 
 
 def test_only_simplified_models_are_predicted():
-    with pytest.raises(ConfigError, match="track_drift with architecture='transformer'; the propositions are about"):
-        train_members(TASK, ModelConfig(d_model=8, d_head=4, d_mlp=8), DESCENT, [0.8], [0], progress=False)
+    with pytest.raises(
+        ConfigError, match="track_drift with architecture='transformer'; the propositions are about"
+    ):
+        train_members(
+            TASK, ModelConfig(d_model=8, d_head=4, d_mlp=8), DESCENT, [0.8], [0], progress=False
+        )

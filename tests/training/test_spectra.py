@@ -17,7 +17,9 @@ from rb_interp.training.tracking import MOST, leading_eigenvalues
 pytestmark = pytest.mark.wide
 
 TASK, MODEL = AnchorTask.preset("smoke"), ModelConfig(d_model=12, d_head=6, d_mlp=20)
-TRAIN = TrainConfig(steps=20, batch_size=16, eval_every=5, eval_rows=10, schedule="constant", workers=2)
+TRAIN = TrainConfig(
+    steps=20, batch_size=16, eval_every=5, eval_rows=10, schedule="constant", workers=2
+)
 
 
 @pytest.fixture
@@ -37,7 +39,9 @@ def test_eigenvalues_are_those_of_the_covariance_on_either_side_of_square():
     rng = np.random.default_rng(0)
     for n in (5, 12, 40):
         x = rng.standard_normal((2, n, 12)) + 3
-        wanted = [np.linalg.eigvalsh(np.cov(member.T, bias=True))[::-1][: min(n, MOST)] for member in x]
+        wanted = [
+            np.linalg.eigvalsh(np.cov(member.T, bias=True))[::-1][: min(n, MOST)] for member in x
+        ]
         np.testing.assert_allclose(leading_eigenvalues(torch.from_numpy(x)), wanted, atol=1e-12)
     x[1, 3, 2] = np.inf
     assert np.isnan(leading_eigenvalues(torch.from_numpy(x))).all(1).tolist() == [False, True]

@@ -30,7 +30,8 @@ def perturb(group):
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize(
-    "shape", [{}, {"n_heads": 3, "n_layers": 3, "train_biases": True, "act": "gelu"}, {"act": "tanh"}]
+    "shape",
+    [{}, {"n_heads": 3, "n_layers": 3, "train_biases": True, "act": "gelu"}, {"act": "tanh"}],
 )
 def test_last_position_alone_gives_the_full_gradients(norm, shape):
     members = perturb(group([Member(0.3, 0), Member(0.8, 0), Member(0.8, 1)], norm=norm, **shape))
@@ -41,7 +42,9 @@ def test_last_position_alone_gives_the_full_gradients(norm, shape):
     pruned = members.gradients()
     largest = max(g.abs().max() for g in full)
     for name, a, b in zip(members.trained, pruned, full, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-10, atol=float(largest) * 1e-13, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            a, b, rtol=1e-10, atol=float(largest) * 1e-13, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 @pytest.mark.wide
@@ -51,7 +54,10 @@ def test_a_member_in_company_is_the_member_alone(norm):
     alone = group([Member(0.8, 1)], norm=norm, n_heads=2)
     together.advance(50)
     alone.advance(50)
-    moved = alone.weights["embed.W_E"] - group([Member(0.8, 1)], norm=norm, n_heads=2).weights["embed.W_E"]
+    moved = (
+        alone.weights["embed.W_E"]
+        - group([Member(0.8, 1)], norm=norm, n_heads=2).weights["embed.W_E"]
+    )
     assert moved.abs().max() > 1e-2
     for name, weight in alone.weights.items():
         torch.testing.assert_close(together.weights[name][1], weight[0], rtol=0, atol=1e-10)
@@ -79,10 +85,15 @@ def test_biases_stay_zero_unless_trained():
 
 
 def test_an_epoch_takes_every_row_once_and_reshuffles():
-    members = group([Member(0.5, 0)], TrainConfig(batch_size=24))  # 125 batches are exactly the 3,000 rows
+    members = group(
+        [Member(0.5, 0)], TrainConfig(batch_size=24)
+    )  # 125 batches are exactly the 3,000 rows
     batches = members.batches
     per_epoch = batches.n_rows // batches.size
-    epochs = [torch.cat([batches.at(epoch * per_epoch + step)[0][0] for step in range(per_epoch)]) for epoch in (0, 1)]
+    epochs = [
+        torch.cat([batches.at(epoch * per_epoch + step)[0][0] for step in range(per_epoch)])
+        for epoch in (0, 1)
+    ]
     rows = [sorted(map(tuple, epoch.tolist())) for epoch in epochs]
     assert rows[0] == rows[1]
     assert not torch.equal(epochs[0], epochs[1])

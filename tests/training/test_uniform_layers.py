@@ -1,4 +1,5 @@
-"""A layer whose attention is fixed at 1/i has that pattern at every step, and all else trains as under such a hook."""
+"""A layer whose attention is fixed at 1/i has that pattern at every step, and all else trains as
+under such a hook."""
 
 import pytest
 import torch
@@ -29,7 +30,9 @@ def test_the_pattern_is_one_over_i_at_every_step_and_the_other_layer_is_free(nor
     for _ in range(3):
         for member in range(2):
             weights = {name: weight[member].detach() for name, weight in group.weights.items()}
-            _, cache = lens_model(config, TASK.d_vocab, TASK.length, weights, torch.float64).run_with_cache(tokens)
+            _, cache = lens_model(
+                config, TASK.d_vocab, TASK.length, weights, torch.float64
+            ).run_with_cache(tokens)
             assert torch.equal(cache["pattern", 0][:, 0], ONE_OVER_I.expand(8, -1, -1))
             assert (cache["pattern", 1][:, 0] - ONE_OVER_I).abs().max() > 1e-4
         group.advance(10)
@@ -44,7 +47,9 @@ def test_it_learns_what_a_model_under_a_hook_learns(norm):
     group.advance(20)
     hooked = build_model(TASK, gamma=0.3, seed=2, config=free, dtype=torch.float64)
     start = draw(fixed, TASK.d_vocab, TASK.length, 0.3, 2)["embed.W_E"]
-    hooked.add_hook("blocks.0.attn.hook_pattern", lambda pattern, hook: ONE_OVER_I.expand_as(pattern))
+    hooked.add_hook(
+        "blocks.0.attn.hook_pattern", lambda pattern, hook: ONE_OVER_I.expand_as(pattern)
+    )
     train_model(hooked, TASK, TRAIN, seed=2, progress=False)
     weights = {name: weight[0].detach() for name, weight in group.weights.items()}
     model = lens_model(fixed, TASK.d_vocab, TASK.length, weights, torch.float64)
@@ -55,6 +60,8 @@ def test_it_learns_what_a_model_under_a_hook_learns(norm):
 
 
 def test_every_other_tensor_starts_as_without_the_setting():
-    free, fixed = (draw(ModelConfig(uniform_layers=layers, **SIZES), 60, 9, 0.8, 3) for layers in ((), (0,)))
+    free, fixed = (
+        draw(ModelConfig(uniform_layers=layers, **SIZES), 60, 9, 0.8, 3) for layers in ((), (0,))
+    )
     assert [name for name in free if not (free[name] == fixed[name]).all()] == ["blocks.0.attn.W_Q"]
     assert (fixed["blocks.0.attn.W_Q"] == 0).all()

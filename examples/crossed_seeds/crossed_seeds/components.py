@@ -1,28 +1,32 @@
-"""Which of two crossed causes decides a number: shares of its variance, one value for each row and column.
+"""Which of two crossed causes decides a number: shares of its variance, one value for each row and
+column.
 
     y_ij = mu + a_i + b_j + e_ij,    total = var(a) + var(b) + var(e)
     var(a) = max(0, (MS_a - MS_e) / J),    var(b) = max(0, (MS_b - MS_e) / I),    var(e) = MS_e
 
-Rows and columns are samples of what might have been drawn (random effects). Without a second value in each cell the
-rest e holds both the interaction of the two and noise. The estimates are those of the analysis of variance (method of
-moments); a negative one is cut off at 0, so small shares are too large on average.
+Rows and columns are samples of what might have been drawn (random effects). Without a second value
+in each cell the rest e holds both the interaction of the two and noise. The estimates are those of
+the analysis of variance (method of moments); a negative one is cut off at 0, so small shares are
+too large on average.
 
-The interval begins with the generalised one (Weerahandi, 1993): the mean squares are divided by draws of chi-square
-over their degrees of freedom, and the quantiles of the shares are taken. It is right for normal effects. For a number
-that is near 0 or near 1 it is too short: where no cell of 36 contradicts its row, the rest is next to nothing, and yet
-one such cell may only not have been drawn. So the interval is the hull over the table as it is and over the tables in
-which one cell has the value of the other end (the highest for a cell below the middle of the values, else the lowest).
+The interval begins with the generalised one (Weerahandi, 1993): the mean squares are divided by
+draws of chi-square over their degrees of freedom, and the quantiles of the shares are taken. It is
+right for normal effects. For a number that is near 0 or near 1 it is too short: where no cell of 36
+contradicts its row, the rest is next to nothing, and yet one such cell may only not have been
+drawn. So the interval is the hull over the table as it is and over the tables in which one cell has
+the value of the other end (the highest for a cell below the middle of the values, else the lowest).
 
-The 95 % intervals of rows, columns, rest and rows less columns cover the truth in .96 or more of 1,000 planted 6 x 6
-worlds (as in test_components.py), most in more than 95 % needs. The exception are two clusters of which one has a
-fifth of the cells: .92 where rows have a share of .68, and .71 where they have .90, since a quarter of these worlds
-have six rows of one cluster. Where rows are .91 of two even clusters, the generalised interval alone covers .45, the
-jackknife (arcsine scale) .56, and the pigeonhole bootstrap (Owen, 2007, arXiv:0712.1111) .92, with intervals that hold
-nearly everything.
+The 95 % intervals of rows, columns, rest and rows less columns cover the truth in .96 or more of
+1,000 planted 6 x 6 worlds (as in test_components.py), most in more than 95 % needs. The exception
+are two clusters of which one has a fifth of the cells: .92 where rows have a share of .68, and .71
+where they have .90, since a quarter of these worlds have six rows of one cluster. Where rows are
+.91 of two even clusters, the generalised interval alone covers .45, the jackknife (arcsine scale)
+.56, and the pigeonhole bootstrap (Owen, 2007, arXiv:0712.1111) .92, with intervals that hold nearly
+everything.
 
-How it can mislead. Six rows and six columns say little: an interval of half the line is common, and the interval of a
-share that is really 0 has an upper end of about .6. Where all rows drawn happen to be of one cluster, nothing shows
-that rows matter, and no interval knows what was not drawn.
+How it can mislead. Six rows and six columns say little: an interval of half the line is common, and
+the interval of a share that is really 0 has an upper end of about .6. Where all rows drawn happen
+to be of one cluster, nothing shows that rows matter, and no interval knows what was not drawn.
 """
 
 from __future__ import annotations
@@ -45,7 +49,8 @@ class VarianceComponents:
     """Variances in the squared unit of the values, and shares of their sum, each with its interval.
 
     Attributes:
-        variances: of rows, of columns, and the rest (interaction and noise); NaN where a cell is missing.
+        variances: of rows, of columns, and the rest (interaction and noise); NaN where a cell is
+            missing.
         rows, columns, rest: shares of the sum, in [0, 1].
         difference: share of rows less that of columns, in [-1, 1].
     """
@@ -58,7 +63,11 @@ class VarianceComponents:
 
 
 def variance_components(
-    values: Float[np.ndarray, "row column"], *, confidence: float = 0.95, n_draws: int = 2000, seed: int = 0
+    values: Float[np.ndarray, "row column"],
+    *,
+    confidence: float = 0.95,
+    n_draws: int = 2000,
+    seed: int = 0,
 ) -> VarianceComponents:
     """Divide the variance of a table among its rows, its columns and the rest.
 
@@ -66,7 +75,8 @@ def variance_components(
         values: one number for each row and column, two or more of each.
         confidence: of each interval. n_draws, seed: of the draws of chi-square.
 
-    Returns the parts. Where all cells are alike, shares and their ends are NaN; where a cell is not finite, all is.
+    Returns the parts. Where all cells are alike, shares and their ends are NaN; where a cell is not
+    finite, all is.
 
     Raises:
         RbInterpError: for fewer than two rows or columns.
@@ -77,7 +87,9 @@ def variance_components(
     """
     y = np.asarray(values, dtype=float)
     if y.ndim != 2 or min(y.shape) < 2:
-        raise RbInterpError(f"values has the shape {y.shape}; give a table of two or more rows and columns.")
+        raise RbInterpError(
+            f"values has the shape {y.shape}; give a table of two or more rows and columns."
+        )
     if not np.isfinite(y).all():
         nothing = Interval(*[np.nan] * 3)
         return VarianceComponents((np.nan, np.nan, np.nan), *[nothing] * 4)
@@ -91,7 +103,11 @@ def variance_components(
 def _mean_squares(y: Table) -> Parts:
     """Mean squares of rows, columns and residuals."""
     n_rows, n_columns = y.shape[-2:]
-    grand, rows, columns = y.mean((-2, -1), keepdims=True), y.mean(-1, keepdims=True), y.mean(-2, keepdims=True)
+    grand, rows, columns = (
+        y.mean((-2, -1), keepdims=True),
+        y.mean(-1, keepdims=True),
+        y.mean(-2, keepdims=True),
+    )
     of_rows = n_columns * np.square(rows - grand).sum((-2, -1))
     of_columns = n_rows * np.square(columns - grand).sum((-2, -1))
     rest = np.square(y - rows - columns + grand).sum((-2, -1))
@@ -107,12 +123,16 @@ def _parts(mean_squares: Parts, sizes: tuple[int, ...]) -> Parts:
     """Variances of rows, columns and the rest, negative ones cut off at 0."""
     n_rows, n_columns = sizes
     rest = mean_squares[..., 2]
-    of_rows, of_columns = (mean_squares[..., 0] - rest) / n_columns, (mean_squares[..., 1] - rest) / n_rows
+    of_rows, of_columns = (
+        (mean_squares[..., 0] - rest) / n_columns,
+        (mean_squares[..., 1] - rest) / n_rows,
+    )
     return np.stack([np.maximum(of_rows, 0), np.maximum(of_columns, 0), rest], -1)
 
 
 def _shares(parts: Parts) -> Float[np.ndarray, "... 4"]:
-    """Shares of rows, columns and rest, and the difference of the first two; NaN where nothing varies."""
+    """Shares of rows, columns and rest, and the difference of the first two; NaN where nothing
+    varies."""
     total = parts.sum(-1, keepdims=True)
     shares = parts / np.where(total > 0, total, np.nan)
     return np.concatenate([shares, shares[..., :1] - shares[..., 1:2]], -1)

@@ -1,6 +1,8 @@
-"""Configuration of crossed seeds: one sweep for each seed of the data, ``data_0``, ``data_1`` and so on.
+"""Configuration of crossed seeds: one sweep for each seed of the data, ``data_0``, ``data_1`` and
+so on.
 
-All sweeps have the same task, model and training, which are therefore set once, and the same seeds of initial weights.
+All sweeps have the same task, model and training, which are therefore set once, and the same seeds
+of initial weights.
 """
 
 from __future__ import annotations
@@ -29,10 +31,11 @@ def _as_anchor(preset: str) -> dict[str, Any]:
 
 
 class CrossedSeedsConfig(StudyConfig):
-    """Seeds of the data (rows of the table) crossed with seeds of the initial weights (its columns).
+    """Seeds of the data (rows of the table) crossed with seeds of the initial weights (its
+    columns).
 
-    Task, model, training and rates of a preset are the anchor study's, so where both seeds are the same, a member is
-    the anchor study's.
+    Task, model, training and rates of a preset are the anchor study's, so where both seeds are the
+    same, a member is the anchor study's.
 
     Raises ConfigError for fewer than two seeds of either kind, and for one that is named twice.
 

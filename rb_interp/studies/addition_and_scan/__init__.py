@@ -1,7 +1,8 @@
-"""Addition and commands: does a small initialisation with a large weight decay carry a rule to what was held out?
+"""Addition and commands: does a small initialisation with a large weight decay carry a rule to what
+was held out?
 
-Realistic tasks of paper 2 ("Initialization is Critical to Whether Transformers Fit Composite Functions by Reasoning or
-Memorizing", arXiv 2405.05409).
+Realistic tasks of paper 2 ("Initialization is Critical to Whether Transformers Fit Composite
+Functions by Reasoning or Memorizing", arXiv 2405.05409).
 """
 
 from pathlib import Path
@@ -12,10 +13,14 @@ ADDITION_AND_SCAN = Study(
     name="addition-and-scan",
     title="Addition and commands: does a rule carry over to what was held out?",
     question=(
-        "Sums whose operands both lie in a block are held out, and so are all commands that combine one verb with "
-        "anything. Does a small initialisation with a large weight decay answer them better than a large "
-        "initialisation with a small one? Each claim is a sentence of “Initialization is Critical to Whether "
-        "Transformers Fit Composite Functions by Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that "
+        "Sums whose operands both lie in a block are held out, and so are all commands that "
+        "combine one verb with "
+        "anything. Does a small initialisation with a large weight decay answer them better than a "
+        "large "
+        "initialisation with a small one? Each claim is a sentence of “Initialization is Critical "
+        "to Whether "
+        "Transformers Fit Composite Functions by Reasoning or Memorizing” (arXiv 2405.05409), with "
+        "a criterion that "
         "was fixed before these runs."
     ),
     cost={"smoke": "about a minute", "quick": "about nine minutes on two free CPU cores"},

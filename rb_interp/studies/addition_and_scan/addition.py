@@ -1,7 +1,8 @@
 """Addition with a block of operands held out (paper 2, Fig. 17a).
 
-A row is ``a + b =``, four tokens, and its answer a + b is read at the last position. Every number is one token, the
-integer itself; ``+`` and ``=`` are the two tokens above the largest answer. Every ordered pair of operands is one row:
+A row is ``a + b =``, four tokens, and its answer a + b is read at the last position. Every number
+is one token, the integer itself; ``+`` and ``=`` are the two tokens above the largest answer. Every
+ordered pair of operands is one row:
 
     block       both operands lie in the block; never trained
     seen_test   a share of the other pairs, drawn by the seed; not trained
@@ -53,12 +54,14 @@ class AdditionTask(TaskSettings):
         (low, high), (first, last) = self.operands, self.block
         if not low <= first <= last <= high:
             raise TaskError(
-                f"operands=({low}, {high}), block=({first}, {last}); expected ascending ranges, the block within the "
+                f"operands=({low}, {high}), block=({first}, {last}); expected ascending ranges, "
+                f"the block within the "
                 f"operands."
             )
         if self.counts[0] < 1:
             raise TaskError(
-                f"block=({first}, {last}) with test_share={self.test_share:g} leaves no row to train on; give a "
+                f"block=({first}, {last}) with test_share={self.test_share:g} leaves no row to "
+                f"train on; give a "
                 f"smaller block or a lower test_share."
             )
 
@@ -90,7 +93,17 @@ class AdditionTask(TaskSettings):
         set = np.where(blocked, SETS.index("block"), SETS.index("train"))
         set[others[: self.counts[1]]] = SETS.index("seen_test")
         tokens = np.stack([a, np.full_like(a, self.plus), b, np.full_like(a, self.plus + 1)], 1)
-        positions = {role: np.full((len(a), 1), at) for role, at in {"a": 0, "b": 2, "last": 3}.items()}
+        positions = {
+            role: np.full((len(a), 1), at) for role, at in {"a": 0, "b": 2, "last": 3}.items()
+        }
         return Dataset(
-            seed, tokens, a + b, set, SETS, SETS[:1], positions, {"operand": numbers}, name="the addition task"
+            seed,
+            tokens,
+            a + b,
+            set,
+            SETS,
+            SETS[:1],
+            positions,
+            {"operand": numbers},
+            name="the addition task",
         )

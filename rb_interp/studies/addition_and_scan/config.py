@@ -1,13 +1,15 @@
-"""The study of addition and commands as a configuration, two sweeps of each task and size, and its claims as data.
+"""The study of addition and commands as a configuration, two sweeps of each task and size, and its
+claims as data.
 
     addition_low, addition_high             addition, weight decay .01 and .1
     scan_small_low, scan_small_high         commands, the smallest number of rows
     scan_middle_low, scan_middle_high
     scan_large_low, scan_large_high
 
-Each has the gammas .3 and .8, so that the two sweeps of a task are a 2 x 2 of initialisation and weight decay. Paper 2
-(arXiv 2405.05409, Figs. 6 and 17a) changes both together, and so do the criteria, which were written down before the
-runs. Beside each stands what either of the two does alone. P3 is about text and not here, P4 is in experiments/cogs.
+Each has the gammas .3 and .8, so that the two sweeps of a task are a 2 x 2 of initialisation and
+weight decay. Paper 2 (arXiv 2405.05409, Figs. 6 and 17a) changes both together, and so do the
+criteria, which were written down before the runs. Beside each stands what either of the two does
+alone. P3 is about text and not here, P4 is in experiments/cogs.
 """
 
 from dataclasses import field, replace
@@ -40,17 +42,42 @@ MODELS = {
     "paper": replace(_POST, d_model=400, d_head=200, d_mlp=1200),
 }
 _SMOKE = TrainConfig(
-    steps=40, batch_size=32, lr=3e-3, lr_final=1.2e-4, warmup=8, eval_every=20, eval_rows=100, n_checkpoints=1
+    steps=40,
+    batch_size=32,
+    lr=3e-3,
+    lr_final=1.2e-4,
+    warmup=8,
+    eval_every=20,
+    eval_rows=100,
+    n_checkpoints=1,
 )
 _QUICK = TrainConfig(
-    steps=500, batch_size=64, lr=3e-3, lr_final=1.2e-4, warmup=100, eval_every=100, eval_rows=200, n_checkpoints=1
+    steps=500,
+    batch_size=64,
+    lr=3e-3,
+    lr_final=1.2e-4,
+    warmup=100,
+    eval_every=100,
+    eval_rows=200,
+    n_checkpoints=1,
 )
 _PAPER = TrainConfig(
-    steps=40_000, batch_size=2048, lr=25e-5, lr_final=1e-5, warmup=2000, eval_every=200, eval_rows=1000,
-    n_checkpoints=4, save_every=120.0,
-)  # fmt: skip
+    steps=40_000,
+    batch_size=2048,
+    lr=25e-5,
+    lr_final=1e-5,
+    warmup=2000,
+    eval_every=200,
+    eval_rows=1000,
+    n_checkpoints=4,
+    save_every=120.0,
+)
 TRAINING = {
-    "addition": {"smoke": _SMOKE, "quick": replace(_QUICK, steps=4000, warmup=800), "paper": _PAPER},
+    "addition": {
+        "smoke": _SMOKE,
+        "quick": replace(_QUICK, steps=4000, warmup=800),
+        "paper": _PAPER,
+    },
     "scan": {"smoke": _SMOKE, "quick": _QUICK, "paper": replace(_PAPER, batch_size=256)},
 }
 
@@ -74,7 +101,10 @@ def _sweeps(preset: str) -> dict[str, Any]:
     found = {}
     for task, (decay, weight_decay) in product(TASKS, DECAYS.items()):
         kind, _, size = task.partition("_")
-        own = {"model": MODELS[preset], "train": replace(TRAINING[kind][preset], weight_decay=weight_decay)}
+        own = {
+            "model": MODELS[preset],
+            "train": replace(TRAINING[kind][preset], weight_decay=weight_decay),
+        }
         if size:
             commands = replace(ScanTask.preset(preset), n_sequences=ROWS[preset][SIZES.index(size)])
             found[f"{task}_{decay}"] = ScanSweep(task=commands, **own)
@@ -119,7 +149,8 @@ class AdditionAndScanConfig(StudyConfig):
     scan_large_high: ScanSweep = _DEFAULT["scan_large_high"]
     """Commands at the largest size."""
     probe_rows: ReadRows = 2000
-    """Rows of each set that answers are read of, at most; the table of sums has at most 100 x 100."""
+    """Rows of each set that answers are read of, at most; the table of sums has at most 100 x
+    100."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -133,16 +164,19 @@ class AdditionAndScanConfig(StudyConfig):
         rows = [sweep.task.n_sequences for sweep in sizes]
         if sorted(set(rows)) != rows:
             raise ConfigError(
-                f"n_sequences={rows} of the sizes {', '.join(SIZES)}; expected ascending numbers of rows."
+                f"n_sequences={rows} of the sizes {', '.join(SIZES)}; expected ascending numbers "
+                f"of rows."
             )
 
 
 def check_decay(task: str, low: SweepConfig, high: SweepConfig) -> None:
-    """Raise ConfigError where the two sweeps of a task have other decays than their names say, or differ otherwise."""
+    """Raise ConfigError where the two sweeps of a task have other decays than their names say, or
+    differ otherwise."""
     for name, sweep in {"low": low, "high": high}.items():
         if sweep.train.weight_decay != DECAYS[name]:
             raise ConfigError(
-                f"{task}_{name}.train.weight_decay={sweep.train.weight_decay:g}; it is {DECAYS[name]:g} by definition."
+                f"{task}_{name}.train.weight_decay={sweep.train.weight_decay:g}; it is "
+                f"{DECAYS[name]:g} by definition."
             )
     alike = replace(high, train=replace(high.train, weight_decay=low.train.weight_decay))
     _check_alike(f"{task}_low", f"{task}_high", "train.weight_decay", low, alike)
@@ -153,7 +187,8 @@ def _check_alike(one: str, other: str, apart: str, first: SweepConfig, second: S
     found = differences(first, second)
     if found:
         raise ConfigError(
-            f"sweeps '{one}' (there) and '{other}' (here) are compared and may differ in {apart} alone, but also "
+            f"sweeps '{one}' (there) and '{other}' (here) are compared and may differ in {apart} "
+            f"alone, but also "
             f"differ in {found}; change all sweeps of a task alike."
         )
 
@@ -172,12 +207,21 @@ ALONE = {
 def _share(task: str, decay: str, gamma: float, set: str) -> Term:
     what = "accuracy" if task == "addition" else "exact match"
     where = f"{_LABELS[task]}, weight decay {DECAYS[decay]:g}"
-    return Term("answers", "right", gamma, "final", set, label=f"{what} on {set}", sweep=f"{task}_{decay}",
-                sweep_label=where)  # fmt: skip
+    return Term(
+        "answers",
+        "right",
+        gamma,
+        "final",
+        set,
+        label=f"{what} on {set}",
+        sweep=f"{task}_{decay}",
+        sweep_label=where,
+    )
 
 
 def _conditions(task: str, least: float) -> tuple[Condition, ...]:
-    """The contrast on the held-out set, and the share on the rows that both members have learned."""
+    """The contrast on the held-out set, and the share on the rows that both members have
+    learned."""
     cells = (("high", SMALL), ("low", LARGE))
     better, worse = (_share(task, *cell, HELD_OUT[task]) for cell in cells)
     both = (Condition(_share(task, *cell, "train"), ">=", LEARNED) for cell in cells)
@@ -187,16 +231,27 @@ def _conditions(task: str, least: float) -> tuple[Condition, ...]:
 def _context(task: str) -> tuple[Term, ...]:
     """What gamma and weight decay do alone, and both members on seen_test."""
     alone = (
-        Term("contrast", f"{task}:{name}", None, "final", HELD_OUT[task], label=f"{_LABELS[task]}: {words}")
+        Term(
+            "contrast",
+            f"{task}:{name}",
+            None,
+            "final",
+            HELD_OUT[task],
+            label=f"{_LABELS[task]}: {words}",
+        )
         for name, words in ALONE.items()
     )
-    return (*alone, *(_share(task, *cell, "seen_test") for cell in (("high", SMALL), ("low", LARGE))))
+    return (
+        *alone,
+        *(_share(task, *cell, "seen_test") for cell in (("high", SMALL), ("low", LARGE))),
+    )
 
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         "P1",
-        "With small initialisation and large weight decay, addition carries over to a block of operands that was held "
+        "With small initialisation and large weight decay, addition carries over to a block of "
+        "operands that was held "
         "out, better than with large initialisation and small weight decay.",
         "Fig. 17a",
         _conditions("addition", 0.20),
@@ -204,8 +259,10 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         "P2",
-        "With small initialisation and large weight decay, a verb that was only trained alone is used in commands, "
-        "better than with large initialisation and small weight decay, at each of three numbers of rows.",
+        "With small initialisation and large weight decay, a verb that was only trained alone is "
+        "used in commands, "
+        "better than with large initialisation and small weight decay, at each of three numbers of "
+        "rows.",
         "Fig. 6a",
         tuple(condition for size in SIZES for condition in _conditions(f"scan_{size}", 0.10)),
         context=tuple(term for size in SIZES for term in _context(f"scan_{size}")),

@@ -1,21 +1,24 @@
-"""Measure the study of addition and commands, which answers are right at the last step, and draw it.
+"""Measure the study of addition and commands, which answers are right at the last step, and draw
+it.
 
     answers     share of rows whose whole answer is right, of every member and set
     contrast    differences between members of the same seed on the set that is held out, by the cells of CONTRASTS:
-                ``both`` is what the paper compares, and P1 and P2; the others change gamma or weight decay alone
+                ``both`` is what the paper compares, and P1 and P2; the others change gamma or
+                weight decay alone
 
-The share is accuracy where an answer is one token, and exact match where it is a sequence. A sequence is read with the
-right answer before each of its tokens (teacher forcing). That is the same as exact match under greedy decoding: up to
-the first wrong token both put the same tokens into the model, and a wrong token is wrong in both.
+The share is accuracy where an answer is one token, and exact match where it is a sequence. A
+sequence is read with the right answer before each of its tokens (teacher forcing). That is the same
+as exact match under greedy decoding: up to the first wrong token both put the same tokens into the
+model, and a wrong token is wrong in both.
 
-Array of the sweeps of addition: ``sums``, 1 where a member answers a + b rightly and 0 elsewhere, ``[a, b]``, both
-ascending. Where there are more than 100 operands only every so many are read.
+Array of the sweeps of addition: ``sums``, 1 where a member answers a + b rightly and 0 elsewhere,
+``[a, b]``, both ascending. Where there are more than 100 operands only every so many are read.
 
-How it can mislead. An untrained model reads about 1 / d_vocab on addition and 0 on commands. A model that memorised its
-training rows reads 1 on ``train`` and about 0 elsewhere, so the held-out sets are read beside ``seen_test``: where that
-is low, nothing general was learned, and the held-out share says nothing of what kind of rule was. Where ``both`` is
-large and one of the others too, the claim is about that one; a difference that gamma makes at one decay alone belongs
-to both together.
+How it can mislead. An untrained model reads about 1 / d_vocab on addition and 0 on commands. A
+model that memorised its training rows reads 1 on ``train`` and about 0 elsewhere, so the held-out
+sets are read beside ``seen_test``: where that is low, nothing general was learned, and the held-out
+share says nothing of what kind of rule was. Where ``both`` is large and one of the others too, the
+claim is about that one; a difference that gamma makes at one decay alone belongs to both together.
 
 Figures are by cell of gamma and weight decay, after Figs. 6a and 17a of paper 2.
 """
@@ -37,13 +40,25 @@ from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import as_rows, evaluation, passes
-from rb_interp.runs.measured import Measured, MemberModels, arrays_over_seeds, measure_members, readings_table
+from rb_interp.runs.measured import (
+    Measured,
+    MemberModels,
+    arrays_over_seeds,
+    measure_members,
+    readings_table,
+)
 from rb_interp.runs.run import Run
 from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.intervals import mean_text
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
-from rb_interp.studies.addition_and_scan.config import DECAYS, HELD_OUT, SIZES, TASKS, AdditionAndScanConfig
+from rb_interp.studies.addition_and_scan.config import (
+    DECAYS,
+    HELD_OUT,
+    SIZES,
+    TASKS,
+    AdditionAndScanConfig,
+)
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.training.member_group import Member
 
@@ -71,7 +86,9 @@ def measure(run: Run, progress: bool = True) -> Measured:
     return Measured(readings, arrays={**found.arrays, **arrays_over_seeds(found.arrays)})
 
 
-def read_member(models: MemberModels, member: Member, probe_rows: int) -> Iterator[tuple[str, str, Reading]]:
+def read_member(
+    models: MemberModels, member: Member, probe_rows: int
+) -> Iterator[tuple[str, str, Reading]]:
     """The answers of a member at its last step, of at most so many rows of each set."""
     models.load(member, "final")
     data, task = models.sweep.dataset(member.seed), models.sweep.config.task
@@ -79,36 +96,63 @@ def read_member(models: MemberModels, member: Member, probe_rows: int) -> Iterat
         rows = data.sample(set, probe_rows)
         yield "final", set, answers(models.model, data, rows, untrained=models.untrained)
     if isinstance(task, AdditionTask):
-        yield "final", "", Reading("answers", {}, arrays={"sums": table_of_sums(models.model, task, data)})
+        yield (
+            "final",
+            "",
+            Reading("answers", {}, arrays={"sums": table_of_sums(models.model, task, data)}),
+        )
 
 
 def contrasts(readings: pd.DataFrame, held_out: Mapping[str, str] = HELD_OUT) -> pd.DataFrame:
-    """Readings ``contrast`` of every task and seed, ``task:contrast``, of readings ``answers`` of all sweeps.
+    """Readings ``contrast`` of every task and seed, ``task:contrast``, of readings ``answers`` of
+    all sweeps.
 
     A seed of which one of the two members has no finite reading has none.
     """
     rows, read = [], readings.loc[readings["probe"] == "answers"]
     for (task, set), (name, cells) in product(held_out.items(), CONTRASTS.items()):
-        here = (read.query(f"sweep == '{task}_{decay}' and set == '{set}' and abs(gamma - {gamma}) < 1e-9")
-                for decay, gamma in cells)  # fmt: skip
+        here = (
+            read.query(
+                f"sweep == '{task}_{decay}' and set == '{set}' and abs(gamma - {gamma}) < 1e-9"
+            )
+            for decay, gamma in cells
+        )
         first, second = (cell.set_index("seed") for cell in here)
         for seed, difference in (first["value"] - second["value"]).dropna().items():
-            place = {"gamma": np.nan, "seed": seed, "stage": "final", "step": first.loc[seed, "step"], "set": set}
-            rows += [{**place, **row} for row in Reading("contrast", {f"{task}:{name}": difference}).rows()]
+            place = {
+                "gamma": np.nan,
+                "seed": seed,
+                "stage": "final",
+                "step": first.loc[seed, "step"],
+                "set": set,
+            }
+            rows += [
+                {**place, **row}
+                for row in Reading("contrast", {f"{task}:{name}": difference}).rows()
+            ]
     return readings_table(rows)
 
 
 def answers(
-    model: HookedModel, data: Dataset, rows: Int[np.ndarray, " row"], *, untrained: HookedModel | None = None
+    model: HookedModel,
+    data: Dataset,
+    rows: Int[np.ndarray, " row"],
+    *,
+    untrained: HookedModel | None = None,
 ) -> Reading:
     """Share of rows whose whole answer is right, ``right``, in [0, 1]; NaN without rows.
 
     Args:
-        model: any model that reads the dataset's tokens. data: whose labels are the answers. rows: which are read.
+        model: any model that reads the dataset's tokens. data: whose labels are the answers. rows:
+            which are read.
         untrained: the same model at step 0, read beside it; None for no comparison.
     """
     values = [
-        {"right": float(right(one, data.tokens[rows], data.labels[rows]).mean()) if len(rows) else np.nan}
+        {
+            "right": float(right(one, data.tokens[rows], data.labels[rows]).mean())
+            if len(rows)
+            else np.nan
+        }
         for one in (model, untrained)
         if one is not None
     ]
@@ -118,21 +162,25 @@ def answers(
 def right(
     model: HookedModel, tokens: Int[np.ndarray, "row pos"], labels: Int[np.ndarray, "row ..."]
 ) -> Bool[np.ndarray, " row"]:
-    """Which rows a model answers rightly: the most likely token is the answer's at each of its positions.
+    """Which rows a model answers rightly: the most likely token is the answer's at each of its
+    positions.
 
     Args:
-        labels: ``[row]``, the answer at the last position; or ``[row, pos]``, the next token of the answer at each
-            position, -1 where there is none.
+        labels: ``[row]``, the answer at the last position; or ``[row, pos]``, the next token of the
+            answer at each position, -1 where there is none.
     """
     inputs, device = as_rows(tokens), next(model.parameters()).device
     with torch.no_grad(), evaluation(model):
-        parts = [model(rows.to(device)).argmax(-1).cpu() for rows in inputs.split(passes(model, inputs))]
+        parts = [
+            model(rows.to(device)).argmax(-1).cpu() for rows in inputs.split(passes(model, inputs))
+        ]
     found = torch.cat(parts).numpy()
     return found[:, -1] == labels if labels.ndim == 1 else ((found == labels) | (labels < 0)).all(1)
 
 
 def table_of_sums(model: HookedModel, task: AdditionTask, data: Dataset) -> Bool[np.ndarray, "a b"]:
-    """Whether a model answers a + b rightly, for all operands, or every so many where there are more than 100."""
+    """Whether a model answers a + b rightly, for all operands, or every so many where there are
+    more than 100."""
     n = task.operands[1] - task.operands[0] + 1
     numbers = np.arange(0, n, -(-n // SIDE))
     rows = (numbers[:, None] * n + numbers).ravel()
@@ -153,7 +201,12 @@ LOOKS = {
     "both": ("both", "γ and weight decay together", kit.INK, "D"),
     "gamma_low_decay": (f"γ\nat\n{LOW:g}", f"γ alone ({SMALL:g} less {LARGE:g})", kit.BLUE, "o"),
     "gamma_high_decay": (f"γ\nat\n{HIGH:g}", "", kit.BLUE, "o"),
-    "decay_large_init": (f"decay\nat\n{LARGE:g}", f"weight decay alone ({HIGH:g} less {LOW:g})", kit.RED, "s"),
+    "decay_large_init": (
+        f"decay\nat\n{LARGE:g}",
+        f"weight decay alone ({HIGH:g} less {LOW:g})",
+        kit.RED,
+        "s",
+    ),
     "decay_small_init": (f"decay\nat\n{SMALL:g}", "", kit.RED, "s"),
 }
 """Contrast -> tick, words in the legend, colour and marker."""
@@ -165,9 +218,11 @@ def cell_text(decay: str, gamma: float) -> str:
 
 
 def draw_shares(axes: Axes, evidence: Evidence, places: list[tuple[str, str]]) -> None:
-    """The share of right answers of every member, cells beside each other around each place of the axis.
+    """The share of right answers of every member, cells beside each other around each place of the
+    axis.
 
-    ``places``: first part of the sweeps' names, and whose rows. Raises MissingEvidenceError where nothing was read.
+    ``places``: first part of the sweeps' names, and whose rows. Raises MissingEvidenceError where
+    nothing was read.
     """
     named: set[str] = set()
     for place, (task, rows) in enumerate(places):
@@ -177,7 +232,10 @@ def draw_shares(axes: Axes, evidence: Evidence, places: list[tuple[str, str]]) -
                 values = sweep.values("answers", "right", gamma, set=rows)
             except MissingEvidenceError:
                 continue
-            over, label = sweep.interval("answers", "right", gamma, set=rows), cell_text(decay, gamma)
+            over, label = (
+                sweep.interval("answers", "right", gamma, set=rows),
+                cell_text(decay, gamma),
+            )
             at, label = place + 0.2 * (number - 1.5), "" if label in named else label
             kit.dots(axes, at, values, over, COLOURS[gamma], MARKERS[decay], 0.04, label)
             named.add(label)
@@ -203,9 +261,12 @@ def draw_commands(evidence: Evidence) -> Figure:
 
 
 def draw_sums(evidence: Evidence) -> Figure:
-    """Share of seeds that answer each sum, a panel for each cell; the held-out block framed (after Fig. 17a)."""
+    """Share of seeds that answer each sum, a panel for each cell; the held-out block framed (after
+    Fig. 17a)."""
     figure, axes = kit.panels(2, 2, 7.0, sharex=True, sharey=True)
-    for one, (gamma, decay) in zip(axes.flat, ((g, d) for d in DECAYS for g in (LARGE, SMALL)), strict=True):
+    for one, (gamma, decay) in zip(
+        axes.flat, ((g, d) for d in DECAYS for g in (LARGE, SMALL)), strict=True
+    ):
         with kit.missing(one):
             sweep = evidence.sweep(f"addition_{decay}")
             sums = sweep.mean_array("answers", "sums", gamma, stage="final")
@@ -223,7 +284,9 @@ def draw_sums(evidence: Evidence) -> Figure:
             one.set_title(f"{cell_text(decay, gamma)}\nblock: {block}")
     images = [image for one in axes.flat for image in one.images]
     if images:
-        figure.colorbar(images[0], ax=axes, shrink=0.5, label="share of seeds that answer a + b rightly")
+        figure.colorbar(
+            images[0], ax=axes, shrink=0.5, label="share of seeds that answer a + b rightly"
+        )
     axes[0, 0].set_ylabel("first operand a")
     axes[1, 0].set(xlabel="second operand b", ylabel="first operand a")
     kit.legend(figure, 1, [Patch(fc="none", ec=kit.RED, lw=1.4, label="held-out block")])
@@ -237,9 +300,20 @@ def draw_differences(evidence: Evidence) -> Figure:
         with kit.missing(one):
             for place, (name, (_, label, colour, marker)) in enumerate(LOOKS.items()):
                 where = f"probe == 'contrast' and quantity == '{task}:{name}'"
-                rows, means = (table.query(where) for table in (evidence.readings, evidence.summary))
+                rows, means = (
+                    table.query(where) for table in (evidence.readings, evidence.summary)
+                )
                 for over in map(kit.interval_of, means.to_dict("records")):
-                    kit.dots(one, place - 0.1, rows.sort_values("seed")["value"], over, colour, marker, 0.14, label)
+                    kit.dots(
+                        one,
+                        place - 0.1,
+                        rows.sort_values("seed")["value"],
+                        over,
+                        colour,
+                        marker,
+                        0.14,
+                        label,
+                    )
             kit.zero(one)
             kit.threshold(one, evidence, "P1" if task == "addition" else "P2")
             one.set_xticks(range(len(LOOKS)), [tick for tick, *_ in LOOKS.values()], fontsize=5.5)

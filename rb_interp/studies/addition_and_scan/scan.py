@@ -1,12 +1,13 @@
-"""Commands and their actions as a task of next tokens; one verb is only trained alone (after paper 2, Fig. 6a).
+"""Commands and their actions as a task of next tokens; one verb is only trained alone (after paper
+2, Fig. 6a).
 
     command  ->  phrase  |  phrase and phrase  |  phrase after phrase
     phrase   ->  verb [left | right] [twice | thrice]
 
-A verb orders its action. A turn comes before the action, a repetition repeats both. ``x and y`` orders x and then y,
-``x after y`` orders y and then x. The grammar is after SCAN (Lake and Baroni, 2018); our own, and smaller. A row is
-``command => actions <end>``, filled up with ``<end>``; the loss is on the actions and their first ``<end>`` alone. A
-model sees the row without its last token.
+A verb orders its action. A turn comes before the action, a repetition repeats both. ``x and y``
+orders x and then y, ``x after y`` orders y and then x. The grammar is after SCAN (Lake and Baroni,
+2018); our own, and smaller. A row is ``command => actions <end>``, filled up with ``<end>``; the
+loss is on the actions and their first ``<end>`` alone. A model sees the row without its last token.
 
     train        commands without the primitive ``jump``, each once, and ``jump`` alone in a share of the rows
     seen_test    the other commands without it
@@ -51,10 +52,14 @@ class SequenceTask(TaskSettings):
         """Number of words."""
         return len(self.words)
 
-    def in_sets(self, seed: int, found: Sequence[Sequence[tuple[Words, Words]]], name: str) -> Dataset:
-        """The dataset of pairs of what is given and its answer, one sequence of them for each of the task's sets.
+    def in_sets(
+        self, seed: int, found: Sequence[Sequence[tuple[Words, Words]]], name: str
+    ) -> Dataset:
+        """The dataset of pairs of what is given and its answer, one sequence of them for each of
+        the task's sets.
 
-        A label is the next token of the answer, -1 where nothing is predicted. ``name`` is for messages.
+        A label is the next token of the answer, -1 where nothing is predicted. ``name`` is for
+        messages.
         """
         number = {word: token for token, word in enumerate(self.words)}
         pairs = [pair for of_set in found for pair in of_set]
@@ -84,12 +89,26 @@ class SequenceTask(TaskSettings):
 
 
 PRIMITIVE = "jump"
-VERBS = (PRIMITIVE, "walk", "look", "run", "hop", "sing", "wave", "nod", "spin", "climb", "crawl", "swim")
+VERBS = (
+    PRIMITIVE,
+    "walk",
+    "look",
+    "run",
+    "hop",
+    "sing",
+    "wave",
+    "nod",
+    "spin",
+    "climb",
+    "crawl",
+    "swim",
+)
 TURNS = {"left": "TURN_LEFT", "right": "TURN_RIGHT"}
 TIMES = {"twice": 2, "thrice": 3}
 JOINTS = ("and", "after")
 LONGEST_COMMAND, LONGEST_ANSWER = 7, 12
-"""Words of the longest command, and actions of the longest answer: two phrases with turn and ``thrice``."""
+"""Words of the longest command, and actions of the longest answer: two phrases with turn and
+``thrice``."""
 
 
 class Sentence(NamedTuple):
@@ -122,7 +141,9 @@ def sentences(verbs: tuple[str, ...]) -> list[Sentence]:
     single = phrases(verbs)
     found = list(single)
     for joint, (first, second) in product(JOINTS, product(single, single)):
-        actions = first.actions + second.actions if joint == "and" else second.actions + first.actions
+        actions = (
+            first.actions + second.actions if joint == "and" else second.actions + first.actions
+        )
         found.append(Sentence((*first.command, joint, *second.command), actions))
     return found
 
@@ -160,9 +181,12 @@ class ScanTask(SequenceTask):
         most = len(_sorted_out(self.verbs)[0]) - 1
         if not 1 <= self.n_sequences - self.n_alone <= most or self.n_alone < 1:
             raise TaskError(
-                f"n_sequences={self.n_sequences} with alone_share={self.alone_share:g}: {self.n_alone} rows of "
-                f"'{PRIMITIVE}' alone and {self.n_sequences - self.n_alone} other commands; expected one at least of "
-                f"either, and at most {most} others with verbs={self.verbs}, so that one is left for seen_test."
+                f"n_sequences={self.n_sequences} with alone_share={self.alone_share:g}: "
+                f"{self.n_alone} rows of "
+                f"'{PRIMITIVE}' alone and {self.n_sequences - self.n_alone} other commands; "
+                f"expected one at least of "
+                f"either, and at most {most} others with verbs={self.verbs}, so that one is left "
+                f"for seen_test."
             )
 
     @property
@@ -174,10 +198,20 @@ class ScanTask(SequenceTask):
     def words(self) -> tuple[str, ...]:
         """Every word, by its token id."""
         verbs = VERBS[: self.verbs]
-        return (END, ARROW, *TURNS, *TIMES, *JOINTS, *TURNS.values(), *verbs, *map(str.upper, verbs))
+        return (
+            END,
+            ARROW,
+            *TURNS,
+            *TIMES,
+            *JOINTS,
+            *TURNS.values(),
+            *verbs,
+            *map(str.upper, verbs),
+        )
 
     def dataset(self, seed: int) -> Dataset:
-        """The rows of a seed (stream 2), which draws the commands that are trained on; composites are always all."""
+        """The rows of a seed (stream 2), which draws the commands that are trained on; composites
+        are always all."""
         others, composites = _sorted_out(self.verbs)
         order = np.random.default_rng([seed, 2]).permutation(len(others))
         drawn = [others[number] for number in order]
@@ -192,5 +226,9 @@ def _sorted_out(verbs: int) -> tuple[list[Sentence], list[Sentence]]:
     """Commands without the primitive, and its composites."""
     every = sentences(VERBS[:verbs])
     others = [sentence for sentence in every if PRIMITIVE not in sentence.command]
-    composites = [sentence for sentence in every if PRIMITIVE in sentence.command and len(sentence.command) > 1]
+    composites = [
+        sentence
+        for sentence in every
+        if PRIMITIVE in sentence.command and len(sentence.command) > 1
+    ]
     return others, composites

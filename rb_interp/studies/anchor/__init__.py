@@ -1,4 +1,5 @@
-"""The anchor study: does a small initialisation learn the rule before the table, and through which circuit?"""
+"""The anchor study: does a small initialisation learn the rule before the table, and through which
+circuit?"""
 
 from pathlib import Path
 
@@ -8,8 +9,10 @@ ANCHOR = Study(
     name="anchor",
     title="Anchor study: is the rule learned before the table?",
     question=(
-        "Does a small initialisation make a transformer learn a rule before it learns a table, and through which "
-        "circuit? Each claim is a sentence of “An Analysis for Reasoning Bias of Language Models with Small "
+        "Does a small initialisation make a transformer learn a rule before it learns a table, and "
+        "through which "
+        "circuit? Each claim is a sentence of “An Analysis for Reasoning Bias of Language Models "
+        "with Small "
         "Initialization” (arXiv 2502.04375), with a criterion that was fixed before these runs."
     ),
     cost={

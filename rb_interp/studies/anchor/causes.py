@@ -1,9 +1,11 @@
-"""Intervene on every member: what each mechanism is worth, with its control, and what each component contributes.
+"""Intervene on every member: what each mechanism is worth, with its control, and what each
+component contributes.
 
-Interventions on L0 are made where its claims are read: at ``half`` for gamma .8, at the same step (``matched``) for
-the other members, and on the untrained model. Those on the finished circuit are made at the end. What each one does,
-and what its control does instead, stands in ``checks``. Those on L0 stand a second time beside a control that
-matches (``_matched``): spans of as many keys, directions within the embedding, patterns of members of the same circuit.
+Interventions on L0 are made where its claims are read: at ``half`` for gamma .8, at the same step
+(``matched``) for the other members, and on the untrained model. Those on the finished circuit are
+made at the end. What each one does, and what its control does instead, stands in ``checks``. Those
+on L0 stand a second time beside a control that matches (``_matched``): spans of as many keys,
+directions within the embedding, patterns of members of the same circuit.
 """
 
 from collections.abc import Iterator
@@ -49,8 +51,9 @@ Found = tuple[str, str, Effect]
 def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> Measured:
     """Intervene on all members of a finished run, whose circuits are named by cause in a table.
 
-    Returns the tables ``effects``, ``ablations`` and ``patching``, and the effects as readings, which claims are judged
-    on: ``effect``, ``control`` and ``difference``. Raises RunError where a checkpoint that a stage needs is missing.
+    Returns the tables ``effects``, ``ablations`` and ``patching``, and the effects as readings,
+    which claims are judged on: ``effect``, ``control`` and ``difference``. Raises RunError where a
+    checkpoint that a stage needs is missing.
     """
     sweep = run.sweep()
     models = MemberModels(sweep)
@@ -63,10 +66,14 @@ def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> M
             models.load(member, stage)
             found = [*_effects(stage, models.model, data, entropies[member.seed])]
             if patterns:
-                effect = attention.forced_average(models.model, _inputs(data, REASONING), beside=patterns)
+                effect = attention.forced_average(
+                    models.model, _inputs(data, REASONING), beside=patterns
+                )
                 found.append(("forced_average_matched", REASONING, effect))
             for name, set, effect in found:
-                row = pd.DataFrame([{"step": models.step, **effect.summary(), "intervention": name}])
+                row = pd.DataFrame(
+                    [{"step": models.step, **effect.summary(), "intervention": name}]
+                )
                 yield stage, set, Reading(name, {}, tables={"effects": row})
         for set, table in contributions(models.model, data):
             yield "final", set, Reading("ablation", {}, tables={"ablations": table})
@@ -77,7 +84,9 @@ def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> M
     return replace(found, readings=readings_table(effect_readings(found.tables["effects"])))
 
 
-def _effects(stage: str, model: HookedModel, data: AnchorDataset, entropies: np.ndarray | None) -> Iterator[Found]:
+def _effects(
+    stage: str, model: HookedModel, data: AnchorDataset, entropies: np.ndarray | None
+) -> Iterator[Found]:
     """The effects of a stage; on the untrained model, those that a claim compares with it."""
     if stage != "final" and entropies is not None:
         given = _inputs(data, REASONING)
@@ -109,16 +118,23 @@ def value_subspaces(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
         yield (
             name,
             REASONING,
-            attention.subspace_effect(model, given, basis, keep=keep, n_draws=DRAWS, seed=data.seed),
+            attention.subspace_effect(
+                model, given, basis, keep=keep, n_draws=DRAWS, seed=data.seed
+            ),
         )
         match = attention.matched_spans(
             model, given, k, group=None if keep else "key", n_draws=MATCHED_DRAWS, seed=data.seed
         )
-        yield f"{name}_matched", REASONING, attention.subspace_effect(model, given, basis, keep=keep, match=match)
+        yield (
+            f"{name}_matched",
+            REASONING,
+            attention.subspace_effect(model, given, basis, keep=keep, match=match),
+        )
 
 
 def swaps(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
-    """Shares of pairs whose answer follows key and sum taken from another input, at either circuit's sites.
+    """Shares of pairs whose answer follows key and sum taken from another input, at either
+    circuit's sites.
 
     Yields nothing for a task whose answers differ from key plus sum.
     """
@@ -136,7 +152,8 @@ def swaps(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
 
 
 def finished_circuit(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
-    """What the last layer's look at the key is worth on reasoning and on memory inputs, and the number line."""
+    """What the last layer's look at the key is worth on reasoning and on memory inputs, and the
+    number line."""
     last = model.cfg.n_layers - 1
     for set in (REASONING, MEMORY):
         for name, metric in (("key_blocked", "loss"), ("key_blocked_answers", "accuracy")):
@@ -144,28 +161,41 @@ def finished_circuit(model: HookedModel, data: AnchorDataset) -> Iterator[Found]
             yield name, set, attention.blocked_attention(model, _inputs(data, set), **asked)
     if model.cfg.n_heads == 1 and not n_other_answers(data, REASONING):
         for name, direction in (("number_line", "value"), ("number_line_component", "component")):
-            effect = permuted_number_line(model, data, direction=direction, n_draws=DRAWS, seed=data.seed)
+            effect = permuted_number_line(
+                model, data, direction=direction, n_draws=DRAWS, seed=data.seed
+            )
             yield name, REASONING, effect
 
 
 def contributions(model: HookedModel, data: AnchorDataset) -> Iterator[tuple[str, pd.DataFrame]]:
-    """What each sublayer's output is worth on each set: loss and accuracy when it is ablated, by three methods."""
-    sites = [f"{component}.{layer}" for layer in range(model.cfg.n_layers) for component in ("attn_out", "mlp_out")]
+    """What each sublayer's output is worth on each set: loss and accuracy when it is ablated, by
+    three methods."""
+    sites = [
+        f"{component}.{layer}"
+        for layer in range(model.cfg.n_layers)
+        for component in ("attn_out", "mlp_out")
+    ]
     for name in SETS:
         chosen = data.sample(name, ROWS)
         if len(chosen):
             quiet = data.task.counterfactual(data, chosen, "noise")
-            yield name, ablations(model, data.inputs(chosen), sites, control=quiet).drop(columns="note")
+            yield (
+                name,
+                ablations(model, data.inputs(chosen), sites, control=quiet).drop(columns="note"),
+            )
 
 
 def matrices(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFrame]:
-    """Recovered logit difference by component, layer and role, where clean and corrupted differ in key or anchors."""
+    """Recovered logit difference by component, layer and role, where clean and corrupted differ in
+    key or anchors."""
     chosen = data.sample(REASONING, PAIRS)
     clean, other = data.inputs(chosen), data.task.counterfactual(data, chosen, "noise")
     for changed in ("key", "anchors"):
         corrupted = data.task.counterfactual(data, chosen, changed)
         control = corrupted.with_tokens_of(other, "noise")
-        found = patching_matrix(model, clean, corrupted, components=COMPONENTS, roles=ROLES, control=control)
+        found = patching_matrix(
+            model, clean, corrupted, components=COMPONENTS, roles=ROLES, control=control
+        )
         yield found.to_frame().assign(counterfactual=changed)
 
 
@@ -177,7 +207,9 @@ def _same_circuit(circuits: pd.DataFrame, member: Member) -> list[Member]:
     return [Member(member.gamma, int(seed)) for seed in others[:OTHERS]]
 
 
-def _patterns(models: MemberModels, others: list[Member], stage: str, data: AnchorDataset) -> list[Tensor]:
+def _patterns(
+    models: MemberModels, others: list[Member], stage: str, data: AnchorDataset
+) -> list[Tensor]:
     """What L0 of other members attends to at a stage of their own, on this member's inputs."""
     found, tokens = [], _inputs(data, REASONING).tokens
     for other in others:
@@ -191,7 +223,8 @@ def _inputs(data: AnchorDataset, set: str) -> Inputs:
 
 
 def _entropies(models: MemberModels, seed: int) -> np.ndarray | None:
-    """Mean entropy of each row of L0's pattern in the same seed's gamma .3 member, at matched (claim M10)."""
+    """Mean entropy of each row of L0's pattern in the same seed's gamma .3 member, at matched
+    (claim M10)."""
     sweep = models.sweep
     if not {LARGE, SMALL} <= {*sweep.config.gammas}:
         return None
@@ -200,7 +233,8 @@ def _entropies(models: MemberModels, seed: int) -> np.ndarray | None:
 
 
 def effect_readings(effects: pd.DataFrame) -> pd.DataFrame:
-    """The three quantities of each intervention at each stage, with the untrained model's beside them."""
+    """The three quantities of each intervention at each stage, with the untrained model's beside
+    them."""
     own, place = ["effect", "control", "difference"], ["gamma", "seed", "set", "probe", "quantity"]
     rows = effects.rename(columns={"quantity": "unit", "intervention": "probe"}).assign(
         null_mean=effects["control"]

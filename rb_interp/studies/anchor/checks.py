@@ -1,13 +1,17 @@
-"""What each intervention on a member is, in words, and the causal checks that are judged on them, as data.
+"""What each intervention on a member is, in words, and the causal checks that are judged on them,
+as data.
 
-CHECKS has for each mechanism the intervention that would refute it, with criteria fixed before any was read. The claims
-M1 to M8 rest on attention, spectra, cosines and explained variance: correlations. A check says what ought to happen to
-the model if the mechanism did the work, as a claim that is judged by the same rule and with the same seeds. Thresholds
-follow those of M9 and M10: .10 nats is "costs nothing", .20 nats more than the control is "costs something", .90 of the
-pairs is "moves the answer". They are ours, not the paper's, and a mechanism's own claim keeps its own verdict.
+CHECKS has for each mechanism the intervention that would refute it, with criteria fixed before any
+was read. The claims M1 to M8 rest on attention, spectra, cosines and explained variance:
+correlations. A check says what ought to happen to the model if the mechanism did the work, as a
+claim that is judged by the same rule and with the same seeds. Thresholds follow those of M9 and
+M10: .10 nats is "costs nothing", .20 nats more than the control is "costs something", .90 of the
+pairs is "moves the answer". They are ours, not the paper's, and a mechanism's own claim keeps its
+own verdict.
 
-M7 has a second check, in accuracy (.50 beyond the control), added after the first had been read: at the end of training
-without LayerNorm logits have no bound, single seeds lose a thousand nats, and their mean says nothing.
+M7 has a second check, in accuracy (.50 beyond the control), added after the first had been read: at
+the end of training without LayerNorm logits have no bound, single seeds lose a thousand nats, and
+their mean says nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +26,10 @@ from rb_interp.studies.anchor.claims import BY_ID
 SUBSPACE = "a random subspace of the same dimension, the change of W_V of the same norm"
 KEYS = "the span of as many random keys, the change of W_V of the same norm"
 ALIKE = "to what other members whose circuit has the same name attend to on the same inputs"
-BLOCKED = ("L1's attention from the last position to the key set to 0", "to a random noise position")
+BLOCKED = (
+    "L1's attention from the last position to the key set to 0",
+    "to a random noise position",
+)
 NOISE = "from the same input with other noise"
 DIRECTION = "along a random direction, the change of the same norm"
 AVERAGE, LEADING = "L0's attention set to exactly 1/i", "L0's W_V reduced to its leading direction"
@@ -43,8 +50,14 @@ INTERVENTIONS: dict[str, tuple[str, str]] = {
     "key_blocked_answers": BLOCKED,
     "swap_key": ("L1's attention output at the last position taken from another input", NOISE),
     "swap_sum": ("L0's attention output at the last position taken from another input", NOISE),
-    "swap_key_in_place": ("the same, from an input whose key stands at the same position (L1's output)", NOISE),
-    "swap_sum_in_place": ("the same, from an input whose key stands at the same position (L0's output)", NOISE),
+    "swap_key_in_place": (
+        "the same, from an input whose key stands at the same position (L1's output)",
+        NOISE,
+    ),
+    "swap_sum_in_place": (
+        "the same, from an input whose key stands at the same position (L0's output)",
+        NOISE,
+    ),
     "swap_key_carried": ("L0's attention output at the anchors taken from another input", NOISE),
     "swap_sum_carried": (
         "the anchors' embeddings taken from another input, L0's attention output held everywhere",
@@ -59,7 +72,8 @@ INTERVENTIONS: dict[str, tuple[str, str]] = {
         DIRECTION,
     ),
 }
-"""Interventions by name: what is done, and what the control does instead; ``_matched``: with a control that matches."""
+"""Interventions by name: what is done, and what the control does instead; ``_matched``: with a
+control that matches."""
 AT_HALF = tuple(
     f"{name}{end}"
     for name in ("forced_average", "leading_direction_only", "without_reasoning", "without_memory")
@@ -69,19 +83,29 @@ AT_HALF = tuple(
 
 
 def _check(
-    of: str, intervention: str, refuted_if: str, *conditions: Condition, gate: Condition | None = None
+    of: str,
+    intervention: str,
+    refuted_if: str,
+    *conditions: Condition,
+    gate: Condition | None = None,
 ) -> CausalCheck:
     done, control_done = INTERVENTIONS[intervention]
     check = Claim(of, BY_ID[of].statement, done, conditions, gate)
     return CausalCheck(of, intervention, done, control_done, refuted_if, check)
 
 
-def _nats(intervention: str, label: str = "nats lost", gamma: float = SMALL, stage: str = "half") -> Term:
+def _nats(
+    intervention: str, label: str = "nats lost", gamma: float = SMALL, stage: str = "half"
+) -> Term:
     return Term(intervention, "effect", gamma, stage, "rsn_train", label=label)
 
 
-def _beyond(intervention: str, stage: str, set: str = "rsn_train", label: str = "nats lost") -> Term:
-    return Term(intervention, "difference", SMALL, stage, set, label=f"{label} beyond the control's")
+def _beyond(
+    intervention: str, stage: str, set: str = "rsn_train", label: str = "nats lost"
+) -> Term:
+    return Term(
+        intervention, "difference", SMALL, stage, set, label=f"{label} beyond the control's"
+    )
 
 
 _DIRECTION = _nats("leading_direction_only")
@@ -98,7 +122,8 @@ CHECKS: tuple[CausalCheck, ...] = (
     _check(
         "M1",
         "forced_average",
-        f"forcing the average costs more than {_M10[0]} nats, or a random pattern costs less than {_M10[1]} nats more "
+        f"forcing the average costs more than {_M10[0]} nats, or a random pattern costs less than "
+        f"{_M10[1]} nats more "
         "than that",
         *BY_ID["M10"].conditions,
     ),
@@ -155,7 +180,8 @@ CHECKS: tuple[CausalCheck, ...] = (
     _check(
         "M8",
         "swap_sum",
-        f"key or sum moves fewer than {_M9[0]} of the answers, or new noise alone changes more than {_M9[2]} of them",
+        f"key or sum moves fewer than {_M9[0]} of the answers, or new noise alone changes more "
+        f"than {_M9[2]} of them",
         *BY_ID["M9"].conditions,
     ),
 )

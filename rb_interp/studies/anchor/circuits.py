@@ -1,27 +1,31 @@
-"""Circuits: the name of what a member learned by attention, and beside it by cause, with thresholds fixed beforehand.
+"""Circuits: the name of what a member learned by attention, and beside it by cause, with thresholds
+fixed beforehand.
 
 By attention:
 
     average-then-key   L0 averages when the rule is half learned (TV from 1/i <= .20 at stage ``half``), and in
-                       the last layer the last position looks at the key at the end (>= .50): paper 1, Fig. 6
+                       the last layer the last position looks at the key at the end (>= .50): paper
+                       1, Fig. 6
     key-to-anchors     L0 carries the key to the last anchor (>= .50 at the end), and in the last layer the last
                        position looks at the anchors (>= .50): paper 2, Fig. 3, "inferential"
     mixed              neither of the two, or both
     none               accuracy on rsn_train < .50 at the end: nothing was learned that could be named
 
-All on rsn_train inputs. Readings used: uniformity/tv (half, lowest layer read), attention_by_role/key and
-attention_by_role/anchors (final, highest layer), attention_to_key/key_from_last_anchor (final, lowest layer),
-learning_order/acc_rsn_train (final). Where several heads of that layer were read, the one that shows the most
-counts: lowest TV, highest attention.
+All on rsn_train inputs. Readings used: uniformity/tv (half, lowest layer read),
+attention_by_role/key and attention_by_role/anchors (final, highest layer),
+attention_to_key/key_from_last_anchor (final, lowest layer), learning_order/acc_rsn_train (final).
+Where several heads of that layer were read, the one that shows the most counts: lowest TV, highest
+attention.
 
-By cause: ``interventions.circuit_by_cause``, from the shares that ``routes`` reads at the end. Whatever is grouped by
-circuit is grouped by this name.
+By cause: ``interventions.circuit_by_cause``, from the shares that ``routes`` reads at the end.
+Whatever is grouped by circuit is grouped by this name.
 
-How it can mislead. A name by attention sums up where the model looks, not what it uses: a model whose attention is
-decorative gets the other circuit's name, and a head that writes nothing counts. An untrained model at small
-initialisation averages perfectly and is ``none`` for its accuracy alone; one that memorised and fails on the held-out
-rule can still be named, so read acc_rsn_test beside it. Attention may be uniform at ``half`` and no longer at the end,
-so the stages belong to the name. Where the last token is an anchor, looking at oneself is looking at an anchor.
+How it can mislead. A name by attention sums up where the model looks, not what it uses: a model
+whose attention is decorative gets the other circuit's name, and a head that writes nothing counts.
+An untrained model at small initialisation averages perfectly and is ``none`` for its accuracy
+alone; one that memorised and fails on the held-out rule can still be named, so read acc_rsn_test
+beside it. Attention may be uniform at ``half`` and no longer at the end, so the stages belong to
+the name. Where the last token is an anchor, looking at oneself is looking at an anchor.
 """
 
 from collections.abc import Mapping
@@ -31,7 +35,13 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.errors import RunError
-from rb_interp.interventions.circuits import ACCURACY_MIN, CAUSE_RULES, NAMED, SHARES, circuit_by_cause
+from rb_interp.interventions.circuits import (
+    ACCURACY_MIN,
+    CAUSE_RULES,
+    NAMED,
+    SHARES,
+    circuit_by_cause,
+)
 from rb_interp.runs import Circuit, Measured
 from rb_interp.settings import SMALL
 
@@ -40,7 +50,8 @@ TV_MAX = 0.20
 KEY_MIN = 0.50
 """The last position fetches the key: at least this share of the last layer's attention."""
 ANCHORS_MIN = 0.50
-"""The last position reads the anchors: at least this share of the last layer's attention, over all anchors."""
+"""The last position reads the anchors: at least this share of the last layer's attention, over all
+anchors."""
 CARRY_MIN = 0.50
 """L0 carries the key: at least this attention from the last anchor's position to the key."""
 
@@ -57,7 +68,8 @@ CIRCUITS = tuple(RULES)
 
 
 class Source(NamedTuple):
-    """Where a number of the name is read: probe and quantity, stage, set, and which of the layers and heads read."""
+    """Where a number of the name is read: probe and quantity, stage, set, and which of the layers
+    and heads read."""
 
     probe: str
     quantity: str
@@ -76,7 +88,8 @@ SOURCES = {
 }
 """The numbers of the name by attention."""
 ROUTES = {
-    column: Source("routes", quantity, "final", "rsn_train", "min", "max") for column, quantity in SHARES.items()
+    column: Source("routes", quantity, "final", "rsn_train", "min", "max")
+    for column, quantity in SHARES.items()
 }
 """The shares of the name by cause."""
 
@@ -84,7 +97,8 @@ ROUTES = {
 def name_circuit(
     *, tv_half: float, key_attention: float, anchor_attention: float, carry: float, accuracy: float
 ) -> str:
-    """Name the circuit of one member by attention, from five numbers in [0, 1]; nan meets no threshold.
+    """Name the circuit of one member by attention, from five numbers in [0, 1]; nan meets no
+    threshold.
 
     >>> name_circuit(tv_half=0.05, key_attention=0.9, anchor_attention=0.05, carry=0.3, accuracy=1.0)
     'average-then-key'
@@ -101,11 +115,13 @@ def name_circuit(
 
 
 def circuit_table(readings: pd.DataFrame) -> pd.DataFrame:
-    """One row per member with final readings: its two names, and the numbers that each derives from.
+    """One row per member with final readings: its two names, and the numbers that each derives
+    from.
 
     ``circuit`` is the name by attention, ``cause`` the name by cause.
 
-    Raises RunError where a member lacks one of the readings, naming the probe and the stage to run it at.
+    Raises RunError where a member lacks one of the readings, naming the probe and the stage to run
+    it at.
     """
     columns = ["gamma", "seed", "circuit", "cause", *SOURCES, *ROUTES]
     rows = []
@@ -117,12 +133,15 @@ def circuit_table(readings: pd.DataFrame) -> pd.DataFrame:
                 {SHARES[column]: share for column, share in shares.items()}, numbers["accuracy"]
             )
             place = {"gamma": member["gamma"].iloc[0], "seed": member["seed"].iloc[0]}
-            rows.append({**place, "circuit": name_circuit(**numbers), "cause": cause, **numbers, **shares})
+            rows.append(
+                {**place, "circuit": name_circuit(**numbers), "cause": cause, **numbers, **shares}
+            )
     return pd.DataFrame(rows, columns=columns)
 
 
 def circuits(measured: Measured) -> dict[tuple[float, int], Circuit]:
-    """Gamma and seed of each member -> its circuit by cause, with the shares that the name rests on."""
+    """Gamma and seed of each member -> its circuit by cause, with the shares that the name rests
+    on."""
     found = {}
     for row in measured.tables["circuits"].to_dict("records"):
         shares = {SHARES[column]: float(row[column]) for column in ROUTES}
@@ -131,7 +150,8 @@ def circuits(measured: Measured) -> dict[tuple[float, int], Circuit]:
 
 
 def circuit_of(shares: Mapping[str, float], accuracy: float) -> Circuit:
-    """The circuit by cause; its shares are the two that its rule asks for, or all six where no rule fits.
+    """The circuit by cause; its shares are the two that its rule asks for, or all six where no rule
+    fits.
 
     Args:
         shares, accuracy: as of ``circuit_by_cause``.
@@ -158,7 +178,8 @@ def _number(member: pd.DataFrame, source: Source) -> float:
     found = member.loc[wanted]
     if found.empty:
         raise RunError(
-            f"no circuit name for gamma={member['gamma'].iloc[0]}, seed={member['seed'].iloc[0]}: the readings lack "
+            f"no circuit name for gamma={member['gamma'].iloc[0]}, seed={member['seed'].iloc[0]}: "
+            f"the readings lack "
             f"{source.probe}/{source.quantity} at stage '{source.stage}' on set '{source.set}'. "
             f"Run probe '{source.probe}' there first."
         )

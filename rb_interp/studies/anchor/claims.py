@@ -1,7 +1,7 @@
 """The claims of paper 1 about the anchor task, as data (arXiv 2502.04375).
 
-Criteria were written down before the runs. They are never tuned to turn a verdict: a criterion that proves
-ill-defined keeps its verdict, and a second one is added.
+Criteria were written down before the runs. They are never tuned to turn a verdict: a criterion that
+proves ill-defined keeps its verdict, and a second one is added.
 """
 
 import re
@@ -87,7 +87,8 @@ LEARNING_ORDER = learning_order_claims(
     (
         "With small initialisation the reasoning mapping is learned before the memory mapping.",
         "With large initialisation both mappings are learned at about the same pace.",
-        "With large initialisation the reasoning mapping is memorised: it does not carry over to masked pairs.",
+        "With large initialisation the reasoning mapping is memorised: it does not carry over to "
+        "masked pairs.",
         "The smaller the initialisation, the stronger the preference for reasoning.",
         "With small initialisation the reasoning mapping carries over to masked pairs.",
     ),
@@ -95,7 +96,8 @@ LEARNING_ORDER = learning_order_claims(
 )
 
 NEW_SEEDS = 10
-"""Second criteria were written after seeds 0 to 9 had been read: they are judged on the seeds from this one on."""
+"""Second criteria were written after seeds 0 to 9 had been read: they are judged on the seeds from
+this one on."""
 
 LEARNED_ORDER = tuple(
     replace(claim, id=f"{claim.id}b", gate=reasoning_learned(), learned=None, first_seed=NEW_SEEDS)
@@ -111,10 +113,16 @@ EMBEDDING = (
         "Fig. 5A bottom",
         (ordered_anchors(),),
     ),
-    Claim("E2", "Memory anchors share one direction early in training.", "Fig. 5A top", (alike_anchors("half"),)),
+    Claim(
+        "E2",
+        "Memory anchors share one direction early in training.",
+        "Fig. 5A top",
+        (alike_anchors("half"),),
+    ),
     Claim(
         "E3",
-        "The leading principal component of the embedding orders keys and reasoning anchors by value.",
+        "The leading principal component of the embedding orders keys and reasoning anchors by "
+        "value.",
         "Fig. 5B",
         (_ordered_component("key", "keys"), _ordered_component("reasoning", "reasoning anchors")),
         context=(
@@ -126,14 +134,23 @@ EMBEDDING = (
         "E4",
         "With large initialisation the embeddings stay about as orthogonal as random vectors.",
         "Fig. 14",
-        (Condition(geometry("abs_cos_ratio", "mean |cos| / that of random vectors", LARGE), "<=", 1.5),),
+        (
+            Condition(
+                geometry("abs_cos_ratio", "mean |cos| / that of random vectors", LARGE), "<=", 1.5
+            ),
+        ),
     ),
     Claim(
         "E5",
-        "With small initialisation the embedding becomes low rank without condensing to one direction.",
+        "With small initialisation the embedding becomes low rank without condensing to one "
+        "direction.",
         "related work",
         (
-            Condition(geometry("participation_ratio", "participation ratio / the untrained model's"), "<=", 0.5),
+            Condition(
+                geometry("participation_ratio", "participation ratio / the untrained model's"),
+                "<=",
+                0.5,
+            ),
             Condition(geometry("abs_cos", "mean |cos| between used tokens"), "<", 0.90),
         ),
     ),
@@ -141,14 +158,21 @@ EMBEDDING = (
         "E6",
         "The theoretical embedding predicts which reasoning anchors are alike.",
         "Fig. 5C, Eq. 14",
-        (Condition(geometry("theory", "Pearson(real cos, theoretical cos) over reasoning anchors"), ">=", 0.90),),
+        (
+            Condition(
+                geometry("theory", "Pearson(real cos, theoretical cos) over reasoning anchors"),
+                ">=",
+                0.90,
+            ),
+        ),
     ),
 )
 
 INITIALISATION = (
     Claim(
         "I1",
-        "The smaller the initialisation, the more often attention starts uniform: every |A_ij - 1/i| <= 0.05.",
+        "The smaller the initialisation, the more often attention starts uniform: every |A_ij - "
+        "1/i| <= 0.05.",
         "Lemma 1",
         (
             Condition(_uniform_share(SMALL), ">=", 0.95),
@@ -184,7 +208,11 @@ MECHANISM = (
         "M4",
         "The leading direction of L0's value matrix is that of the reasoning anchors.",
         "Fig. 6, alignment",
-        (Condition(_value("cos_reasoning", "mean |cos(u1, reasoning anchors)|, centred"), ">=", 0.70),),
+        (
+            Condition(
+                _value("cos_reasoning", "mean |cos(u1, reasoning anchors)|, centred"), ">=", 0.70
+            ),
+        ),
         context=(*_WITHIN, *_ov("cos_reasoning", "mean |cos(u1, reasoning anchors)|, centred")),
     ),
     Claim(
@@ -198,7 +226,13 @@ MECHANISM = (
         "M6",
         "L0's value matrix is aligned with reasoning anchors more than with memory anchors.",
         "contrast",
-        (Condition(_value("cos_gap", "mean |cos| of reasoning anchors - of memory anchors, centred"), ">=", 0.30),),
+        (
+            Condition(
+                _value("cos_gap", "mean |cos| of reasoning anchors - of memory anchors, centred"),
+                ">=",
+                0.30,
+            ),
+        ),
         context=_ov("cos_gap", "mean |cos| of reasoning anchors - of memory anchors, centred"),
     ),
     Claim(
@@ -220,10 +254,15 @@ MECHANISM = (
         "key + sum",
         (
             Condition(
-                _share("attn_out.1:key", "variance of L1's attention output explained by the key"), ">=", 0.80
+                _share("attn_out.1:key", "variance of L1's attention output explained by the key"),
+                ">=",
+                0.80,
             ),
             Condition(
-                _share("attn_out.0:anchor_sum", "variance of L0's attention output explained by the anchor sum"),
+                _share(
+                    "attn_out.0:anchor_sum",
+                    "variance of L0's attention output explained by the anchor sum",
+                ),
                 ">=",
                 0.80,
             ),
@@ -238,10 +277,22 @@ CAUSAL = (
         "key + sum, causal",
         _swapped("", ""),
         context=(
-            _on_reasoning("swap_key_in_place", "effect", "key swapped between inputs with the key at one position"),
-            _on_reasoning("swap_sum_in_place", "effect", "sum swapped between inputs with the key at one position"),
-            _on_reasoning("swap_key_carried", "effect", "key swapped where the other circuit carries it"),
-            _on_reasoning("swap_sum_carried", "effect", "sum swapped where the other circuit carries it"),
+            _on_reasoning(
+                "swap_key_in_place",
+                "effect",
+                "key swapped between inputs with the key at one position",
+            ),
+            _on_reasoning(
+                "swap_sum_in_place",
+                "effect",
+                "sum swapped between inputs with the key at one position",
+            ),
+            _on_reasoning(
+                "swap_key_carried", "effect", "key swapped where the other circuit carries it"
+            ),
+            _on_reasoning(
+                "swap_sum_carried", "effect", "sum swapped where the other circuit carries it"
+            ),
         ),
     ),
     Claim(
@@ -275,7 +326,16 @@ _SECOND = (
         "beside M4",
         (
             Condition(
-                Term("without_reasoning_matched", "difference", SMALL, "half", "rsn_train", label=_MORE), ">=", 0.50
+                Term(
+                    "without_reasoning_matched",
+                    "difference",
+                    SMALL,
+                    "half",
+                    "rsn_train",
+                    label=_MORE,
+                ),
+                ">=",
+                0.50,
             ),
         ),
     ),
@@ -287,15 +347,21 @@ _SECOND = (
             Condition(
                 _route(
                     "key:from_key",
-                    "share of the key's effect that travels from the key's own position through L1's attention",
+                    "share of the key's effect that travels from the key's own position through "
+                    "L1's attention",
                 ),
                 ">=",
                 0.80,
             ),
         ),
         context=(
-            _route("key:from_key:needed", "share of the key's effect that is lost without that route"),
-            _route("key:from_anchors", "share of the key's effect that travels from the anchors' positions"),
+            _route(
+                "key:from_key:needed", "share of the key's effect that is lost without that route"
+            ),
+            _route(
+                "key:from_anchors",
+                "share of the key's effect that travels from the anchors' positions",
+            ),
         ),
     ),
     Claim(
@@ -306,20 +372,28 @@ _SECOND = (
             Condition(
                 _route(
                     "anchors:L0_at_last",
-                    "share of the anchors' effect that travels through L0's attention at the last position",
+                    "share of the anchors' effect that travels through L0's attention at the last "
+                    "position",
                 ),
                 ">=",
                 0.80,
             ),
         ),
         context=(
-            _route("anchors:L0_at_last:needed", "share of the anchors' effect that is lost without that route"),
-            _route("anchors:from_anchors", "share of the anchors' effect that travels from the anchors' positions"),
+            _route(
+                "anchors:L0_at_last:needed",
+                "share of the anchors' effect that is lost without that route",
+            ),
+            _route(
+                "anchors:from_anchors",
+                "share of the anchors' effect that travels from the anchors' positions",
+            ),
         ),
     ),
     Claim(
         "M9b",
-        "Between inputs with the key at one position, the answer is the key of L1's attention plus the sum of L0's.",
+        "Between inputs with the key at one position, the answer is the key of L1's attention plus "
+        "the sum of L0's.",
         "beside M9",
         _swapped("_in_place", ", same position"),
     ),
@@ -329,7 +403,12 @@ _SECOND = (
         "average, causal",
         (
             Condition(
-                curve("acc_rsn_test", "accuracy on rsn_test", sweep=FIXED, sweep_label="L0 fixed at exactly 1/i"),
+                curve(
+                    "acc_rsn_test",
+                    "accuracy on rsn_test",
+                    sweep=FIXED,
+                    sweep_label="L0 fixed at exactly 1/i",
+                ),
                 ">=",
                 0.90,
             ),
@@ -349,7 +428,8 @@ _SECOND = (
     ),
 )
 SECOND = tuple(replace(claim, first_seed=NEW_SEEDS) for claim in _SECOND)
-"""Second criteria, beside the claims whose number they carry (docs/claims.md); written before any run was read."""
+"""Second criteria, beside the claims whose number they carry (docs/claims.md); written before any
+run was read."""
 
 
 def _memory_cosine(gamma: float) -> Term:
@@ -370,7 +450,8 @@ RIVAL = (
     ),
     Claim(
         "U2",
-        "At the end of each member's own plateau uniform attention belongs to small initialisation.",
+        "At the end of each member's own plateau uniform attention belongs to small "
+        "initialisation.",
         "plateau (arXiv 2506.13688)",
         (Condition(_uniformity(LARGE, "leaving"), ">=", 0.10, _uniformity(SMALL, "leaving")),),
     ),
@@ -390,32 +471,55 @@ RIVAL = (
         ),
     ),
 )
-"""A rival account: is uniform attention a mark of small initialisation, of any plateau, or of the optimiser?"""
+"""A rival account: is uniform attention a mark of small initialisation, of any plateau, or of the
+optimiser?"""
 
 CLAIMS: tuple[Claim, ...] = (
-    *LEARNING_ORDER, *LEARNED_ORDER, *EMBEDDING, *INITIALISATION, *MECHANISM, *CAUSAL, *SECOND, *RIVAL,
-)  # fmt: skip
+    *LEARNING_ORDER,
+    *LEARNED_ORDER,
+    *EMBEDDING,
+    *INITIALISATION,
+    *MECHANISM,
+    *CAUSAL,
+    *SECOND,
+    *RIVAL,
+)
 BY_ID = {claim.id: claim for claim in CLAIMS}
 CLAIMS_WITHIN = tuple(
-    claim for claim in CLAIMS if claim.id.startswith("M") and {term.gamma for term in claim.terms} == {SMALL}
+    claim
+    for claim in CLAIMS
+    if claim.id.startswith("M") and {term.gamma for term in claim.terms} == {SMALL}
 )
-"""Claims that are read within circuits too. One that compares gammas (M2) speaks of members of several circuits."""
+"""Claims that are read within circuits too. One that compares gammas (M2) speaks of members of
+several circuits."""
 
 
 def stopped_early(claim: Claim) -> Claim:
-    """The claim for training that ends long before the paper's: what it says of the end is judged where that came.
+    """The claim for training that ends long before the paper's: what it says of the end is judged
+    where that came.
 
-    At least half of the seeds must have learned the reasoning mapping, at the gamma that the claim reads at the end
-    first. Areas and the bias index are over the steps that there are.
+    At least half of the seeds must have learned the reasoning mapping, at the gamma that the claim
+    reads at the end first. Areas and the bias index are over the steps that there are.
     """
-    at_end = [t for t in claim.terms if t.stage == "final" and not re.match("area|bias|abs_bias", t.quantity)]
+    at_end = [
+        t
+        for t in claim.terms
+        if t.stage == "final" and not re.match("area|bias|abs_bias", t.quantity)
+    ]
     if claim.gate or not at_end:
         return claim
-    return replace(claim, learned=claim.learned or reasoning_learned(at_end[0].gamma or SMALL), stopped_early=True)
+    return replace(
+        claim,
+        learned=claim.learned or reasoning_learned(at_end[0].gamma or SMALL),
+        stopped_early=True,
+    )
 
 
 def groups(measured: Measured) -> Grouping:
-    """Seeds by the circuit of their member at gamma .8, and the claims that are read within circuits."""
+    """Seeds by the circuit of their member at gamma .8, and the claims that are read within
+    circuits."""
     from rb_interp.studies.anchor.circuits import circuit_of_seed  # imports TransformerLens
 
-    return Grouping(f"circuit, gamma {SMALL:g}", circuit_of_seed(measured.tables["circuits"]), CLAIMS_WITHIN)
+    return Grouping(
+        f"circuit, gamma {SMALL:g}", circuit_of_seed(measured.tables["circuits"]), CLAIMS_WITHIN
+    )

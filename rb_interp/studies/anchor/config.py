@@ -38,10 +38,13 @@ class AnchorConfig(SweepConfig, StudyConfig):
         STOPPED_EARLY: {
             **sizes(AnchorTask, "paper"),
             "train": {
-                **TrainConfig.PRESETS["paper"], "steps": 200_000, "eval_every": 250, "stages": ("half", "leaving"),
+                **TrainConfig.PRESETS["paper"],
+                "steps": 200_000,
+                "eval_every": 250,
+                "stages": ("half", "leaving"),
             },
         },
-    }  # fmt: skip
+    }
     sibling_stages: ClassVar[Mapping[str, tuple[str, float]]] = {"matched": ("half", SMALL)}
 
     task: AnchorTask = field(default_factory=AnchorTask)
@@ -58,29 +61,41 @@ class AnchorConfig(SweepConfig, StudyConfig):
         check_both_kinds(self.task)
         if self.model.architecture != "transformer":
             raise ConfigError(
-                f"architecture='{self.model.architecture}'; the anchor study reads attention in two layers. Use the "
+                f"architecture='{self.model.architecture}'; the anchor study reads attention in "
+                f"two layers. Use the "
                 f"study 'emb-mlp' for the simplified models; train_members trains them alone too."
             )
         if self.model.n_layers < 2:
             raise ConfigError(
-                f"n_layers={self.model.n_layers}; a study asks what L1 does, so give 2 or more. train_members trains "
+                f"n_layers={self.model.n_layers}; a study asks what L1 does, so give 2 or more. "
+                f"train_members trains "
                 f"models of one layer too."
             )
         if "half" not in self.train.stages:
             raise ConfigError(
-                f"train.stages={self.train.stages} lacks 'half', which study 'anchor' measures; add it."
+                f"train.stages={self.train.stages} lacks 'half', which study 'anchor' measures; "
+                f"add it."
             )
 
     def judged(self, claim: Claim) -> Claim:
-        """At the tenth of the paper's steps, what a claim says of the end is judged where the end came."""
+        """At the tenth of the paper's steps, what a claim says of the end is judged where the end
+        came."""
         from rb_interp.studies.anchor.claims import stopped_early
 
         return stopped_early(claim) if self.preset == STOPPED_EARLY else claim
 
     @property
     def sweeps(self) -> dict[str, SweepConfig]:
-        """The main sweep, and its members of small initialisation trained with L0's attention fixed at exactly 1/i."""
-        if SMALL not in self.gammas or 0 in self.model.uniform_layers or self.preset == STOPPED_EARLY:
+        """The main sweep, and its members of small initialisation trained with L0's attention fixed
+        at exactly 1/i."""
+        if (
+            SMALL not in self.gammas
+            or 0 in self.model.uniform_layers
+            or self.preset == STOPPED_EARLY
+        ):
             return {"": self}
-        model, train = replace(self.model, uniform_layers=(0,)), replace(self.train, stages=(), n_checkpoints=0)
+        model, train = (
+            replace(self.model, uniform_layers=(0,)),
+            replace(self.train, stages=(), n_checkpoints=0),
+        )
         return {"": self, FIXED: SweepConfig((SMALL,), self.task, model, train, self.rates)}

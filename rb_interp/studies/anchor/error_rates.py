@@ -1,12 +1,13 @@
-"""How often each mechanism probe misleads on models whose mechanism is known, and what that allows a verdict to say.
+"""How often each mechanism probe misleads on models whose mechanism is known, and what that allows
+a verdict to say.
 
-Two tables of rates come with the package: on perturbed copies of hand-written models, where the truth is known by
-construction, and on each *source* of trained models. They are never mixed. ``experiments/calibration`` makes both again
-from seeds, and has the answers that they follow from.
+Two tables of rates come with the package: on perturbed copies of hand-written models, where the
+truth is known by construction, and on each *source* of trained models. They are never mixed.
+``experiments/calibration`` makes both again from seeds, and has the answers that they follow from.
 
-A family of models is its norm, number of layers and kind of position embedding. Where the family has rates, of
-hand-written models or of any source of trained ones, and a probe misses them, its claim is NOT JUDGED; where the family
-has none, verdicts stand and are marked as not calibrated.
+A family of models is its norm, number of layers and kind of position embedding. Where the family
+has rates, of hand-written models or of any source of trained ones, and a probe misses them, its
+claim is NOT JUDGED; where the family has none, verdicts stand and are marked as not calibrated.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -20,10 +21,14 @@ from rb_interp.claims.rule import Calibration, Standing
 from rb_interp.models.config import ModelConfig
 from rb_interp.studies.anchor.config import AnchorConfig
 
-MECHANISM_CLAIMS = (*("M1", "M3", "M4", "M5", "M6", "M7", "M7b", "M8", "M9"), *("M3b", "M4b", "M7r", "M8r", "M9b"))
+MECHANISM_CLAIMS = (
+    *("M1", "M3", "M4", "M5", "M6", "M7", "M7b", "M8", "M9"),
+    *("M3b", "M4b", "M7r", "M8r", "M9b"),
+)
 """Claims that rest on a mechanism probe at a single checkpoint: those whose error rates matter."""
 LEAST_TRUE_POSITIVE, MOST_FALSE_POSITIVE = 0.95, 0.05
-"""A detector is calibrated with at least this true-positive and at most this false-positive rate (point estimates)."""
+"""A detector is calibrated with at least this true-positive and at most this false-positive rate
+(point estimates)."""
 FOLDER = Path(__file__).parent / "tables"
 RATES, TRAINED_RATES = "calibration_rates.csv", "trained_rates.csv"
 TEXT = ("family", "source", "name", "detector", "truth", "worst_positive", "worst_negative")
@@ -38,7 +43,9 @@ def family(config: ModelConfig) -> str:
     >>> family(ModelConfig.preset("quick"))
     'norm none, 2 layers, learned positions'
     """
-    heads = "" if config.n_heads == 1 else f", {config.n_heads} heads"  # probes read one head, and so do the tables
+    heads = (
+        "" if config.n_heads == 1 else f", {config.n_heads} heads"
+    )  # probes read one head, and so do the tables
     return f"norm {config.norm}, {config.n_layers} layers{heads}, learned positions"
 
 
@@ -46,14 +53,18 @@ def calibration(config: AnchorConfig) -> Calibration:
     """The shipped error rates of the probes on models of this configuration's family."""
     of = family(config.model)
     rows, trained = (
-        table.loc[table["family"] == of].to_dict("records") for table in (shipped_rates(), shipped_trained_rates())
+        table.loc[table["family"] == of].to_dict("records")
+        for table in (shipped_rates(), shipped_trained_rates())
     )
-    return Calibration(of, {claim: standing(claim, of) for claim in MECHANISM_CLAIMS}, rows, trained)
+    return Calibration(
+        of, {claim: standing(claim, of) for claim in MECHANISM_CLAIMS}, rows, trained
+    )
 
 
 @lru_cache(maxsize=1)
 def shipped_rates() -> pd.DataFrame:
-    """The rates of every detector in every calibrated family, as shipped; see ``experiments/calibration``."""
+    """The rates of every detector in every calibrated family, as shipped; see
+    ``experiments/calibration``."""
     return read_table(FOLDER / RATES)
 
 
@@ -64,9 +75,12 @@ def shipped_trained_rates() -> pd.DataFrame:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """A table of rates or of answers, with every number exactly as it was written, whatever the version of pandas."""
+    """A table of rates or of answers, with every number exactly as it was written, whatever the
+    version of pandas."""
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    return table.assign(**{name: list(map(_reader(name), table[name])) for name in table if name not in TEXT})
+    return table.assign(
+        **{name: list(map(_reader(name), table[name])) for name in table if name not in TEXT}
+    )
 
 
 def _reader(column: str) -> Callable[[str], Any]:

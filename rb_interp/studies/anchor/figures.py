@@ -1,4 +1,5 @@
-"""The figures of the anchor study: tasks, circuits, equivalence, L0, where L1 looks, and what outputs carry."""
+"""The figures of the anchor study: tasks, circuits, equivalence, L0, where L1 looks, and what
+outputs carry."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,13 +15,22 @@ from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.paper_1 import draw_embedding, draw_learning, draw_theory
 from rb_interp.settings import LARGE, MIDDLE, SMALL
 from rb_interp.statistics.intervals import mean_text, two_digits
-from rb_interp.studies.anchor.figures_causes import draw_causes, draw_dynamics, draw_patching, forward, in_words
+from rb_interp.studies.anchor.figures_causes import (
+    draw_causes,
+    draw_dynamics,
+    draw_patching,
+    forward,
+    in_words,
+)
 from rb_interp.tasks import AnchorDataset
 
 CIRCUITS = {
-    "average-then-key": ("#0c6b6f", ""), "gather-at-last-anchor": ("#9cc9ea", "\\\\\\"),
-    "key-to-anchors": ("#e9b949", "///"), "mixed": ("#a99bd0", "..."), "none": ("#f0c8c0", ""),
-}  # fmt: skip
+    "average-then-key": ("#0c6b6f", ""),
+    "gather-at-last-anchor": ("#9cc9ea", "\\\\\\"),
+    "key-to-anchors": ("#e9b949", "///"),
+    "mixed": ("#a99bd0", "..."),
+    "none": ("#f0c8c0", ""),
+}
 OTHER = ("#ffffff", "xx")
 ROUTES = {
     "from_key": ("from the key", kit.KEY),
@@ -52,10 +62,25 @@ def draw_tasks(evidence: Evidence) -> Figure:
         anchors = set(data.anchor_positions[row].tolist())
         for position, token in enumerate(data.tokens[row]):
             anchor = position in anchors
-            colour = kit.REASONING if anchor else kit.KEY if position == data.key_position[row] else kit.NOISE
+            colour = (
+                kit.REASONING
+                if anchor
+                else kit.KEY
+                if position == data.key_position[row]
+                else kit.NOISE
+            )
             axes.add_patch(Rectangle((position - 0.45, y - 0.4), 0.9, 0.8, fc=colour))
-            axes.text(position, y, str(token), ha="center", va="center", color="white" if anchor else kit.INK)
-        axes.text(data.task.length, y, f"→ {data.labels[row]} = {rule(data, name, row)}", va="center")
+            axes.text(
+                position,
+                y,
+                str(token),
+                ha="center",
+                va="center",
+                color="white" if anchor else kit.INK,
+            )
+        axes.text(
+            data.task.length, y, f"→ {data.labels[row]} = {rule(data, name, row)}", va="center"
+        )
     axes.set_yticks(range(len(shown)), [kit.SETS[name] for name, _ in shown])
     axes.set(xlim=(-0.6, data.task.length + 5), ylim=(len(shown) - 0.4, -0.6), xticks=[])
     axes.tick_params(length=0)
@@ -66,12 +91,15 @@ def draw_tasks(evidence: Evidence) -> Figure:
 
 
 def rows_to_show(data: AnchorDataset) -> list[tuple[str, int]]:
-    """Two rows with one key and the same anchors, for memory and for reasoning, and a held-out row: (set, row)."""
+    """Two rows with one key and the same anchors, for memory and for reasoning, and a held-out row:
+    (set, row)."""
     found: list[tuple[str, int]] = []
     for name in ("mem", "rsn_train"):
         rows = data.rows(name)
         if len(rows):
-            block = np.concatenate([data.key_position[:, None], data.anchor_positions], axis=1)[rows]
+            block = np.concatenate([data.key_position[:, None], data.anchor_positions], axis=1)[
+                rows
+            ]
             content, first = np.take_along_axis(data.tokens[rows], block, 1), len(rows) // 3
             same = (content == content[first]).all(1) & (block[:, 0] != block[first, 0])
             found += [(name, int(row)) for row in [rows[first], *rows[same][:1]]]
@@ -80,7 +108,10 @@ def rows_to_show(data: AnchorDataset) -> list[tuple[str, int]]:
 
 def rule(data: AnchorDataset, name: str, row: int) -> str:
     """How a row's label comes about, in one short line."""
-    key, anchors = data.tokens[row, data.key_position[row]], data.tokens[row, data.anchor_positions[row]]
+    key, anchors = (
+        data.tokens[row, data.key_position[row]],
+        data.tokens[row, data.anchor_positions[row]],
+    )
     if name == "mem":
         return f"table[{key}; {', '.join(map(str, anchors))}], drawn once"
     return " + ".join(map(str, [key, *anchors]))
@@ -93,7 +124,8 @@ def look(circuit: str) -> dict[str, Any]:
 
 
 def draw_circuits(evidence: Evidence) -> Figure:
-    """Share of seeds per circuit at each rate, by cause and by attention; every member's routes and two names."""
+    """Share of seeds per circuit at each rate, by cause and by attention; every member's routes and
+    two names."""
     counts, members = evidence.table("circuit_counts"), evidence.table("circuits")
     members = members.sort_values(["gamma", "seed"], ignore_index=True)
     gammas = sorted(counts["gamma"].unique().tolist())
@@ -103,20 +135,40 @@ def draw_circuits(evidence: Evidence) -> Figure:
     for column, name in enumerate(("cause", "attention")):
         axes = figure.add_subplot(grid[0, 3 * column : 3 * column + 3])
         for place, gamma in enumerate(gammas):
-            here = counts.loc[(counts["named_by"] == name) & (counts["gamma"] == gamma) & (counts["n"] > 0)]
+            here = counts.loc[
+                (counts["named_by"] == name) & (counts["gamma"] == gamma) & (counts["n"] > 0)
+            ]
             kit.stack(axes, place, {row.circuit: row.share for row in here.itertuples()}, look)
         axes.set_yticks(range(len(gammas)), [f"γ = {gamma:g}" for gamma in gammas])
-        axes.set(xlim=(0, 1), ylim=(len(gammas) - 0.5, -0.5), xlabel="share of seeds", title=f"named by {name}")
-    routes = {name: {"fc": colour, "ec": "#555555", "lw": 0.3} for name, (_, colour) in ROUTES.items()}
+        axes.set(
+            xlim=(0, 1),
+            ylim=(len(gammas) - 0.5, -0.5),
+            xlabel="share of seeds",
+            title=f"named by {name}",
+        )
+    routes = {
+        name: {"fc": colour, "ec": "#555555", "lw": 0.3} for name, (_, colour) in ROUTES.items()
+    }
     labels = [f"γ = {row['gamma']:g}, seed {row['seed']}" for row in members.to_dict("records")]
     for column, (change, words) in enumerate(CHANGES.items()):
         axes = figure.add_subplot(grid[1, 2 * column : 2 * column + 2])
         for place, row in enumerate(members.to_dict("records")):
-            where = {"gamma": float(row["gamma"]), "seed": int(row["seed"]), "stage": "final", "set": "rsn_train"}
-            shares = {name: evidence.value("routes", f"{change}:{name}", **where) for name in ROUTES}
-            kit.stack(axes, place, shares, routes.__getitem__, 0.4 if row["cause"] == "none" else 1.0)
+            where = {
+                "gamma": float(row["gamma"]),
+                "seed": int(row["seed"]),
+                "stage": "final",
+                "set": "rsn_train",
+            }
+            shares = {
+                name: evidence.value("routes", f"{change}:{name}", **where) for name in ROUTES
+            }
+            kit.stack(
+                axes, place, shares, routes.__getitem__, 0.4 if row["cause"] == "none" else 1.0
+            )
         axes.axvline(1, color=kit.INK, lw=0.7, ls=":")
-        axes.set(ylim=(len(members) - 0.4, -0.6), title=words, xlabel="share of the effect, by route")
+        axes.set(
+            ylim=(len(members) - 0.4, -0.6), title=words, xlabel="share of the effect, by route"
+        )
         axes.set_yticks(range(len(labels)), labels if not column else [], fontsize=6)
     names = figure.add_subplot(grid[1, 4:])
     for place, row in enumerate(members.to_dict("records")):
@@ -128,12 +180,17 @@ def draw_circuits(evidence: Evidence) -> Figure:
     known = set(counts["circuit"])
     shown = [name for name in dict.fromkeys([*CIRCUITS, *counts["circuit"]]) if name in known]
     extra = [Patch(**look(name), label=name) for name in shown]
-    kit.legend(figure, 4, [*extra, *(Patch(**routes[name], label=words) for name, (words, _) in ROUTES.items())])
+    kit.legend(
+        figure,
+        4,
+        [*extra, *(Patch(**routes[name], label=words) for name, (words, _) in ROUTES.items())],
+    )
     return figure
 
 
 def draw_equivalence(evidence: Evidence) -> Figure:
-    """Disagreement of every two members at the small initialisation, ordered by circuit, on two kinds of rows."""
+    """Disagreement of every two members at the small initialisation, ordered by circuit, on two
+    kinds of rows."""
     evidence.require(SMALL)
     evidence.table("disagreement")
     figure, [axes] = kit.panels(1, 2, 3.9)
@@ -143,27 +200,44 @@ def draw_equivalence(evidence: Evidence) -> Figure:
             order, table = [*CIRCUITS], evidence.table("battery_accuracy", battery=battery)
             members = [row for row in table.to_dict("records") if row["circuit"] != "none"]
             members.sort(
-                key=lambda row: (order.index(row["circuit"]) if row["circuit"] in order else 9, row["seed"])
+                key=lambda row: (
+                    order.index(row["circuit"]) if row["circuit"] in order else 9,
+                    row["seed"],
+                )
             )
             place = {row["seed"]: at for at, row in enumerate(members)}
             matrix = np.full((len(members), len(members)), np.nan)
             for pair in evidence.table("disagreement", battery=battery).to_dict("records"):
                 a, b = place[pair["seed_a"]], place[pair["seed_b"]]
                 matrix[a, b] = matrix[b, a] = pair["disagreement"]
-            kit.heat_map(one, matrix, list(place), low=0, high=1, colours=kit.ATTENTION, write=two_digits)
+            kit.heat_map(
+                one, matrix, list(place), low=0, high=1, colours=kit.ATTENTION, write=two_digits
+            )
             for at, row in enumerate(members):
                 found[row["circuit"]] = None
                 one.add_patch(Rectangle((at - 0.5, -0.92), 1, 0.32, **look(row["circuit"])))
                 one.add_patch(Rectangle((-0.92, at - 0.5), 0.32, 1, **look(row["circuit"])))
-                kit.note(one, two_digits(row["accuracy"]), (len(members) - 0.4, at), "data", va="center", ha="left")
+                kit.note(
+                    one,
+                    two_digits(row["accuracy"]),
+                    (len(members) - 0.4, at),
+                    "data",
+                    va="center",
+                    ha="left",
+                )
             one.set(xlim=(-1, len(members) + 0.3), ylim=(len(members) - 0.5, -1))
-            one.set(xlabel="seed of one member", ylabel="seed of the other", title=f"{battery} (right: accuracy)")
+            one.set(
+                xlabel="seed of one member",
+                ylabel="seed of the other",
+                title=f"{battery} (right: accuracy)",
+            )
     kit.legend(figure, 5, [Patch(**look(name), label=name) for name in found])
     return figure
 
 
 def draw_first_layer(evidence: Evidence) -> Figure:
-    """Mean attention against 1/i, spectrum of W_V, its leading vector's mean cosines with anchors (after Fig. 6)."""
+    """Mean attention against 1/i, spectrum of W_V, its leading vector's mean cosines with anchors
+    (after Fig. 6)."""
     figure, [patterns, [distance, spectrum, alignment]] = kit.panels(2, 3, 5.4)
     length = evidence.task.length
     average = np.tril(np.ones((length, length))) / np.arange(1, length + 1)[:, None]
@@ -173,12 +247,20 @@ def draw_first_layer(evidence: Evidence) -> Figure:
             pattern, title = average, "average operator: 1/i"
             if place:
                 gamma, stage = place
-                seed, pattern = evidence.first("uniformity", "mean_pattern", gamma, stage=stage, set="rsn_train")
+                seed, pattern = evidence.first(
+                    "uniformity", "mean_pattern", gamma, stage=stage, set="rsn_train"
+                )
                 tv = evidence.value("uniformity", "tv", gamma, seed, stage=stage, set="rsn_train")
                 title = f"γ = {gamma:g}, {stage}, seed {seed}\nmean distance {two_digits(tv)}"
             write = (lambda percent: f"{percent:.0f}" if percent else "") if length <= 12 else None
             kit.heat_map(
-                axes, 100 * pattern, np.arange(1, length + 1), low=0, high=100, colours=kit.ATTENTION, write=write
+                axes,
+                100 * pattern,
+                np.arange(1, length + 1),
+                low=0,
+                high=100,
+                colours=kit.ATTENTION,
+                write=write,
             )
             axes.set(xlabel="position j (cells: attention in %)", ylabel="position i", title=title)
     with kit.missing(distance):
@@ -189,21 +271,33 @@ def draw_first_layer(evidence: Evidence) -> Figure:
             values = evidence.array(**tv, gamma=gamma, stage=stage).values()
             _ranked(distance, evidence, values, gamma, f"γ = {gamma:g}, {stage}", 2)
         untrained = np.mean([*evidence.array(**tv, gamma=SMALL, stage="init").values()], 0)
-        distance.plot(np.arange(2, len(untrained) + 2), untrained, color=kit.GREY, ls="--", label="untrained")
+        distance.plot(
+            np.arange(2, len(untrained) + 2), untrained, color=kit.GREY, ls="--", label="untrained"
+        )
         kit.threshold(distance, evidence, "M1")
         distance.set(
-            ylim=(0, None), xlabel="position i", ylabel="distance from 1/i (TV, 0 to 1)", title="row by row"
+            ylim=(0, None),
+            xlabel="position i",
+            ylabel="distance from 1/i (TV, 0 to 1)",
+            title="row by row",
         )
     with kit.missing(spectrum):
         trained, start = (
-            [s / s[0] for s in evidence.array(VALUES, "singular_values", SMALL, stage=stage).values()]
+            [
+                s / s[0]
+                for s in evidence.array(VALUES, "singular_values", SMALL, stage=stage).values()
+            ]
             for stage in ("half", "init")
         )
         _ranked(spectrum, evidence, trained, SMALL, f"γ = {SMALL:g}, half", 1)
         untrained = np.mean(start, 0)
-        spectrum.plot(np.arange(1, len(untrained) + 1), untrained, color=kit.GREY, ls="--", label="untrained")
+        spectrum.plot(
+            np.arange(1, len(untrained) + 1), untrained, color=kit.GREY, ls="--", label="untrained"
+        )
         ratio = mean_text(*evidence.spread(VALUES, "spectrum_ratio", SMALL, stage="half"))
-        spectrum.set(ylim=(0, 1.06), xlabel="singular value k of L0's W$_V$", ylabel="s$_k$ / s$_1$")
+        spectrum.set(
+            ylim=(0, 1.06), xlabel="singular value k of L0's W$_V$", ylabel="s$_k$ / s$_1$"
+        )
         spectrum.set_title(f"s$_1$/s$_2$ = {ratio}")
     with kit.missing(alignment):
         memory = kit.Series("cos_memory", "memory anchors", kit.BLUE, "s", "half")
@@ -211,13 +305,22 @@ def draw_first_layer(evidence: Evidence) -> Figure:
         kit.rates(alignment, evidence, VALUES, memory, reasoning, untrained=True)
         for claim in ("M4", "M5"):
             kit.threshold(alignment, evidence, claim, gamma=SMALL)
-        alignment.set(ylim=(0, 1.05), ylabel="mean |cos(u$_1$, anchor)|", title="leading vector of W$_V$, half")
+        alignment.set(
+            ylim=(0, 1.05),
+            ylabel="mean |cos(u$_1$, anchor)|",
+            title="leading vector of W$_V$, half",
+        )
     kit.legend(figure, 4)
     return figure
 
 
 def _ranked(
-    axes: Axes, evidence: Evidence, seeds: Iterable[np.ndarray], gamma: float, label: str, first: int
+    axes: Axes,
+    evidence: Evidence,
+    seeds: Iterable[np.ndarray],
+    gamma: float,
+    label: str,
+    first: int,
 ) -> None:
     """An array of every seed over its places, and its mean."""
     mean, colour = np.mean([*seeds], 0), kit.gamma_colour(gamma, evidence.gammas)
@@ -227,45 +330,88 @@ def _ranked(
 
 
 def draw_attention_by_role(evidence: Evidence) -> Figure:
-    """L1's attention from the last position to key, anchors, itself and noise, one bar per seed and rate."""
+    """L1's attention from the last position to key, anchors, itself and noise, one bar per seed and
+    rate."""
     figure, axes = kit.panels(2, 1, 3.7, max(kit.WIDTH, 2.1 * len(evidence.gammas)))
     looks: dict[str, dict[str, Any]] = {name: {"fc": colour} for name, (_, colour) in PARTS.items()}
-    for (one,), (inputs, words) in zip(axes, {"rsn_train": "reasoning", "mem": "memory"}.items(), strict=True):
+    for (one,), (inputs, words) in zip(
+        axes, {"rsn_train": "reasoning", "mem": "memory"}.items(), strict=True
+    ):
         with kit.missing(one):
             start, ticks, unread = 0.0, {}, ""
             for gamma in evidence.gammas:
-                read = {"probe": "attention_by_role", "gamma": gamma, "set": inputs, "deepest": True}
+                read = {
+                    "probe": "attention_by_role",
+                    "gamma": gamma,
+                    "set": inputs,
+                    "deepest": True,
+                }
                 try:
-                    table = pd.DataFrame({part: evidence.values(quantity=part, **read) for part in PARTS})
+                    table = pd.DataFrame(
+                        {part: evidence.values(quantity=part, **read) for part in PARTS}
+                    )
                 except MissingEvidenceError:
                     unread += f", not read at γ = {gamma:g}"
                     continue
                 before = evidence.values(quantity="key", column="untrained", **read).to_dict()
                 for seed, shares in table.dropna().iterrows():
                     kit.stack(one, start, shares.to_dict(), looks.__getitem__, upright=True)
-                    kit.level(one, start, float(before.get(seed, np.nan)), kit.INK, 0.4, label="key, untrained")
+                    kit.level(
+                        one,
+                        start,
+                        float(before.get(seed, np.nan)),
+                        kit.INK,
+                        0.4,
+                        label="key, untrained",
+                    )
                     ticks[start] = str(seed)
                     start += 1
                 if gamma == SMALL:
                     least = evidence.threshold("M7" if inputs == "rsn_train" else "M7b")
                     ends = [start - len(table) - 0.5, start - 0.5]
-                    one.plot(ends, [least] * 2, color=kit.INK, lw=0.9, ls=kit.DASHED, label="threshold of M7, M7b")
-                words_of_key = f"γ = {gamma:g}: key {mean_text(*evidence.spread(quantity='key', **read))}"
-                one.text(start - (len(table) + 1) / 2, 1.03, words_of_key, ha="center", va="bottom", fontsize=7)
+                    one.plot(
+                        ends,
+                        [least] * 2,
+                        color=kit.INK,
+                        lw=0.9,
+                        ls=kit.DASHED,
+                        label="threshold of M7, M7b",
+                    )
+                words_of_key = (
+                    f"γ = {gamma:g}: key {mean_text(*evidence.spread(quantity='key', **read))}"
+                )
+                one.text(
+                    start - (len(table) + 1) / 2,
+                    1.03,
+                    words_of_key,
+                    ha="center",
+                    va="bottom",
+                    fontsize=7,
+                )
                 start += 1.2
             if not ticks:
-                raise MissingEvidenceError(f"This run has no reading of attention_by_role on {words} inputs.")
+                raise MissingEvidenceError(
+                    f"This run has no reading of attention_by_role on {words} inputs."
+                )
             one.set_xticks(list(ticks), list(ticks.values()))
-            one.set(ylim=(0, 1.16), ylabel="attention (share)", xlabel="seed", title=f"{words} inputs{unread}")
+            one.set(
+                ylim=(0, 1.16),
+                ylabel="attention (share)",
+                xlabel="seed",
+                title=f"{words} inputs{unread}",
+            )
     kit.legend(figure, 6, [Patch(**looks[name], label=words) for name, (words, _) in PARTS.items()])
     return figure
 
 
 def draw_variance_explained(evidence: Evidence) -> Figure:
-    """Share of variance by component and grouping at the small initialisation, and the two shares of M8 by rate."""
+    """Share of variance by component and grouping at the small initialisation, and the two shares
+    of M8 by rate."""
     evidence.require(SMALL)
     probe, read = "variance_explained", evidence.readings
-    rows = sorted({str(n).split(":")[0] for n in read.loc[read["probe"] == probe, "quantity"]}, key=forward)
+    rows = sorted(
+        {str(n).split(":")[0] for n in read.loc[read["probe"] == probe, "quantity"]}, key=forward
+    )
     if not rows:
         raise MissingEvidenceError(f"This run has no reading of {probe}.")
     figure = kit.new_figure(3.6)
@@ -273,9 +419,21 @@ def draw_variance_explained(evidence: Evidence) -> Figure:
     table = figure.add_subplot(grid[:, 0])
     single = [f"anchor_{i}" for i in range(1, evidence.task.q + 1)] if evidence.task.q > 1 else []
     columns = [*GROUPINGS[:2], *single, *GROUPINGS[2:]]
-    found = [[evidence.spread(probe, f"{r}:{c}", SMALL, set="rsn_train").estimate for c in columns] for r in rows]
-    look = {"low": 0, "high": 1, "colours": kit.ATTENTION, "write": two_digits, "aspect": "auto", "size": 7}
-    kit.heat_map(table, found, [in_words(r) for r in rows], [c.replace("_", "\n") for c in columns], **look)
+    found = [
+        [evidence.spread(probe, f"{r}:{c}", SMALL, set="rsn_train").estimate for c in columns]
+        for r in rows
+    ]
+    look = {
+        "low": 0,
+        "high": 1,
+        "colours": kit.ATTENTION,
+        "write": two_digits,
+        "aspect": "auto",
+        "size": 7,
+    }
+    kit.heat_map(
+        table, found, [in_words(r) for r in rows], [c.replace("_", "\n") for c in columns], **look
+    )
     table.set_title(f"share of variance explained, γ = {SMALL:g}, final, median")
     for place, quantity, title in (
         (0, "attn_out.1:key", "key in L1's attention"),

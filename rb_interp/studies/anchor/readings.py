@@ -1,4 +1,5 @@
-"""Every reading of the anchor study: which probe reads which member, at which stage, on which inputs."""
+"""Every reading of the anchor study: which probe reads which member, at which stage, on which
+inputs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -24,7 +25,11 @@ Step = tuple[Callable[..., probes.Reading], str, dict[str, Any]]
 """Probe, the set that it sees (WEIGHTS for none), and its options."""
 OPTIONS: dict[Callable[..., probes.Reading], dict[str, Any]] = {
     probes.value_alignment: {"groups": GROUPS, "contrast": ("reasoning", "memory")},
-    probes.geometry: {"groups": GROUPS, "alike": ("memory", "reasoning"), "ordered": ("key", "reasoning")},
+    probes.geometry: {
+        "groups": GROUPS,
+        "alike": ("memory", "reasoning"),
+        "ordered": ("key", "reasoning"),
+    },
 }
 """Which tokens a probe compares."""
 
@@ -41,7 +46,9 @@ def plan(n_layers: int, n_heads: int) -> list[Step]:
         (probes.value_alignment, WEIGHTS, 0),
     ]
     places += [
-        (probes.attention_by_role, set, layer) for layer in sorted({1, n_layers - 1}) for set in (REASONING, MEMORY)
+        (probes.attention_by_role, set, layer)
+        for layer in sorted({1, n_layers - 1})
+        for set in (REASONING, MEMORY)
     ]
     steps: list[Step] = [
         (probe, set, {"layer": at, "head": h}) for probe, set, at in places for h in range(n_heads)
@@ -51,19 +58,25 @@ def plan(n_layers: int, n_heads: int) -> list[Step]:
 
 
 def own_stage(sweep: Sweep, member: Member) -> str:
-    """The stage at which L0 is read: ``half`` at gamma .8, at other gammas the same step, ``matched``."""
+    """The stage at which L0 is read: ``half`` at gamma .8, at other gammas the same step,
+    ``matched``."""
     return "matched" if SMALL in sweep.config.gammas and member.gamma != SMALL else "half"
 
 
 def read_members(run: Run, progress: bool = True) -> Measured:
     """Readings of all members at init, half, matched and final, and their arrays."""
-    return measure_members(run, lambda models, member: _read(models, member, run.config), [""], progress)
+    return measure_members(
+        run, lambda models, member: _read(models, member, run.config), [""], progress
+    )
 
 
-def _read(models: MemberModels, member: Member, config: Any) -> Iterator[tuple[str, str, probes.Reading]]:
+def _read(
+    models: MemberModels, member: Member, config: Any
+) -> Iterator[tuple[str, str, probes.Reading]]:
     """Stage, set and reading of every probe; each reading carries the untrained model's values.
 
-    Routes are an intervention on the finished circuit, and are read of the untrained and of the final model.
+    Routes are an intervention on the finished circuit, and are read of the untrained and of the
+    final model.
     """
     sweep, data = models.sweep, models.sweep.dataset(member.seed)
     steps = plan(config.model.n_layers, config.model.n_heads)
@@ -73,11 +86,16 @@ def _read(models: MemberModels, member: Member, config: Any) -> Iterator[tuple[s
     def read(sources: Mapping[str, Source], step: Step, **options: Any) -> probes.Reading:
         probe, set, where = step
         found = probe(sources[set], inputs[set], n_null=config.n_null, **where, **options)
-        usual = {None, 0} >= {found.head} and found.layer in (None, 1 if probe is probes.attention_by_role else 0)
+        usual = {None, 0} >= {found.head} and found.layer in (
+            None,
+            1 if probe is probes.attention_by_role else 0,
+        )
         return found if usual else replace(found, arrays={})
 
     def sources(model: HookedModel) -> dict[str, Source]:
-        reasoning, memory = (one_pass(model, inputs[set], set == REASONING) for set in (REASONING, MEMORY))
+        reasoning, memory = (
+            one_pass(model, inputs[set], set == REASONING) for set in (REASONING, MEMORY)
+        )
         return {REASONING: reasoning, MEMORY: memory, WEIGHTS: model}
 
     models.load(member, "init")
@@ -90,7 +108,9 @@ def _read(models: MemberModels, member: Member, config: Any) -> Iterator[tuple[s
     for stage in dict.fromkeys((*stages, "half", own_stage(sweep, member), "final")):
         models.load(member, stage)
         now = sources(models.model)
-        for step, untrained in zip(steps[:1] if stage == "leaving" else steps, before, strict=stage != "leaving"):
+        for step, untrained in zip(
+            steps[:1] if stage == "leaving" else steps, before, strict=stage != "leaving"
+        ):
             if step[0] is probes.geometry:  # participation_ratio needs the untrained model itself
                 yield stage, step[1], read(now, step, untrained=models.untrained)
             else:
@@ -100,6 +120,9 @@ def _read(models: MemberModels, member: Member, config: Any) -> Iterator[tuple[s
 
 
 def one_pass(model: HookedModel, inputs: Inputs, components: bool = True) -> Source:
-    """All that the probes read of some rows: the attention patterns, and what the components write."""
+    """All that the probes read of some rows: the attention patterns, and what the components
+    write."""
     hooks = [Site("pattern", layer).hook for layer in range(model.cfg.n_layers)]
-    return probes.captured(model, inputs.tokens, [*hooks, *(component_hooks(model).values() if components else ())])
+    return probes.captured(
+        model, inputs.tokens, [*hooks, *(component_hooks(model).values() if components else ())]
+    )

@@ -5,8 +5,8 @@
     D   which vectors are parallel before the answer is read (Fig. 4 and Sec. 5.2)
     K   how complex the weights of a member are, and whether that tells its phase (Figs. 5, 12 and 13)
 
-Criteria were written down before the runs, and gammas are those that the paper names. Layers are counted from 0 here
-and from 1 in the paper: its first layer is L0.
+Criteria were written down before the runs, and gammas are those that the paper names. Layers are
+counted from 0 here and from 1 in the paper: its first layer is L0.
 """
 
 import math
@@ -39,7 +39,8 @@ def accuracy(set: str, gamma: float) -> Term:
 
 
 def _others(gamma: float) -> tuple[Term, ...]:
-    """What stands beside a claim about answers to unseen: the other answers, and both with early keys alone."""
+    """What stands beside a claim about answers to unseen: the other answers, and both with early
+    keys alone."""
     return (
         *(phase(name, gamma) for name in "ISO"),
         phase("I_early", gamma, "I, keys at positions 0 to length - 5"),
@@ -53,53 +54,121 @@ def _memorising(quantity: str, label: str) -> Term:
 
 
 PHASE_CLAIMS = (
-    Claim("C1", "With small initialisation the unseen pair is answered inferentially.", "Fig. 2b",
-        (Condition(phase("I", SMALL), ">=", 0.90),), context=_others(SMALL)),
-    Claim("C2", "With larger initialisation the unseen pair is answered symmetrically.", "Fig. 2a",
-        (Condition(phase("S", MIDDLE), ">=", 0.90),), context=_others(MIDDLE)),
-    Claim("C3", "With very large initialisation not even seen pairs are answered, and the unseen pair in neither way.",
+    Claim(
+        "C1",
+        "With small initialisation the unseen pair is answered inferentially.",
+        "Fig. 2b",
+        (Condition(phase("I", SMALL), ">=", 0.90),),
+        context=_others(SMALL),
+    ),
+    Claim(
+        "C2",
+        "With larger initialisation the unseen pair is answered symmetrically.",
+        "Fig. 2a",
+        (Condition(phase("S", MIDDLE), ">=", 0.90),),
+        context=_others(MIDDLE),
+    ),
+    Claim(
+        "C3",
+        "With very large initialisation not even seen pairs are answered, and the unseen pair in "
+        "neither way.",
         "Fig. 2, shaded",
         (
-            Condition(accuracy("seen_test", VERY_LARGE), "<", 0.90), Condition(phase("I", VERY_LARGE), "<", 0.50),
-            Condition(phase("S", VERY_LARGE), "<", 0.50)),
-        context=(accuracy("train", VERY_LARGE), accuracy("seen_train", VERY_LARGE))),
-    Claim("C3m", "With very large initialisation each data point is learned by itself.",
+            Condition(accuracy("seen_test", VERY_LARGE), "<", 0.90),
+            Condition(phase("I", VERY_LARGE), "<", 0.50),
+            Condition(phase("S", VERY_LARGE), "<", 0.50),
+        ),
+        context=(accuracy("train", VERY_LARGE), accuracy("seen_train", VERY_LARGE)),
+    ),
+    Claim(
+        "C3m",
+        "With very large initialisation each data point is learned by itself.",
         "Sec. 5, “each individual data point”",
-        (Condition(_memorising("gap", "accuracy on train - on seen_train, of unfit members"), ">=", 0.20),),
+        (
+            Condition(
+                _memorising("gap", "accuracy on train - on seen_train, of unfit members"),
+                ">=",
+                0.20,
+            ),
+        ),
         gate=Condition(_memorising("train", "accuracy on train"), ">=", 0.90),
-        context=(_memorising("train", "accuracy on train, of unfit members"), _memorising("loss", "loss"))),
-    Claim("C4", "Seen pairs generalise to keys that were not trained at their position.", "generalisation on data",
+        context=(
+            _memorising("train", "accuracy on train, of unfit members"),
+            _memorising("loss", "loss"),
+        ),
+    ),
+    Claim(
+        "C4",
+        "Seen pairs generalise to keys that were not trained at their position.",
+        "generalisation on data",
         tuple(
             condition
             for gamma in (MIDDLE, SMALL)
             for condition in (
                 Condition(accuracy("seen_test", gamma), ">=", 0.95),
-                Condition(phase("gap", gamma, "accuracy on seen_train - accuracy on seen_test"), "<=", 0.03),
-            ))),
-    Claim("C5", "The initialisation turns symmetric answers into inferential ones.", "Fig. 2, contrast",
+                Condition(
+                    phase("gap", gamma, "accuracy on seen_train - accuracy on seen_test"),
+                    "<=",
+                    0.03,
+                ),
+            )
+        ),
+    ),
+    Claim(
+        "C5",
+        "The initialisation turns symmetric answers into inferential ones.",
+        "Fig. 2, contrast",
         (
             Condition(phase("I", SMALL), ">=", 0.50, phase("I", MIDDLE)),
-            Condition(phase("S", MIDDLE), ">=", 0.50, phase("S", SMALL)))),
-    Claim("C6", "Members that fit seen pairs are in one of two phases.", "Sec. 4, “two phases”",
+            Condition(phase("S", MIDDLE), ">=", 0.50, phase("S", SMALL)),
+        ),
+    ),
+    Claim(
+        "C6",
+        "Members that fit seen pairs are in one of two phases.",
+        "Sec. 4, “two phases”",
         (
             Condition(
                 Term(
-                    "two_phases", "decided", None, "final",
-                    label="share of a seed's fitted members at gammas from .5 on that are inferential or symmetric"),
-                ">=", 0.80),)),
-    Claim("C13", "Without the exception hardly anything is answered as the exception would have it.", "control",
+                    "two_phases",
+                    "decided",
+                    None,
+                    "final",
+                    label="share of a seed's fitted members at gammas from .5 on that are inferential or symmetric",
+                ),
+                ">=",
+                0.80,
+            ),
+        ),
+    ),
+    Claim(
+        "C13",
+        "Without the exception hardly anything is answered as the exception would have it.",
+        "control",
         tuple(
-            Condition(phase("S", gamma, "share answered as the exception is trained", BOTH_UNSEEN), "<=", 0.10)
-            for gamma in (MIDDLE, SMALL)),
+            Condition(
+                phase("S", gamma, "share answered as the exception is trained", BOTH_UNSEEN),
+                "<=",
+                0.10,
+            )
+            for gamma in (MIDDLE, SMALL)
+        ),
         context=tuple(
             phase(quantity, gamma, label, BOTH_UNSEEN)
             for gamma in (MIDDLE, SMALL)
-            for quantity, label in (("I", "I"), ("O", "O"), ("acc_seen_test", "accuracy on seen_test")))),
-)  # fmt: skip
+            for quantity, label in (
+                ("I", "I"),
+                ("O", "O"),
+                ("acc_seen_test", "accuracy on seen_test"),
+            )
+        ),
+    ),
+)
 
 
 def share(grouping: str, gamma: float, layer: int, label: str, set: str = "seen_test") -> Term:
-    """Share of variance at the last position after a layer's attention that a grouping explains, at the last step."""
+    """Share of variance at the last position after a layer's attention that a grouping explains, at
+    the last step."""
     return Term("variance_shares", grouping, gamma, "final", set, layer, label)
 
 
@@ -117,10 +186,20 @@ def _moved(roles: str, answer: str, gamma: float) -> Term:
 
 
 def _knocked(edge: str, gamma: float, placebo: bool = False) -> Term:
-    words = {"anchors_from_key": "from the anchors to the key", "last_from_anchors": "from last to the anchors"}
+    words = {
+        "anchors_from_key": "from the anchors to the key",
+        "last_from_anchors": "from last to the anchors",
+    }
     label = f"accuracy on seen_test lost without L0's attention {words[edge]}"
     label += ", two noise positions in place of the anchors" if placebo else ""
-    return Term("knock_out", f"{edge}{':placebo' if placebo else ''}", gamma, "final", "seen_test", label=label)
+    return Term(
+        "knock_out",
+        f"{edge}{':placebo' if placebo else ''}",
+        gamma,
+        "final",
+        "seen_test",
+        label=label,
+    )
 
 
 def _gathers(layer: int, gamma: float) -> tuple[Condition, ...]:
@@ -137,7 +216,11 @@ def _placebos(gamma: float, *roles: str) -> tuple[Condition, ...]:
 
 
 def _explained(grouping: str, gamma: float) -> Term:
-    words = {"unordered_pair": "the unordered pair explains", "order": "its order adds", "key": "the key explains"}
+    words = {
+        "unordered_pair": "the unordered pair explains",
+        "order": "its order adds",
+        "key": "the key explains",
+    }
     label = f"share of the last position's variance after L0's attention that {words[grouping]}"
     return share(grouping, gamma, 0, label)
 
@@ -156,7 +239,9 @@ def _match(quantity: str, label: str) -> Term:
 
 def _unseen(*conditions: Condition) -> tuple[Term, ...]:
     """The same attention on rows of the pair that was never trained."""
-    return tuple(replace(one.of, set="unseen", label=f"{one.of.label}, on (4,3)") for one in conditions)
+    return tuple(
+        replace(one.of, set="unseen", label=f"{one.of.label}, on (4,3)") for one in conditions
+    )
 
 
 _BY_LAST = (*_gathers(0, MIDDLE), Condition(_attention(1, "last", "key", MIDDLE), ">=", SUM))
@@ -167,68 +252,154 @@ _BY_ANCHORS = (
 )
 
 FLOW_CLAIMS = (
-    Claim("F1", "In a symmetric solution L0 looks from the last position to both anchors, and L1 to the key.",
-        "Fig. 3a", _BY_LAST, context=(*_unseen(*_BY_LAST), *_flow(MIDDLE))),
-    Claim("F2",
-        "In an inferential solution L0 looks from both anchors to the key, and L1 from the last position to both.",
-        "Fig. 3c", _BY_ANCHORS, context=(*_unseen(*_BY_ANCHORS), *_flow(SMALL))),
-    Claim("F3", "L1 looks from the last position to the key in symmetric solutions, and not in inferential ones.",
+    Claim(
+        "F1",
+        "In a symmetric solution L0 looks from the last position to both anchors, and L1 to the "
+        "key.",
+        "Fig. 3a",
+        _BY_LAST,
+        context=(*_unseen(*_BY_LAST), *_flow(MIDDLE)),
+    ),
+    Claim(
+        "F2",
+        "In an inferential solution L0 looks from both anchors to the key, and L1 from the last "
+        "position to both.",
+        "Fig. 3c",
+        _BY_ANCHORS,
+        context=(*_unseen(*_BY_ANCHORS), *_flow(SMALL)),
+    ),
+    Claim(
+        "F3",
+        "L1 looks from the last position to the key in symmetric solutions, and not in inferential "
+        "ones.",
         "Fig. 3, contrast",
-        (Condition(_attention(1, "last", "key", MIDDLE), ">=", 0.50, _attention(1, "last", "key", SMALL)),),
+        (
+            Condition(
+                _attention(1, "last", "key", MIDDLE),
+                ">=",
+                0.50,
+                _attention(1, "last", "key", SMALL),
+            ),
+        ),
         context=(
-            *(_attention(1, "last", "key", gamma, "unseen") for gamma in (MIDDLE, SMALL)), *_flow(MIDDLE),
-            *_flow(SMALL))),
-    Claim("F4", "In a symmetric solution the last position holds the pair after L0, and the key's position the key.",
+            *(_attention(1, "last", "key", gamma, "unseen") for gamma in (MIDDLE, SMALL)),
+            *_flow(MIDDLE),
+            *_flow(SMALL),
+        ),
+    ),
+    Claim(
+        "F4",
+        "In a symmetric solution the last position holds the pair after L0, and the key's position "
+        "the key.",
         "Sec. 5.1, causal",
         (
             Condition(_moved("key", "ks_pb", MIDDLE), ">=", 0.90),
-            Condition(_moved("last", "kb_ps", MIDDLE), ">=", 0.90), *_placebos(MIDDLE, "key", "last")),
-        context=_flow(MIDDLE)),
-    Claim("F5",
-        "In an inferential solution both anchors hold key and pair after L0, and neither last nor key holds any of it.",
+            Condition(_moved("last", "kb_ps", MIDDLE), ">=", 0.90),
+            *_placebos(MIDDLE, "key", "last"),
+        ),
+        context=_flow(MIDDLE),
+    ),
+    Claim(
+        "F5",
+        "In an inferential solution both anchors hold key and pair after L0, and neither last nor "
+        "key holds any of it.",
         "Sec. 5.1, causal",
         (
             Condition(_moved("a1+a2", "source", SMALL), ">=", 0.90),
-            Condition(_moved("last", "base", SMALL), ">=", 0.90), Condition(_moved("key", "base", SMALL), ">=", 0.90),
-            *_placebos(SMALL, "a1+a2", "last", "key")), context=_flow(SMALL)),
-    Claim("F6",
-        "Inferential solutions need L0's attention from anchors to key, symmetric ones that from last to anchors.",
+            Condition(_moved("last", "base", SMALL), ">=", 0.90),
+            Condition(_moved("key", "base", SMALL), ">=", 0.90),
+            *_placebos(SMALL, "a1+a2", "last", "key"),
+        ),
+        context=_flow(SMALL),
+    ),
+    Claim(
+        "F6",
+        "Inferential solutions need L0's attention from anchors to key, symmetric ones that from "
+        "last to anchors.",
         "Sec. 5.1, causal",
         (
             Condition(_knocked("anchors_from_key", SMALL), ">=", 0.50),
             Condition(_knocked("anchors_from_key", MIDDLE), "<=", 0.10),
             Condition(_knocked("last_from_anchors", MIDDLE), ">=", 0.50),
-            Condition(_knocked("last_from_anchors", SMALL), "<=", 0.10)),
+            Condition(_knocked("last_from_anchors", SMALL), "<=", 0.10),
+        ),
         context=(
-            *(_knocked(edge, gamma, placebo=True) for edge in EDGES for gamma in (SMALL, MIDDLE)), *_flow(SMALL),
-            *_flow(MIDDLE))),
-    Claim("F7", "The flow tells the phase: via anchors is inferential, via last is symmetric.", "Sec. 5.1, match",
+            *(_knocked(edge, gamma, placebo=True) for edge in EDGES for gamma in (SMALL, MIDDLE)),
+            *_flow(SMALL),
+            *_flow(MIDDLE),
+        ),
+    ),
+    Claim(
+        "F7",
+        "The flow tells the phase: via anchors is inferential, via last is symmetric.",
+        "Sec. 5.1, match",
         (
-            Condition(_match("balanced_accuracy", "balanced accuracy with which the flow tells the phase"), ">=", 0.90),
-            Condition(_match("other_flow", "share of inferential and symmetric members with another flow"), "<=", 0.10)
-        ), unit="interval",
+            Condition(
+                _match(
+                    "balanced_accuracy", "balanced accuracy with which the flow tells the phase"
+                ),
+                ">=",
+                0.90,
+            ),
+            Condition(
+                _match(
+                    "other_flow", "share of inferential and symmetric members with another flow"
+                ),
+                "<=",
+                0.10,
+            ),
+        ),
+        unit="interval",
         context=(
             _match("inferential", "share of inferential members via anchors, not via last"),
-            _match("symmetric", "share of symmetric members via last, not via anchors"), *_flow(MIDDLE), *_flow(SMALL))
+            _match("symmetric", "share of symmetric members via last, not via anchors"),
+            *_flow(MIDDLE),
+            *_flow(SMALL),
+        ),
     ),
-    Claim("F8", "In a symmetric solution the last position holds the pair after L0 without its order.", "Fig. 3b",
+    Claim(
+        "F8",
+        "In a symmetric solution the last position holds the pair after L0 without its order.",
+        "Fig. 3b",
         (
             Condition(_explained("unordered_pair", MIDDLE), ">=", 0.50),
-            Condition(_explained("order", MIDDLE), "<=", 0.05)),
+            Condition(_explained("order", MIDDLE), "<=", 0.05),
+        ),
         context=(
             *(_explained(name, SMALL) for name in ("unordered_pair", "order")),
-            *(_explained("key", gamma) for gamma in (MIDDLE, SMALL)), *_flow(MIDDLE), *_flow(SMALL))),
-    Claim("F9", "The flow on the unseen pair is that on trained pairs.", "Sec. 5.1, unseen pair",
+            *(_explained("key", gamma) for gamma in (MIDDLE, SMALL)),
+            *_flow(MIDDLE),
+            *_flow(SMALL),
+        ),
+    ),
+    Claim(
+        "F9",
+        "The flow on the unseen pair is that on trained pairs.",
+        "Sec. 5.1, unseen pair",
         (
             Condition(
                 Term(
-                    "unseen_attention", "kept", None, "final", "unseen",
-                    label="share of members whose attention meets F1's or F2's criterion on (4,3) as on trained pairs"),
-                ">=", 0.90),), unit="share", context=(*_flow(MIDDLE), *_flow(SMALL))),
-)  # fmt: skip
+                    "unseen_attention",
+                    "kept",
+                    None,
+                    "final",
+                    "unseen",
+                    label="share of members whose attention meets F1's or F2's criterion on (4,3) as on trained pairs",
+                ),
+                ">=",
+                0.90,
+            ),
+        ),
+        unit="share",
+        context=(*_flow(MIDDLE), *_flow(SMALL)),
+    ),
+)
 
 
-_ANSWER = {g: share("answer", g, 1, "share of v's variance that the answer explains") for g in (MIDDLE, SMALL)}
+_ANSWER = {
+    g: share("answer", g, 1, "share of v's variance that the answer explains")
+    for g in (MIDDLE, SMALL)
+}
 _VECTORS = {"answer_cosines": "v", "step_cosines": "u"}
 _WORDS = {
     "equal": "equal targets",
@@ -248,7 +419,11 @@ def _cosine(probe: str, quantity: str, gamma: float) -> Term:
 
 def _context(probe: str, *gammas: float) -> tuple[Term, ...]:
     """Both means, raw and centred."""
-    shown = [*_WORDS] if probe == "answer_cosines" else [name for name in _WORDS if name != "different_drawn"]
+    shown = (
+        [*_WORDS]
+        if probe == "answer_cosines"
+        else [name for name in _WORDS if name != "different_drawn"]
+    )
     return tuple(_cosine(probe, name, gamma) for gamma in gammas for name in shown)
 
 
@@ -256,39 +431,78 @@ def _answer_context(gamma: float) -> tuple[Term, ...]:
     return (
         share("key", gamma, 1, "share that the key explains"),
         share("pair", gamma, 1, "share that the pair explains"),
-        share("answer", gamma, 1, "share that the answer explains where all rows have the same noise", "grid"),
-        share("key", gamma, 1, "share that the key explains where all rows have the same noise", "grid"),
+        share(
+            "answer",
+            gamma,
+            1,
+            "share that the answer explains where all rows have the same noise",
+            "grid",
+        ),
+        share(
+            "key",
+            gamma,
+            1,
+            "share that the key explains where all rows have the same noise",
+            "grid",
+        ),
     )
 
 
 REPRESENTATION_CLAIMS = (
-    Claim("D1",
-        "In an inferential solution the last position is parallel after L1 for pairs and keys with the same answer.",
+    Claim(
+        "D1",
+        "In an inferential solution the last position is parallel after L1 for pairs and keys with "
+        "the same answer.",
         "Fig. 4a",
         (
             Condition(_cosine("answer_cosines", "equal", SMALL), ">=", 0.90),
-            Condition(_cosine("answer_cosines", "difference", SMALL), ">=", 0.30)),
-        context=_context("answer_cosines", SMALL)),
-    Claim("D2", "In a symmetric solution it is not.", "Fig. 4b",
+            Condition(_cosine("answer_cosines", "difference", SMALL), ">=", 0.30),
+        ),
+        context=_context("answer_cosines", SMALL),
+    ),
+    Claim(
+        "D2",
+        "In a symmetric solution it is not.",
+        "Fig. 4b",
         (Condition(_cosine("answer_cosines", "equal", MIDDLE), "<=", 0.60),),
-        context=_context("answer_cosines", MIDDLE)),
-    Claim("D3", "Equal answers set vectors apart from different ones more in inferential solutions.",
+        context=_context("answer_cosines", MIDDLE),
+    ),
+    Claim(
+        "D3",
+        "Equal answers set vectors apart from different ones more in inferential solutions.",
         "Fig. 4, contrast",
         (
             Condition(
-                _cosine("answer_cosines", "difference", SMALL), ">=", 0.20,
-                _cosine("answer_cosines", "difference", MIDDLE)),), context=_context("answer_cosines", SMALL, MIDDLE)),
-    Claim("D4",
-        "In an inferential solution L1's value rows of first anchors are parallel where the first step gives the same.",
+                _cosine("answer_cosines", "difference", SMALL),
+                ">=",
+                0.20,
+                _cosine("answer_cosines", "difference", MIDDLE),
+            ),
+        ),
+        context=_context("answer_cosines", SMALL, MIDDLE),
+    ),
+    Claim(
+        "D4",
+        "In an inferential solution L1's value rows of first anchors are parallel where the first "
+        "step gives the same.",
         "Fig. 4c",
         (
             Condition(_cosine("step_cosines", "equal", SMALL), ">=", 0.80),
-            Condition(_cosine("step_cosines", "difference", SMALL), ">=", 0.30)),
-        context=(*_context("step_cosines", SMALL), _cosine("step_cosines", "difference", MIDDLE))),
-    Claim("D5", "In an inferential solution the answer fixes the last position after L1's attention.", "Sec. 5.2",
-        (Condition(_ANSWER[SMALL], ">=", 0.80), Condition(_ANSWER[SMALL], ">=", 0.20, _ANSWER[MIDDLE])),
-        context=(*_answer_context(SMALL), *_answer_context(MIDDLE))),
-)  # fmt: skip
+            Condition(_cosine("step_cosines", "difference", SMALL), ">=", 0.30),
+        ),
+        context=(*_context("step_cosines", SMALL), _cosine("step_cosines", "difference", MIDDLE)),
+    ),
+    Claim(
+        "D5",
+        "In an inferential solution the answer fixes the last position after L1's attention.",
+        "Sec. 5.2",
+        (
+            Condition(_ANSWER[SMALL], ">=", 0.80),
+            Condition(_ANSWER[SMALL], ">=", 0.20, _ANSWER[MIDDLE]),
+        ),
+        context=(*_answer_context(SMALL), *_answer_context(MIDDLE)),
+    ),
+)
 
 
 def _condensed(quantity: str, gamma: float, words: str) -> Term:
@@ -310,57 +524,142 @@ _ORDER, _SPREAD = (
 
 
 COMPLEXITY_CLAIMS = (
-    Claim("K1",
-        "With small initialisation the neurons of L0's W_Q point in few directions, with larger initialisation not.",
+    Claim(
+        "K1",
+        "With small initialisation the neurons of L0's W_Q point in few directions, with larger "
+        "initialisation not.",
         "Fig. 5a,b",
-        (Condition(_condensed("share_abs", SMALL, "|cos|"), ">=", 0.20, _condensed("share_abs", MIDDLE, "|cos|")),),
-        context=tuple(_condensed("share", gamma, "cos") for gamma in (SMALL, MIDDLE))),
-    Claim("K2", "Small initialisation leaves matrices of few directions.", "Fig. 13",
+        (
+            Condition(
+                _condensed("share_abs", SMALL, "|cos|"),
+                ">=",
+                0.20,
+                _condensed("share_abs", MIDDLE, "|cos|"),
+            ),
+        ),
+        context=tuple(_condensed("share", gamma, "cos") for gamma in (SMALL, MIDDLE)),
+    ),
+    Claim(
+        "K2",
+        "Small initialisation leaves matrices of few directions.",
+        "Fig. 13",
         (
             Condition(
                 Term(
-                    "complexity_contrast", "matrices_lower", None, "final",
+                    "complexity_contrast",
+                    "matrices_lower",
+                    None,
+                    "final",
                     label=f"number of {TWO_LAYERS} matrices whose PR at gamma {SMALL:g} is at most {LOWER:g} times "
-                    f"that at gamma {MIDDLE:g}"), ">=", 10),)),
-    Claim("K3", "With small initialisation the items' embeddings lie in few directions.", "Fig. 12",
+                    f"that at gamma {MIDDLE:g}",
+                ),
+                ">=",
+                10,
+            ),
+        ),
+    ),
+    Claim(
+        "K3",
+        "With small initialisation the items' embeddings lie in few directions.",
+        "Fig. 12",
         (
-            Condition(_items("participation_ratio", SMALL, "PR of the items / that of the untrained model"), "<=", 0.5),
-            Condition(_SPREAD[SMALL], "<=", math.log(LOWER), _SPREAD[MIDDLE])),
-        context=tuple(_items("participation", gamma, "PR of the items") for gamma in (SMALL, MIDDLE))),
-    Claim("K4", "The largest eigenvalue of the items' covariance grows first, the others later.", "Fig. 12, growth",
+            Condition(
+                _items(
+                    "participation_ratio", SMALL, "PR of the items / that of the untrained model"
+                ),
+                "<=",
+                0.5,
+            ),
+            Condition(_SPREAD[SMALL], "<=", math.log(LOWER), _SPREAD[MIDDLE]),
+        ),
+        context=tuple(
+            _items("participation", gamma, "PR of the items") for gamma in (SMALL, MIDDLE)
+        ),
+    ),
+    Claim(
+        "K4",
+        "The largest eigenvalue of the items' covariance grows first, the others later.",
+        "Fig. 12, growth",
         (
             Condition(
                 Term(
-                    "eigenvalue_growth", "order", SMALL, "final",
-                    label="Spearman(rank, step of half the final value) over the five largest eigenvalues"), ">=", 0.70
-            ),)),
-    Claim("K5", "With small initialisation the items are ordered by value.", "Fig. 5c",
-        (Condition(_ORDER[SMALL], ">=", 0.90),)),
-    Claim("K6", "With larger initialisation the items are not ordered by value.", "Fig. 5d",
-        (Condition(_ORDER[MIDDLE], "<=", 0.60),)),
-    Claim("K7", "With small initialisation items that differ by 3 or 4 are alike.", "Fig. 5c, steps",
+                    "eigenvalue_growth",
+                    "order",
+                    SMALL,
+                    "final",
+                    label="Spearman(rank, step of half the final value) over the five largest eigenvalues",
+                ),
+                ">=",
+                0.70,
+            ),
+        ),
+    ),
+    Claim(
+        "K5",
+        "With small initialisation the items are ordered by value.",
+        "Fig. 5c",
+        (Condition(_ORDER[SMALL], ">=", 0.90),),
+    ),
+    Claim(
+        "K6",
+        "With larger initialisation the items are not ordered by value.",
+        "Fig. 5d",
+        (Condition(_ORDER[MIDDLE], "<=", 0.60),),
+    ),
+    Claim(
+        "K7",
+        "With small initialisation items that differ by 3 or 4 are alike.",
+        "Fig. 5c, steps",
         (
-            Condition(_items("contrast", SMALL, "mean of C(3), C(4) - mean of C(2), C(5)"), ">", 0.0),
-            Condition(_items("nearest", SMALL, "share of items whose nearest one is 3 or 4 away"), ">=", 0.50))),
-    Claim("K8", "Among members of one gamma, inferential ones have an L0 W_Q of fewer directions than symmetric ones.",
+            Condition(
+                _items("contrast", SMALL, "mean of C(3), C(4) - mean of C(2), C(5)"), ">", 0.0
+            ),
+            Condition(
+                _items("nearest", SMALL, "share of items whose nearest one is 3 or 4 away"),
+                ">=",
+                0.50,
+            ),
+        ),
+    ),
+    Claim(
+        "K8",
+        "Among members of one gamma, inferential ones have an L0 W_Q of fewer directions than "
+        "symmetric ones.",
         "Sec. 5.3, the hypothesis",
         (
             Condition(
                 Term(
-                    "phase_by_complexity", "auc", None, "final",
+                    "phase_by_complexity",
+                    "auc",
+                    None,
+                    "final",
                     label="AUC: chance that an inferential member has a lower PR of L0's W_Q than a symmetric one of "
-                    "the same gamma"), ">=", 0.80),), unit="interval"),
-)  # fmt: skip
+                    "the same gamma",
+                ),
+                ">=",
+                0.80,
+            ),
+        ),
+        unit="interval",
+    ),
+)
 
 
-CLAIMS: tuple[Claim, ...] = (*PHASE_CLAIMS, *FLOW_CLAIMS, *REPRESENTATION_CLAIMS, *COMPLEXITY_CLAIMS)
+CLAIMS: tuple[Claim, ...] = (
+    *PHASE_CLAIMS,
+    *FLOW_CLAIMS,
+    *REPRESENTATION_CLAIMS,
+    *COMPLEXITY_CLAIMS,
+)
 
 
 BY_READING = ("F1", "F2", "F3", "F9", "D1", "D2", "D3", "D4", "D5")
-"""Claims that read a mechanism off attention or vectors. F4 to F6 rest on interventions and C on answers.
+"""Claims that read a mechanism off attention or vectors. F4 to F6 rest on interventions and C on
+answers.
 
-A probe is calibrated on hand-written models whose mechanism is known, and on perturbed copies of them. None has been
-calibrated on post-norm models of two layers, so these verdicts are shown as not calibrated, and are not withheld.
+A probe is calibrated on hand-written models whose mechanism is known, and on perturbed copies of
+them. None has been calibrated on post-norm models of two layers, so these verdicts are shown as not
+calibrated, and are not withheld.
 """
 
 

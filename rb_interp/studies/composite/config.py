@@ -1,9 +1,11 @@
-"""Configuration of the composite study: a sweep over initialisation rates on the composite task of paper 2.
+"""Configuration of the composite study: a sweep over initialisation rates on the composite task of
+paper 2.
 
-Beside it stands a control, `BOTH_UNSEEN`: what members answer to a pair whose mirror was not trained either.
+Beside it stands a control, `BOTH_UNSEEN`: what members answer to a pair whose mirror was not
+trained either.
 
-The paper trains 210 epochs of 370 batches on a warm-up of 10 epochs and a cosine for the other 200. Its preset stops
-that schedule at 12,000 steps; ``--steps 77700`` trains all of it.
+The paper trains 210 epochs of 370 batches on a warm-up of 10 epochs and a cosine for the other 200.
+Its preset stops that schedule at 12,000 steps; ``--steps 77700`` trains all of it.
 """
 
 from dataclasses import field, replace
@@ -26,7 +28,8 @@ EPOCH = 370
 BOTH_UNSEEN = "both_unseen"
 """The sweep whose members are trained on neither pair of a held-out one and its mirror."""
 SUM, EACH, FIRST_HOP = 0.80, 0.20, 0.50
-"""Attention that F1 and F2 ask for: on two anchors together, on each of them, and from an anchor to the key."""
+"""Attention that F1 and F2 ask for: on two anchors together, on each of them, and from an anchor to
+the key."""
 EDGES = {"anchors_from_key": ("anchor", "key"), "last_from_anchors": ("last", "anchor")}
 """Edges of L0 that F6 knocks out: name -> query and key."""
 LOWER, TWO_LAYERS = 0.7, 12
@@ -40,18 +43,42 @@ MODELS = {
 }
 TRAINING = {
     "smoke": TrainConfig(
-        steps=200, batch_size=64, lr=3e-3, lr_final=1.2e-4, warmup=40, weight_decay=0.1, eval_every=20, eval_rows=100,
-        n_checkpoints=1, stages=STAGES,
+        steps=200,
+        batch_size=64,
+        lr=3e-3,
+        lr_final=1.2e-4,
+        warmup=40,
+        weight_decay=0.1,
+        eval_every=20,
+        eval_rows=100,
+        n_checkpoints=1,
+        stages=STAGES,
     ),
     "quick": TrainConfig(
-        steps=3000, batch_size=64, lr=3e-3, lr_final=1.2e-4, warmup=600, weight_decay=0.1, eval_every=50,
-        n_checkpoints=4, stages=STAGES,
+        steps=3000,
+        batch_size=64,
+        lr=3e-3,
+        lr_final=1.2e-4,
+        warmup=600,
+        weight_decay=0.1,
+        eval_every=50,
+        n_checkpoints=4,
+        stages=STAGES,
     ),
     "paper": TrainConfig(
-        steps=12_000, batch_size=2048, lr=25e-5, lr_final=1e-5, warmup=10 * EPOCH, schedule_steps=210 * EPOCH,
-        eval_every=100, eval_rows=1000, n_checkpoints=8, stages=STAGES, save_every=120.0,
+        steps=12_000,
+        batch_size=2048,
+        lr=25e-5,
+        lr_final=1e-5,
+        warmup=10 * EPOCH,
+        schedule_steps=210 * EPOCH,
+        eval_every=100,
+        eval_rows=1000,
+        n_checkpoints=8,
+        stages=STAGES,
+        save_every=120.0,
     ),
-}  # fmt: skip
+}
 
 
 class CompositeConfig(SweepConfig, StudyConfig):
@@ -59,8 +86,9 @@ class CompositeConfig(SweepConfig, StudyConfig):
 
     Claims name the gammas .1, .5 and .8, and are not judged where theirs is missing.
 
-    Raises ConfigError for models that are no transformer of two layers or more, for rows too short to hold noise
-    between block and last position, and for held-out pairs that inference and symmetry answer alike.
+    Raises ConfigError for models that are no transformer of two layers or more, for rows too short
+    to hold noise between block and last position, and for held-out pairs that inference and
+    symmetry answer alike.
 
     >>> CompositeConfig.from_preset("quick").gammas
     (0.1, 0.5, 0.8)
@@ -68,12 +96,18 @@ class CompositeConfig(SweepConfig, StudyConfig):
 
     PRESETS: ClassVar[dict] = {
         "smoke": {
-            "seeds": (0, 1), "task": CompositeTask.PRESETS["smoke"], "model": MODELS["smoke"],
+            "seeds": (0, 1),
+            "task": CompositeTask.PRESETS["smoke"],
+            "model": MODELS["smoke"],
             "train": TRAINING["smoke"],
         },
         "quick": {},
-        "paper": {"task": CompositeTask.PRESETS["paper"], "model": MODELS["paper"], "train": TRAINING["paper"]},
-    }  # fmt: skip
+        "paper": {
+            "task": CompositeTask.PRESETS["paper"],
+            "model": MODELS["paper"],
+            "train": TRAINING["paper"],
+        },
+    }
 
     gammas: Gammas = (VERY_LARGE, MIDDLE, SMALL)
     task: CompositeTask = field(default_factory=CompositeTask)
@@ -85,27 +119,36 @@ class CompositeConfig(SweepConfig, StudyConfig):
         task = self.task
         if task.length < 6:
             raise ConfigError(
-                f"length={task.length}; flows are read where noise stands between the anchors and the last position, "
+                f"length={task.length}; flows are read where noise stands between the anchors and "
+                f"the last position, "
                 f"so give 6 or more."
             )
         for pair in task.held_out:
             key, both = np.array([0]), np.array([pair])
             if task.inferential(key, both) == task.symmetric(key, both):
                 raise ConfigError(
-                    f"the held-out pair {pair} gets the same answer by inference and by its mirror; make the mirror "
+                    f"the held-out pair {pair} gets the same answer by inference and by its "
+                    f"mirror; make the mirror "
                     f"{pair[::-1]} an exception."
                 )
         if self.model.architecture != "transformer" or self.model.n_layers < 2:
             raise ConfigError(
-                f"architecture='{self.model.architecture}', n_layers={self.model.n_layers}; the study asks what one "
+                f"architecture='{self.model.architecture}', n_layers={self.model.n_layers}; the "
+                f"study asks what one "
                 f"layer passes on to the next, so give a transformer of two layers or more."
             )
 
     @property
     def sweeps(self) -> dict[str, SweepConfig]:
-        """The main sweep, and its members at the middle and the small initialisation that see no mirrored pair."""
+        """The main sweep, and its members at the middle and the small initialisation that see no
+        mirrored pair."""
         gammas = tuple(gamma for gamma in (MIDDLE, SMALL) if gamma in self.gammas)
         if not gammas:
             return {"": self}
         train = replace(self.train, stages=(), n_checkpoints=0)
-        return {"": self, BOTH_UNSEEN: SweepConfig(gammas, self.task.both_unseen(), self.model, train, self.rates)}
+        return {
+            "": self,
+            BOTH_UNSEEN: SweepConfig(
+                gammas, self.task.both_unseen(), self.model, train, self.rates
+            ),
+        }

@@ -1,4 +1,5 @@
-"""Figures of the composite study, learning, phases, flows, cosines and complexity, and of its map (after paper 2)."""
+"""Figures of the composite study, learning, phases, flows, cosines and complexity, and of its map
+(after paper 2)."""
 
 from collections import Counter
 from dataclasses import replace
@@ -25,7 +26,11 @@ from rb_interp.studies.composite.representation import KEYS, LEADING, growth
 
 CURVES = {
     "train": ("trained on", kit.INK, "-"),
-    "seen_train": ("trained pairs, training keys, fresh rows", kit.SET_COLOURS["rsn_train"], (0, (1, 1))),
+    "seen_train": (
+        "trained pairs, training keys, fresh rows",
+        kit.SET_COLOURS["rsn_train"],
+        (0, (1, 1)),
+    ),
     "seen_test": ("trained pairs, test keys", kit.SET_COLOURS["rsn_test"], (0, (4, 1.6))),
     "unseen": ("unseen pair (accuracy: answered inferentially)", kit.BLUE, "-"),
 }
@@ -35,13 +40,19 @@ FAINT, WIDEST = 0.05, 5.0
 """Attention below which nothing is drawn, and width of a line of attention 1, in points."""
 COLOURS = {"key": kit.BLUE, "a1": kit.RED, "a2": kit.RED}
 CARRIED = (("last", "kb_ps", "pair"), ("key", "ks_pb", "key"), ("a1+a2", "source", "both"))
-"""Roles taken from the source, the answer that is counted, and what the roles carry where it is given."""
+"""Roles taken from the source, the answer that is counted, and what the roles carry where it is
+given."""
 PLACES = {role: place for place, role in enumerate(("key", "a1", "a2", "noise", "last"))}
 VECTORS = {
-    "answer_cosines": ("v", ("3_3:2_2", "1_2:1_3"), ("key with (3,3) or (1,2)", "key with (2,2) or (1,3)")),
+    "answer_cosines": (
+        "v",
+        ("3_3:2_2", "1_2:1_3"),
+        ("key with (3,3) or (1,2)", "key with (2,2) or (1,3)"),
+    ),
     "step_cosines": ("u", ("3:4", "1:2"), ("key with 4 or 1", "key with 3 or 2")),
 }
-"""Reading -> its vector, the comparisons below and above the diagonal, and what stands down and across."""
+"""Reading -> its vector, the comparisons below and above the diagonal, and what stands down and
+across."""
 TURNED = "3:4"
 """The comparison whose first anchor stands across."""
 TARGETS = tuple(
@@ -62,7 +73,8 @@ def _columns(
 
 
 def draw_phases(evidence: Evidence) -> Figure:
-    """Shares of inferential and symmetric answers: every member by rate, and by position of the key (after Fig. 2)."""
+    """Shares of inferential and symmetric answers: every member by rate, and by position of the key
+    (after Fig. 2)."""
     figure, [axes] = _columns(evidence, 1, 2.9, 1, sharey=True)
     with kit.missing(axes[0]):
         kit.rates(axes[0], evidence, "phase", *PHASE, read="interval")
@@ -72,14 +84,24 @@ def draw_phases(evidence: Evidence) -> Figure:
             rows = evidence.table("by_position", gamma=gamma)
             for series in PHASE:
                 for _, member in rows.groupby("seed"):
-                    one.plot(member["position"], member[series.quantity], color=series.colour, lw=0.5, alpha=0.5)
+                    one.plot(
+                        member["position"],
+                        member[series.quantity],
+                        color=series.colour,
+                        lw=0.5,
+                        alpha=0.5,
+                    )
                 means = evidence.table("by_position_summary", gamma=gamma, quantity=series.quantity)
                 look = {"lw": 1.4, "marker": series.marker, "ms": 3.6, "mfc": "white"}
                 one.plot(means["position"], means["mean"], color=series.colour, **look)
             last = rows["position"].max() + 0.4
-            one.axvspan(evidence.task.length - 4.5, last, color=kit.GREY, alpha=0.15, lw=0, zorder=0)
+            one.axvspan(
+                evidence.task.length - 4.5, last, color=kit.GREY, alpha=0.15, lw=0, zorder=0
+            )
             one.set(title=f"γ = {gamma:g}", xlabel="position of the key")
-    axes[0].set(ylim=(-0.03, 1.08), ylabel="share of the unseen pair's rows", title="members, all positions")
+    axes[0].set(
+        ylim=(-0.03, 1.08), ylabel="share of the unseen pair's rows", title="members, all positions"
+    )
     kit.legend(figure, 2)
     return figure
 
@@ -92,10 +114,11 @@ def draw_learning(evidence: Evidence) -> Figure:
 
 
 def shown_member(evidence: Evidence, gamma: float) -> dict[str, Any]:
-    """The member of a rate that stands for it: the first seed of the most frequent phase and flow that is fitted.
+    """The member of a rate that stands for it: the first seed of the most frequent phase and flow
+    that is fitted.
 
-    Of two that are as frequent, one with a single flow. Where no member is fitted, of the most frequent one of all.
-    ``like`` is how many members have its phase and flow.
+    Of two that are as frequent, one with a single flow. Where no member is fitted, of the most
+    frequent one of all. ``like`` is how many members have its phase and flow.
     """
     members = [row for row in evidence.records("phases") if row["gamma"] == gamma]
     if not members:
@@ -103,13 +126,16 @@ def shown_member(evidence: Evidence, gamma: float) -> dict[str, Any]:
     members = sorted(members, key=lambda row: row["seed"])
     fitted = [row for row in members if row["phase"] != UNFIT] or members
     kinds = Counter((row["phase"], row["flow"]) for row in fitted)
-    (phase, flow), like = max(kinds.items(), key=lambda kind: (kind[1], kind[0][1] not in (SEVERAL, NONE)))
+    (phase, flow), like = max(
+        kinds.items(), key=lambda kind: (kind[1], kind[0][1] not in (SEVERAL, NONE))
+    )
     first = next(row for row in fitted if (row["phase"], row["flow"]) == (phase, flow))
     return {**first, "like": like, "of": len(members)}
 
 
 def draw_diagram(evidence: Evidence) -> Figure:
-    """Attention as lines between roles, layer over layer: a column for each rate, a row for each set (after Fig. 3)."""
+    """Attention as lines between roles, layer over layer: a column for each rate, a row for each
+    set (after Fig. 3)."""
     figure, axes = _columns(evidence, len(SETS), 2.55 * len(SETS) + 0.4)
     for line, (name, words) in zip(axes, SETS.items(), strict=True):
         for one, gamma in zip(line, evidence.gammas, strict=True):
@@ -131,7 +157,11 @@ def _diagram(axes: Axes, evidence: Evidence, gamma: float, name: str) -> None:
     rows = evidence.readings.query(f"{where} and abs(gamma - {gamma}) < 1e-9 and value >= {FAINT}")
     layers = range(evidence.config.model.n_layers)
     for row in rows.sort_values("value").to_dict("records"):
-        (query, _, role), layer, share = row["quantity"].partition("_to_"), int(row["layer"]), row["value"]
+        (query, _, role), layer, share = (
+            row["quantity"].partition("_to_"),
+            int(row["layer"]),
+            row["value"],
+        )
         if role in PLACES and (layer < layers[-1] or query == "last"):
             look = {"lw": WIDEST * share, "alpha": 0.85, "zorder": 1 + share}
             ends = [PLACES[role], PLACES[query]]
@@ -141,16 +171,31 @@ def _diagram(axes: Axes, evidence: Evidence, gamma: float, name: str) -> None:
             axes.plot(place, level, "o", ms=5.5, mfc="white", mec=kit.INK, mew=0.9, zorder=5)
     if name == "seen_test":
         like = f"γ = {gamma:g}, seed {member['seed']} ({member['like']} of {member['of']} seeds):"
-        axes.set_title(f"{like}\n{member['phase']}, {member['flow']}, {member['n_pairs']} pairs", fontsize=7.5)
+        axes.set_title(
+            f"{like}\n{member['phase']}, {member['flow']}, {member['n_pairs']} pairs", fontsize=7.5
+        )
         for roles, answer, word in CARRIED:
             where, of = {"stage": "final", "set": "seen_test"}, roles.split("+")
-            share = evidence.value("interchange_roles", f"{roles}:{answer}", gamma, member["seed"], **where)
+            share = evidence.value(
+                "interchange_roles", f"{roles}:{answer}", gamma, member["seed"], **where
+            )
             if np.isfinite(share):
-                place, weight = sum(PLACES[role] for role in of) / len(of), "bold" if share >= CARRIES else "normal"
+                place, weight = (
+                    sum(PLACES[role] for role in of) / len(of),
+                    "bold" if share >= CARRIES else "normal",
+                )
                 box = {"fc": "white", "ec": "#cfcfcf", "lw": 0.5, "pad": 1.2, "alpha": 0.9}
                 text = f"{word} {two_digits(share)}"
                 axes.text(
-                    place, 1.24, text, ha="center", va="bottom", fontsize=6, weight=weight, bbox=box, zorder=8
+                    place,
+                    1.24,
+                    text,
+                    ha="center",
+                    va="bottom",
+                    fontsize=6,
+                    weight=weight,
+                    bbox=box,
+                    zorder=8,
                 )
     axes.set(xlim=(-0.6, len(PLACES) - 0.4), ylim=(-0.35, len(layers) + 0.3))
     axes.set_xticks(list(PLACES.values()), list(PLACES))
@@ -160,7 +205,8 @@ def _diagram(axes: Axes, evidence: Evidence, gamma: float, name: str) -> None:
 
 
 def draw_cosines(evidence: Evidence) -> Figure:
-    """Heat maps of v and of u by key, raw and centred, rates beside each other, and every member's means (Fig. 4)."""
+    """Heat maps of v and of u by key, raw and centred, rates beside each other, and every member's
+    means (Fig. 4)."""
     kinds = list(product(VECTORS.items(), ({"": ""}, {"centred_": ", centred"})))
     figure, axes = _columns(evidence, 4, 9.4, 1)
     for line, ((probe, (vector, _, names)), kind) in zip(axes, kinds, strict=True):
@@ -174,8 +220,12 @@ def draw_cosines(evidence: Evidence) -> Figure:
             line[-1].axis("off")
             continue
         with kit.missing(line[-1]):
-            kit.rates(line[-1], evidence, probe, *TARGETS, untrained=True, read="interval", spread=0.06)
-            for claim, gamma in (("D1", SMALL), ("D2", MIDDLE)) if vector == "v" else (("D4", SMALL),):
+            kit.rates(
+                line[-1], evidence, probe, *TARGETS, untrained=True, read="interval", spread=0.06
+            )
+            for claim, gamma in (
+                (("D1", SMALL), ("D2", MIDDLE)) if vector == "v" else (("D4", SMALL),)
+            ):
                 kit.threshold(line[-1], evidence, claim, gamma=gamma)
             line[-1].set(ylim=(-1.05, 1.12), title=f"{vector}, members", ylabel="mean cosine")
     kit.legend(figure, 4)
@@ -183,10 +233,12 @@ def draw_cosines(evidence: Evidence) -> Figure:
 
 
 def _cosines(axes: Axes, evidence: Evidence, probe: str, gamma: float, prefix: str) -> None:
-    """One comparison below the diagonal and one above it, with a box around each cell of equal targets."""
+    """One comparison below the diagonal and one above it, with a box around each cell of equal
+    targets."""
     names = VECTORS[probe][1]
     below, above = (
-        evidence.mean_array(probe, f"{prefix}{name}", gamma, stage="final", set="grid") for name in names
+        evidence.mean_array(probe, f"{prefix}{name}", gamma, stage="final", set="grid")
+        for name in names
     )
     below = below.T if TURNED in names else below
     matrix = np.where(np.tri(len(KEYS), dtype=bool), below, above)
@@ -194,17 +246,22 @@ def _cosines(axes: Axes, evidence: Evidence, probe: str, gamma: float, prefix: s
     kit.heat_map(axes, matrix)
     for name, side in zip(names, (-1, 1), strict=True):
         parts = [part.split("_") for part in name.split(":")[:: -1 if name == TURNED else 1]]
-        down, across = (sum(evidence.task.shifts[int(anchor) - 1] for anchor in part) for part in parts)
+        down, across = (
+            sum(evidence.task.shifts[int(anchor) - 1] for anchor in part) for part in parts
+        )
         for row, column in np.argwhere((KEYS + down)[:, None] == KEYS + across).tolist():
             if (column - row) * side > 0:
-                axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=kit.INK, lw=1.1))
+                axes.add_patch(
+                    Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=kit.INK, lw=1.1)
+                )
     places = range(0, len(KEYS), 5)
     axes.set_xticks(places, [str(KEYS[at]) for at in places])
     axes.set_yticks(places, [str(KEYS[at]) for at in places])
 
 
 def draw_condensation(evidence: Evidence) -> Figure:
-    """Cosines of L0's W_Q neurons sorted by group, the first seed at each rate; on the right the shares of pairs."""
+    """Cosines of L0's W_Q neurons sorted by group, the first seed at each rate; on the right the
+    shares of pairs."""
     figure, [axes] = _columns(evidence, 1, 2.7, 1)
     for one, gamma in zip(axes[:-1], evidence.gammas, strict=True):
         with kit.missing(one):
@@ -216,24 +273,34 @@ def draw_condensation(evidence: Evidence) -> Figure:
     with kit.missing(axes[-1]):
         kit.rates(axes[-1], evidence, "condensation", kit.Series("share_abs_W_Q"), untrained=True)
         axes[-1].set(
-            ylim=(-0.03, 1.05), ylabel=f"share of pairs with |cos| > {two_digits(ALIKE)}", title="all seeds"
+            ylim=(-0.03, 1.05),
+            ylabel=f"share of pairs with |cos| > {two_digits(ALIKE)}",
+            title="all seeds",
         )
     kit.legend(figure, 2)
     return figure
 
 
 def draw_participation(evidence: Evidence) -> Figure:
-    """Participation ratio of every matrix of every layer: members, median and range by rate, untrained models."""
+    """Participation ratio of every matrix of every layer: members, median and range by rate,
+    untrained models."""
     layers = range(evidence.config.model.n_layers)
     looks = zip(MATRICES, kit.MARKERS, strict=False)
-    series = [kit.Series(f"participation_{matrix}", matrix, kit.INK, marker) for matrix, marker in looks]
+    series = [
+        kit.Series(f"participation_{matrix}", matrix, kit.INK, marker) for matrix, marker in looks
+    ]
     figure, axes = kit.panels(len(layers), 1, 0.6 + 2.0 * len(layers))
     for (one,), layer in zip(axes, layers, strict=True):
         with kit.missing(one):
             tables = {name: getattr(evidence, name) for name in ("readings", "summary")}
-            own = replace(evidence, **{name: table.loc[table["layer"] == layer] for name, table in tables.items()})
+            own = replace(
+                evidence,
+                **{name: table.loc[table["layer"] == layer] for name, table in tables.items()},
+            )
 
-            def before(x: float, matrix: kit.Series, gamma: float, one: Axes = one, own: Evidence = own) -> None:
+            def before(
+                x: float, matrix: kit.Series, gamma: float, one: Axes = one, own: Evidence = own
+            ) -> None:
                 value = own.untrained("weight_spectra", matrix.quantity, gamma)
                 kit.level(one, x - 0.03, value, kit.GREY, 0.05, "untrained models")
 
@@ -247,7 +314,8 @@ def draw_participation(evidence: Evidence) -> Figure:
 
 
 def draw_items(evidence: Evidence) -> Figure:
-    """Principal components of the items, mean cosine by distance, growth of their covariance (Figs. 5c, 5d, 12)."""
+    """Principal components of the items, mean cosine by distance, growth of their covariance (Figs.
+    5c, 5d, 12)."""
     figure, axes = _columns(evidence, 3, 6.6)
     for (components, distance, growing), gamma in zip(axes.T, evidence.gammas, strict=True):
         with kit.missing(components):
@@ -259,10 +327,14 @@ def draw_items(evidence: Evidence) -> Figure:
         with kit.missing(distance):
             lags, names = range(1, LAGS + 1), [f"cos_{lag}" for lag in range(1, LAGS + 1)]
             for seed in evidence.seeds:
-                values = [evidence.value("lattice", name, gamma, seed, stage="final") for name in names]
+                values = [
+                    evidence.value("lattice", name, gamma, seed, stage="final") for name in names
+                ]
                 distance.plot(lags, values, color=kit.BLUE, lw=0.5, alpha=0.6)
             means = [evidence.interval("lattice", name, gamma).estimate for name in names]
-            distance.plot(lags, means, color=kit.BLUE, lw=1.6, marker="o", ms=3, label="mean over seeds")
+            distance.plot(
+                lags, means, color=kit.BLUE, lw=1.6, marker="o", ms=3, label="mean over seeds"
+            )
             before = [evidence.untrained("lattice", name, gamma) for name in names]
             distance.plot(lags, before, color=kit.GREY, lw=1.6, label="untrained models")
             distance.axvspan(2.5, 4.5, color=kit.GREY, alpha=0.15, lw=0, zorder=0)
@@ -274,11 +346,21 @@ def draw_items(evidence: Evidence) -> Figure:
                     growing.plot(here["step"], here["median"], color=kit.GREY, lw=0.7)
                     continue
                 colour = kit.gamma_colour(float(rank), RANKS)
-                growing.plot(here["step"], here["median"], color=colour, lw=1.4, label=f"rank {rank}")
-                growing.fill_between(here["step"], here["lowest"], here["highest"], color=colour, alpha=0.15, lw=0)
+                growing.plot(
+                    here["step"], here["median"], color=colour, lw=1.4, label=f"rank {rank}"
+                )
+                growing.fill_between(
+                    here["step"], here["lowest"], here["highest"], color=colour, alpha=0.15, lw=0
+                )
                 halves = growth(evidence.table("eigenvalues", gamma=gamma, rank=rank))
                 growing.plot(
-                    halves["half_step"], halves["final"] / 2, "D", ms=3.2, mfc="white", mec=colour, zorder=4
+                    halves["half_step"],
+                    halves["final"] / 2,
+                    "D",
+                    ms=3.2,
+                    mfc="white",
+                    mec=colour,
+                    zorder=4,
                 )
             growing.set(yscale="log", xlabel="training step", ylabel="eigenvalue")
     kit.legend(figure, 4, [kit.key("half of the final value", kit.GREY, "D")])
@@ -298,13 +380,18 @@ FIGURES = {
 
 def draw_map(evidence: Evidence) -> Figure:
     """Every axis with members; MissingEvidenceError without any."""
-    points = {axis: {row["point"] for row in evidence.records("cells", axis=axis)} for axis in AXES_SHOWN}
+    points = {
+        axis: {row["point"] for row in evidence.records("cells", axis=axis)} for axis in AXES_SHOWN
+    }
     if not any(points.values()):
         raise MissingEvidenceError("This run has no members.")
     drawn = [axis for axis in AXES_SHOWN if points[axis]]
     rows = -(-len(drawn) // 3)
     columns = -(-len(drawn) // rows)
-    most = [max(len(points[axis]) for axis in drawn[at : at + columns]) for at in range(0, len(drawn), columns)]
+    most = [
+        max(len(points[axis]) for axis in drawn[at : at + columns])
+        for at in range(0, len(drawn), columns)
+    ]
     heights = [max(2.1, 0.6 + 0.25 * n) for n in most]
     ratios = {"width_ratios": (1.35, 1.0, 1.0)[:columns], "height_ratios": heights}
     figure, axes = kit.panels(rows, columns, 0.4 + sum(heights), **ratios)
@@ -319,23 +406,36 @@ def draw_map(evidence: Evidence) -> Figure:
 
 def _map_panel(axes: Axes, evidence: Evidence, axis: str) -> None:
     table = evidence.table("cells", axis=axis)
-    gammas, labels = sorted(table["gamma"].unique()), dict(sorted(zip(table["point"], table["label"], strict=True)))
+    gammas, labels = (
+        sorted(table["gamma"].unique()),
+        dict(sorted(zip(table["point"], table["label"], strict=True))),
+    )
     points = list(labels)
     for (gamma, point), rows in cast(Any, table.groupby(["gamma", "point"])):
         left, y = gammas.index(gamma) - 0.47, points.index(point)
         for row in sorted(rows.to_dict("records"), key=lambda row: PHASES.index(row["phase"])):
             if row["n"]:
                 width = row["share"] * 0.94
-                axes.barh(y, width, 0.86, left=left, fc=PHASE_COLOURS[row["phase"]], ec="white", lw=0.4)
-                axes.text(left + width / 2, y, str(row["n"]), ha="center", va="center", fontsize=5.5)
+                axes.barh(
+                    y, width, 0.86, left=left, fc=PHASE_COLOURS[row["phase"]], ec="white", lw=0.4
+                )
+                axes.text(
+                    left + width / 2, y, str(row["n"]), ha="center", va="center", fontsize=5.5
+                )
                 left += width
-    fitted = {row["point"] for row in table.to_dict("records") if row["n"] and row["phase"] != UNFIT}
+    fitted = {
+        row["point"] for row in table.to_dict("records") if row["n"] and row["phase"] != UNFIT
+    }
     for row in evidence.records("boundaries", axis=axis):
         if row["crossing"] and row["point"] in fitted:
-            low, at, high = np.interp([row["low"], row["gamma_star"], row["high"]], gammas, range(len(gammas)))
+            low, at, high = np.interp(
+                [row["low"], row["gamma_star"], row["high"]], gammas, range(len(gammas))
+            )
             top = points.index(row["point"]) + 0.5
             axes.plot([low, high], [top, top], color=kit.INK, lw=1.0, zorder=6)
-            axes.plot(at, top, "D", color=kit.INK, ms=3.2, zorder=7, label="boundary γ*, 95 % interval")
+            axes.plot(
+                at, top, "D", color=kit.INK, ms=3.2, zorder=7, label="boundary γ*, 95 % interval"
+            )
     axes.set(xlim=(-0.55, len(gammas) - 0.45), ylim=(-0.55, len(points) - 0.4), xlabel="γ")
     axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
     axes.set_yticks(range(len(points)), list(labels.values()))

@@ -1,7 +1,8 @@
-"""The phase map of composite functions: which phase, at each initialisation and depth, learning rate or weight decay?
+"""The phase map of composite functions: which phase, at each initialisation and depth, learning
+rate or weight decay?
 
-The map of paper 2's Figs. 2 and 14 (arXiv 2405.05409), on the task and with the phases of the composite study. Its
-claims are C7 to C12.
+The map of paper 2's Figs. 2 and 14 (arXiv 2405.05409), on the task and with the phases of the
+composite study. Its claims are C7 to C12.
 
 A configuration has one sweep over gammas for each point of each axis:
 
@@ -14,8 +15,8 @@ A configuration has one sweep over gammas for each point of each axis:
 
 Sweeps that differ in learning rate and weight decay alone train in one stack.
 
-``quick`` has the sizes of the composite study's, and as much of the grid as twenty minutes on two cores allow: three
-gammas, two depths and two seeds, which decide no claim.
+``quick`` has the sizes of the composite study's, and as much of the grid as twenty minutes on two
+cores allow: three gammas, two depths and two seeds, which decide no claim.
 """
 
 from dataclasses import field, replace
@@ -39,15 +40,23 @@ COMPOSITE_MAP = Study(
     name="composite-map",
     title="Phase map: where in gamma, depth, learning rate and weight decay is an unseen pair inferred?",
     question=(
-        "The composite study asks how a pair of anchors that was never trained is answered. This map asks where: at "
-        "which initialisations, and how that changes with depth, learning rate, weight decay and the kind of block. "
-        "Each claim is a sentence of “Initialization is Critical to Whether Transformers Fit Composite Functions by "
-        "Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that was fixed before these runs."
+        "The composite study asks how a pair of anchors that was never trained is answered. This "
+        "map asks where: at "
+        "which initialisations, and how that changes with depth, learning rate, weight decay and "
+        "the kind of block. "
+        "Each claim is a sentence of “Initialization is Critical to Whether Transformers Fit "
+        "Composite Functions by "
+        "Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that was fixed before these "
+        "runs."
     ),
     cost={"smoke": "about a minute", "quick": "about a quarter of an hour on two free CPU cores"},
     config="rb_interp.studies.composite.map:CompositeMapConfig",
     measure="rb_interp.studies.composite.measure:measure_map",
-    tables={"members": "sweep gamma seed", "cells": "axis point gamma phase", "boundaries": "axis point"},
+    tables={
+        "members": "sweep gamma seed",
+        "cells": "axis point gamma phase",
+        "boundaries": "axis point",
+    },
     claims="rb_interp.studies.composite.map:CLAIMS",
     figures="rb_interp.studies.composite.figures:MAP_FIGURES",
     report=Path(__file__).with_name("map.md.jinja"),
@@ -84,7 +93,8 @@ class Place(NamedTuple):
 
 
 def paper_decays(train: TrainConfig) -> tuple[float, ...]:
-    """DECAYS times what makes learning rate x weight decay x steps the paper's, which is 25e-5 x decay x 77,700.
+    """DECAYS times what makes learning rate x weight decay x steps the paper's, which is 25e-5 x
+    decay x 77,700.
 
     >>> [round(decay, 4) for decay in paper_decays(TrainConfig(lr=3e-3, steps=2000))]
     [0.0097, 0.0324, 0.0971, 0.3238, 0.9713]
@@ -107,14 +117,17 @@ def _apart(points: tuple[float, ...]) -> tuple[float, ...]:
 
 Points = Annotated[tuple[Rate, ...], Field(min_length=1, max_length=50), AfterValidator(_apart)]
 Depths = Annotated[
-    tuple[Annotated[int, Field(ge=2, le=1000)], ...], Field(min_length=1, max_length=50), AfterValidator(each_once)
+    tuple[Annotated[int, Field(ge=2, le=1000)], ...],
+    Field(min_length=1, max_length=50),
+    AfterValidator(each_once),
 ]
 
 
 class CompositeMapConfig(StudyConfig):
     """The axes of a map, and what its members share.
 
-    Raises ConfigError for axes without the point that they share, and for points that are named twice.
+    Raises ConfigError for axes without the point that they share, and for points that are named
+    twice.
 
     >>> [place.sweep for place in CompositeMapConfig.from_preset("quick").places if place.axis == "rate"]
     ['rate_0.5', 'depth_2', 'rate_2']
@@ -122,17 +135,31 @@ class CompositeMapConfig(StudyConfig):
 
     PRESETS: ClassVar[dict] = {
         "smoke": {
-            "seeds": (0, 1), "coarse_gammas": (0.5,), "heads": 2, "factors": (0.5, 1.0), "unseen_factors": (0.5, 1.0),
-            "decays": paper_decays(_SMOKE)[:2], "task": CompositeTask.PRESETS["smoke"],
-            "model": replace(MODELS["smoke"], d_model=16, d_head=8, d_mlp=32), "train": _SMOKE,
+            "seeds": (0, 1),
+            "coarse_gammas": (0.5,),
+            "heads": 2,
+            "factors": (0.5, 1.0),
+            "unseen_factors": (0.5, 1.0),
+            "decays": paper_decays(_SMOKE)[:2],
+            "task": CompositeTask.PRESETS["smoke"],
+            "model": replace(MODELS["smoke"], d_model=16, d_head=8, d_mlp=32),
+            "train": _SMOKE,
         },
         "quick": {},
         "paper": {
-            "seeds": DEFAULT_SEEDS, "gammas": GAMMAS, "coarse_gammas": GAMMAS, "block_gammas": BLOCK_GAMMAS,
-            "depths": DEPTHS, "factors": (*_PAPER_FACTORS, 1.0), "unseen_factors": _PAPER_FACTORS, "decays": DECAYS,
-            "task": CompositeTask.PRESETS["paper"], "model": MODELS["paper"], "train": _PAPER,
+            "seeds": DEFAULT_SEEDS,
+            "gammas": GAMMAS,
+            "coarse_gammas": GAMMAS,
+            "block_gammas": BLOCK_GAMMAS,
+            "depths": DEPTHS,
+            "factors": (*_PAPER_FACTORS, 1.0),
+            "unseen_factors": _PAPER_FACTORS,
+            "decays": DECAYS,
+            "task": CompositeTask.PRESETS["paper"],
+            "model": MODELS["paper"],
+            "train": _PAPER,
         },
-    }  # fmt: skip
+    }
 
     seeds: Seeds = DEFAULT_SEEDS[:2]
     gammas: Gammas = COARSE
@@ -148,7 +175,8 @@ class CompositeMapConfig(StudyConfig):
     unseen_factors: Points = (0.5, 1.0, 2.0)
     """The same of the axis unseen_rate."""
     decays: Points = paper_decays(_QUICK)[::4]
-    """Weight decays. They do not follow a change of ``train.lr`` or ``train.steps``, see `paper_decays`."""
+    """Weight decays. They do not follow a change of ``train.lr`` or ``train.steps``, see
+    `paper_decays`."""
     heads: Annotated[int, Field(ge=1, le=10_000)] = 4
     """Heads of GPT-2's blocks; each has its share of the head's width."""
     task: CompositeTask = field(default_factory=CompositeTask)
@@ -162,28 +190,49 @@ class CompositeMapConfig(StudyConfig):
         super().__post_init__()
         for name, needed in (("depths", 2), ("factors", 1.0)):
             if needed not in getattr(self, name):
-                raise ConfigError(f"{name}={getattr(self, name)}; axes share the point {needed:g}, so add it.")
+                raise ConfigError(
+                    f"{name}={getattr(self, name)}; axes share the point {needed:g}, so add it."
+                )
         if not set(self.coarse_gammas) <= set(self.gammas):
             raise ConfigError(
-                f"coarse_gammas={list(self.coarse_gammas)} are not all among gammas={list(self.gammas)}; the preset's "
+                f"coarse_gammas={list(self.coarse_gammas)} are not all among "
+                f"gammas={list(self.gammas)}; the preset's "
                 f"rate is read at depth 2, so take them from there."
             )
         if self.model.d_head % self.heads:
-            raise ConfigError(f"heads={self.heads} do not divide d_head={self.model.d_head}; give a divisor of it.")
+            raise ConfigError(
+                f"heads={self.heads} do not divide d_head={self.model.d_head}; give a divisor of "
+                f"it."
+            )
 
     @property
     def places(self) -> list[Place]:
         """Every point of every axis, in order."""
-        rates = [(factor, "depth_2" if factor == 1 else f"rate_{factor:g}") for factor in self.factors]
+        rates = [
+            (factor, "depth_2" if factor == 1 else f"rate_{factor:g}") for factor in self.factors
+        ]
         return [
             *(Place("depth", depth, str(depth), f"depth_{depth}") for depth in self.depths),
-            *(Place("rate", f * self.train.lr, f"{f * self.train.lr:.2g}", sweep) for f, sweep in rates),
+            *(
+                Place("rate", f * self.train.lr, f"{f * self.train.lr:.2g}", sweep)
+                for f, sweep in rates
+            ),
             *(Place("decay", decay, f"{decay:.2g}", f"decay_{decay:.3g}") for decay in self.decays),
-            *(Place("unseen_rate", f * self.train.lr, f"{f * self.train.lr:.2g}", f"unseen_rate_{f:g}")
-              for f in self.unseen_factors),
-            *(Place("unseen_decay", decay, f"{decay:.2g}", f"unseen_decay_{decay:.3g}") for decay in self.decays),
+            *(
+                Place(
+                    "unseen_rate",
+                    f * self.train.lr,
+                    f"{f * self.train.lr:.2g}",
+                    f"unseen_rate_{f:g}",
+                )
+                for f in self.unseen_factors
+            ),
+            *(
+                Place("unseen_decay", decay, f"{decay:.2g}", f"unseen_decay_{decay:.3g}")
+                for decay in self.decays
+            ),
             *(Place("gpt2", number, norm, f"gpt2_{norm}") for number, norm in enumerate(NORMS)),
-        ]  # fmt: skip
+        ]
 
     @property
     def sweeps(self) -> dict[str, SweepConfig]:
@@ -207,9 +256,15 @@ class CompositeMapConfig(StudyConfig):
             )
         else:
             gammas = self.coarse_gammas
-            train = replace(train, **({"lr": point} if axis.endswith("rate") else {"weight_decay": point}))
+            train = replace(
+                train, **({"lr": point} if axis.endswith("rate") else {"weight_decay": point})
+            )
         if axis.startswith("unseen"):
-            model, task, gammas = replace(model, n_layers=UNSEEN_LAYERS), task.both_unseen(), (MIDDLE,)
+            model, task, gammas = (
+                replace(model, n_layers=UNSEEN_LAYERS),
+                task.both_unseen(),
+                (MIDDLE,),
+            )
             train = replace(train, weight_decay=UNSEEN_DECAY) if axis == "unseen_rate" else train
         return SweepConfig(gammas, task, model, train)
 
@@ -224,36 +279,78 @@ def of_map(quantity: str, label: str, sweep: str = "") -> Term:
 
 def _context(sweep: str) -> tuple[Term, ...]:
     """I and S, also with early keys alone, at the small and the middle initialisation."""
-    labels = {"I": "I", "S": "S", "I_early": "I, keys at positions 0 to length - 5",
-              "S_early": "S, keys at positions 0 to length - 5", "acc_seen_test": "accuracy on seen_test"}  # fmt: skip
-    return tuple(phase(name, gamma, label, sweep) for gamma in (MIDDLE, SMALL) for name, label in labels.items())
+    labels = {
+        "I": "I",
+        "S": "S",
+        "I_early": "I, keys at positions 0 to length - 5",
+        "S_early": "S, keys at positions 0 to length - 5",
+        "acc_seen_test": "accuracy on seen_test",
+    }
+    return tuple(
+        phase(name, gamma, label, sweep)
+        for gamma in (MIDDLE, SMALL)
+        for name, label in labels.items()
+    )
 
 
 def _setting(id: str, axis: str, words: str, symbol: str) -> Claim:
     statement = f"A higher {words} makes a pair inferred whose mirror is not trained either."
     rank = of_map(f"{axis}_order", f"Spearman(log {symbol}, I)")
     gain = of_map(f"{axis}_gain", f"I at the highest {symbol} that is fitted - I at the lowest")
-    return Claim(id, statement, "Fig. 14", (Condition(rank, ">=", 0.60), Condition(gain, ">=", 0.20)))
+    return Claim(
+        id, statement, "Fig. 14", (Condition(rank, ">=", 0.60), Condition(gain, ">=", 0.20))
+    )
 
 
 CLAIMS: tuple[Claim, ...] = (
-    Claim("C7", "The smaller the initialisation, the more the unseen pair is inferred, and the less mirrored.",
-        "Sec. 4, order", (Condition(of_map("order", ORDER, "depth_2"), ">=", 0.60),),
-        context=_context("depth_2")),
-    Claim("C8", "Deeper models need a smaller initialisation to fit seen pairs.", "Fig. 2, depth",
-        (Condition(of_map("fit_rise", "smallest fitted gamma at depth 6 - at depth 2"), ">=", 0.1),),
-        context=tuple(of_map("gamma_fit", "smallest fitted gamma", f"depth_{depth}") for depth in (2, 4, 6))),
-    Claim("C9", "At every depth there is a boundary between symmetric and inferential answers.", "Fig. 2, depth",
+    Claim(
+        "C7",
+        "The smaller the initialisation, the more the unseen pair is inferred, and the less "
+        "mirrored.",
+        "Sec. 4, order",
+        (Condition(of_map("order", ORDER, "depth_2"), ">=", 0.60),),
+        context=_context("depth_2"),
+    ),
+    Claim(
+        "C8",
+        "Deeper models need a smaller initialisation to fit seen pairs.",
+        "Fig. 2, depth",
+        (
+            Condition(
+                of_map("fit_rise", "smallest fitted gamma at depth 6 - at depth 2"), ">=", 0.1
+            ),
+        ),
+        context=tuple(
+            of_map("gamma_fit", "smallest fitted gamma", f"depth_{depth}") for depth in (2, 4, 6)
+        ),
+    ),
+    Claim(
+        "C9",
+        "At every depth there is a boundary between symmetric and inferential answers.",
+        "Fig. 2, depth",
         tuple(
-            Condition(of_map("crosses", "I - S crosses 0 inside the grid (1: yes)", f"depth_{depth}"), ">=", 1.0)
-            for depth in (2, 3, 4)),
+            Condition(
+                of_map("crosses", "I - S crosses 0 inside the grid (1: yes)", f"depth_{depth}"),
+                ">=",
+                1.0,
+            )
+            for depth in (2, 3, 4)
+        ),
         context=(
             *(of_map("gamma_star", "boundary gamma*", f"depth_{depth}") for depth in (2, 3, 4)),
-            *(of_map("unfit", "members of the seed that are unfit", f"depth_{depth}") for depth in (2, 3, 4)),
-            of_map("distance", "|gamma*(4) - gamma*(2)|"))),
+            *(
+                of_map("unfit", "members of the seed that are unfit", f"depth_{depth}")
+                for depth in (2, 3, 4)
+            ),
+            of_map("distance", "|gamma*(4) - gamma*(2)|"),
+        ),
+    ),
     _setting("C10", "rate", "learning rate", "lr"),
     _setting("C11", "decay", "weight decay", "wd"),
-    Claim("C12", "GPT-2's blocks show the same contrast and the same order, with the norm before and after.", "Fig. 2c",
+    Claim(
+        "C12",
+        "GPT-2's blocks show the same contrast and the same order, with the norm before and after.",
+        "Fig. 2c",
         tuple(
             condition
             for sweep in (f"gpt2_{norm}" for norm in NORMS)
@@ -261,5 +358,8 @@ CLAIMS: tuple[Claim, ...] = (
                 Condition(phase("I", SMALL, "", sweep), ">=", 0.50, phase("I", MIDDLE, "", sweep)),
                 Condition(phase("S", MIDDLE, "", sweep), ">=", 0.50, phase("S", SMALL, "", sweep)),
                 Condition(of_map("order", ORDER, sweep), ">=", 0.60),
-            )), context=tuple(term for norm in NORMS for term in _context(f"gpt2_{norm}"))),
-)  # fmt: skip
+            )
+        ),
+        context=tuple(term for norm in NORMS for term in _context(f"gpt2_{norm}")),
+    ),
+)

@@ -1,9 +1,11 @@
-"""Measure the composite study: phase, flow, vectors and complexity of every member at its last step.
+"""Measure the composite study: phase, flow, vectors and complexity of every member at its last
+step.
 
-What is read, of one member and of several together, is told in ``phase``, ``flow`` and ``representation``; beside it
-stands ``attention_between_roles`` of every head, on early rows of seen_test whose pair is no exception, and of unseen.
-Members of another number of layers than two have no flow, and no reading of vectors; those of several heads have no
-attention criterion. In the sweep both_unseen only the phase is read.
+What is read, of one member and of several together, is told in ``phase``, ``flow`` and
+``representation``; beside it stands ``attention_between_roles`` of every head, on early rows of
+seen_test whose pair is no exception, and of unseen. Members of another number of layers than two
+have no flow, and no reading of vectors; those of several heads have no attention criterion. In the
+sweep both_unseen only the phase is read.
 
 The map reads the phase of every member, and per seed what claims C7 to C12 compare:
 
@@ -15,20 +17,24 @@ The map reads the phase of every member, and per seed what claims C7 to C12 comp
     distance     |gamma* at depth 4 - gamma* at depth 2|
     rate_order, decay_order     Spearman's correlation of the setting and I, of C10 and C11, with five or more
     rate_gain, decay_gain       I at the highest setting that is fitted, less I at the lowest one
-    A number that a seed has no value of, such as the smallest fitted gamma where none is fitted, is NaN.
+    A number that a seed has no value of, such as the smallest fitted gamma where none is fitted, is
+    NaN.
 
 The boundary between symmetric and inferential answers on a grid of gammas:
 
     gamma*      where I - S first crosses 0, linear between the points of the grid; if it never does, the grid's end on
-                that side: the upper one where answers are symmetric throughout, the lower one where inferential
+                that side: the upper one where answers are symmetric throughout, the lower one where
+                inferential
     bracket     the two points of the grid between which it does
 
-One seed's boundary is known no closer than its bracket. So the interval of the mean over seeds reaches from the lower
-end of Student's t interval of the brackets' lower ends to the upper end of that of their upper ends. It covers the mean
-boundary of all seeds with 95 % or more, where boundaries lie inside the grid. Below two seeds its ends are NaN.
+One seed's boundary is known no closer than its bracket. So the interval of the mean over seeds
+reaches from the lower end of Student's t interval of the brackets' lower ends to the upper end of
+that of their upper ends. It covers the mean boundary of all seeds with 95 % or more, where
+boundaries lie inside the grid. Below two seeds its ends are NaN.
 
-How it can mislead: where hardly anything is learned, I - S is near 0 and crosses it by chance. The counts of ``unfit``
-in the cells show that. A boundary at the grid's end may mean that there is none.
+How it can mislead: where hardly anything is learned, I - S is near 0 and crosses it by chance. The
+counts of ``unfit`` in the cells show that. A boundary at the grid's end may mean that there is
+none.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,7 +82,8 @@ from rb_interp.training.member_group import Member
 FEWEST_GAMMAS, FROM, TO = 6, 0.5, 1.0
 """Gammas of claim C7."""
 FEWEST_SETTINGS = 5
-"""Learning rates of claim C10, and weight decays of C11. A map with fewer, as ``quick``, says nothing of them."""
+"""Learning rates of claim C10, and weight decays of C11. A map with fewer, as ``quick``, says
+nothing of them."""
 
 
 def measure(run: Run, progress: bool = True) -> Measured:
@@ -90,7 +97,10 @@ def measure(run: Run, progress: bool = True) -> Measured:
     phases = flow.with_flows(phase_table(own), own)
     eigenvalues = vectors.eigenvalue_table(sweep.spectra(), sweep.sound_members)
     several = [*of_members(own, phases, sweep.curves()), *vectors.growth_order(eigenvalues)]
-    several += [*vectors.complexity_contrast(own, sweep.members), *vectors.phase_by_complexity(own, phases)]
+    several += [
+        *vectors.complexity_contrast(own, sweep.members),
+        *vectors.phase_by_complexity(own, phases),
+    ]
     readings = readings_table(found.readings, placed(several, sweep.config.train.steps))
     cosines = {key: array for key, array in found.arrays.items() if "/grid/" in key}
     means = {name: array.astype("float32") for name, array in arrays_over_seeds(cosines).items()}
@@ -113,24 +123,38 @@ def placed(several: list[tuple[float, int, str, Reading]], step: int) -> list[di
     ]
 
 
-def read_member(models: MemberModels, member: Member, main: Sweep) -> Iterator[tuple[str, str, Reading]]:
-    """Every reading of a member at its last step; of the control its phase on rows of the main sweep."""
+def read_member(
+    models: MemberModels, member: Member, main: Sweep
+) -> Iterator[tuple[str, str, Reading]]:
+    """Every reading of a member at its last step; of the control its phase on rows of the main
+    sweep."""
     models.load(member, "final")
     data, asked = models.sweep.dataset(member.seed), main.dataset(member.seed)
     if models.sweep.name != main.name:
         yield "final", "", read_phase(models.model, data, asked=asked, untrained=models.untrained)
     else:
-        yield from (("final", set, reading) for set, reading in read_model(models.model, data, models.untrained))
+        yield from (
+            ("final", set, reading)
+            for set, reading in read_model(models.model, data, models.untrained)
+        )
 
 
-def read_model(model: HookedModel, data: CompositeDataset, untrained: HookedModel) -> list[tuple[str, Reading]]:
+def read_model(
+    model: HookedModel, data: CompositeDataset, untrained: HookedModel
+) -> list[tuple[str, Reading]]:
     """Every reading of a model, with its set."""
     found = [("", read_phase(model, data, untrained=untrained))]
     unseen = data.rows("unseen")
-    for set, rows in {"seen_test": flow.inferential_rows(data), "unseen": unseen[early(data, unseen)]}.items():
+    for set, rows in {
+        "seen_test": flow.inferential_rows(data),
+        "unseen": unseen[early(data, unseen)],
+    }.items():
         found += [(set, reading) for reading in read_attention(model, data, rows, untrained)]
     if model.cfg.n_layers == flow.LAYERS:
-        told = [read(model, data, untrained=untrained) for read in (flow.read_interchange, flow.read_knock_out)]
+        told = [
+            read(model, data, untrained=untrained)
+            for read in (flow.read_interchange, flow.read_knock_out)
+        ]
         told += vectors.read_shares(model, data, untrained=untrained)
         found += [("seen_test", reading) for reading in told]
         grid = vectors.read_grid(model, data, untrained=untrained) if vectors.has_grid(data) else ()
@@ -139,9 +163,13 @@ def read_model(model: HookedModel, data: CompositeDataset, untrained: HookedMode
 
 
 def read_attention(
-    model: HookedModel, data: CompositeDataset, rows: Int[np.ndarray, " row"], untrained: HookedModel
+    model: HookedModel,
+    data: CompositeDataset,
+    rows: Int[np.ndarray, " row"],
+    untrained: HookedModel,
 ) -> list[Reading]:
-    """Attention between roles of every head, layer by layer, with ``last_to_anchors``, the sum over both anchors."""
+    """Attention between roles of every head, layer by layer, with ``last_to_anchors``, the sum over
+    both anchors."""
     inputs, layers = flow.one_role_each(data.inputs(rows)), range(model.cfg.n_layers)
     hooks = [f"blocks.{layer}.attn.hook_pattern" for layer in layers]
     now, before = (captured(one, inputs.tokens, hooks) for one in (model, untrained))
@@ -160,7 +188,8 @@ def read_attention(
 
 
 def measure_map(run: Run, progress: bool = True) -> Measured:
-    """Read the phase of every member of a finished map; RunError where a checkpoint is missing or broken."""
+    """Read the phase of every member of a finished map; RunError where a checkpoint is missing or
+    broken."""
     config = cast(CompositeMapConfig, run.config)
     main = next(sweep for sweep in run.sweeps.values() if sweep.config.task == config.task)
 
@@ -173,9 +202,16 @@ def measure_map(run: Run, progress: bool = True) -> Measured:
     found = measure_members(run, read, progress=progress).readings
     known = phase_table(found).to_dict("records")
     for name, sweep in run.sweeps.items():
-        known += [{"sweep": name, "gamma": one.gamma, "seed": one.seed, "phase": UNFIT} for one in sweep.diverged]
+        known += [
+            {"sweep": name, "gamma": one.gamma, "seed": one.seed, "phase": UNFIT}
+            for one in sweep.diverged
+        ]
     members = frame(known, f"sweep gamma seed phase:str {PHASE_VALUES}")
-    tables = {"members": members, "cells": cells(members, config), "boundaries": boundaries(members, config)}
+    tables = {
+        "members": members,
+        "cells": cells(members, config),
+        "boundaries": boundaries(members, config),
+    }
     return Measured(readings_table(found, map_readings(found, config)), tables)
 
 
@@ -222,7 +258,8 @@ def boundaries(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFram
 
 
 class Boundary(NamedTuple):
-    """Where I - S first crosses 0, the points of the grid around it, and whether it does so at all."""
+    """Where I - S first crosses 0, the points of the grid around it, and whether it does so at
+    all."""
 
     gamma: float
     low: float
@@ -254,7 +291,8 @@ def boundary(difference: Mapping[float, float]) -> Boundary:
 
 
 def boundary_interval(found: Sequence[Boundary], grid: Sequence[float]) -> Interval:
-    """Mean boundary over seeds with its 95 % interval, inside the grid; NaN throughout without seeds.
+    """Mean boundary over seeds with its 95 % interval, inside the grid; NaN throughout without
+    seeds.
 
     >>> boundary_interval([Boundary(0.65, 0.6, 0.7, True)] * 8, [0.5, 0.6, 0.7, 0.8])
     Interval(estimate=0.65, low=0.6, high=0.7)
@@ -262,25 +300,34 @@ def boundary_interval(found: Sequence[Boundary], grid: Sequence[float]) -> Inter
     middle, low, high = (
         interval_or_nan([getattr(one, name) for one in found]) for name in ("gamma", "low", "high")
     )
-    return Interval(middle.estimate, float(np.maximum(low.low, min(grid))), float(np.minimum(high.high, max(grid))))
+    return Interval(
+        middle.estimate,
+        float(np.maximum(low.low, min(grid))),
+        float(np.minimum(high.high, max(grid))),
+    )
 
 
 def order(values: Mapping[float, float]) -> float:
-    """Spearman's correlation of places and values, in [-1, 1]; 0 where all values are equal, NaN below two places."""
+    """Spearman's correlation of places and values, in [-1, 1]; 0 where all values are equal, NaN
+    below two places."""
     if len(values) < 2 or len({*values.values()}) == 1:
         return np.nan if len(values) < 2 else 0.0
     return float(cast(Any, spearmanr([*values], [*values.values()])).statistic)
 
 
 def map_readings(readings: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFrame:
-    """What claims speak of, one number a seed, of trained members and beside it of untrained ones."""
+    """What claims speak of, one number a seed, of trained members and beside it of untrained
+    ones."""
     now, before, found = phase_table(readings), phase_table(readings, "untrained"), []
     for seed in sorted(set(now["seed"])):
-        values, first = (_of_seed(table.loc[table["seed"] == seed], config) for table in (now, before))
+        values, first = (
+            _of_seed(table.loc[table["seed"] == seed], config) for table in (now, before)
+        )
         for (sweep, quantity), value in values.items():
             untrained = {quantity: first.get((sweep, quantity), np.nan)}
             rows = placed(
-                [(np.nan, seed, "", Reading("map", {quantity: value}, untrained=untrained))], config.train.steps
+                [(np.nan, seed, "", Reading("map", {quantity: value}, untrained=untrained))],
+                config.train.steps,
             )
             found += [{**row, "sweep": sweep} for row in rows]
     return readings_table(found)
@@ -293,17 +340,29 @@ def _of_seed(members: pd.DataFrame, config: CompositeMapConfig) -> dict[tuple[st
         if place.axis in ("depth", "gpt2"):
             own = members.loc[members["sweep"] == place.sweep]
             found |= {(place.sweep, name): value for name, value in _along_gamma(own).items()}
-    for name, quantity, deep in (("fit_rise", "gamma_fit", "depth_6"), ("distance", "gamma_star", "depth_4")):
+    for name, quantity, deep in (
+        ("fit_rise", "gamma_fit", "depth_6"),
+        ("distance", "gamma_star", "depth_4"),
+    ):
         ends = [found[sweep, quantity] for sweep in (deep, "depth_2") if (sweep, quantity) in found]
         if len(ends) == 2:
-            found["", name] = round(ends[0] - ends[1], 9) if name == "fit_rise" else abs(ends[0] - ends[1])
+            found["", name] = (
+                round(ends[0] - ends[1], 9) if name == "fit_rise" else abs(ends[0] - ends[1])
+            )
     for axis in ("rate", "decay"):
-        sweeps = sorted((place.point, place.sweep) for place in config.places if place.axis == f"unseen_{axis}")
-        own = {point: members.loc[members["sweep"] == sweep].to_dict("records") for point, sweep in sweeps}
+        sweeps = sorted(
+            (place.point, place.sweep) for place in config.places if place.axis == f"unseen_{axis}"
+        )
+        own = {
+            point: members.loc[members["sweep"] == sweep].to_dict("records")
+            for point, sweep in sweeps
+        }
         answered = {point: float(rows[0]["I"]) for point, rows in own.items() if rows}
         if len(answered) < FEWEST_SETTINGS:
             continue
-        fitted = [point for point, rows in own.items() if rows and rows[0]["acc_seen_test"] >= FITTED]
+        fitted = [
+            point for point, rows in own.items() if rows and rows[0]["acc_seen_test"] >= FITTED
+        ]
         gain = answered[fitted[-1]] - answered[min(answered)] if fitted else np.nan
         found |= {("", f"{axis}_order"): order(answered), ("", f"{axis}_gain"): gain}
     return found

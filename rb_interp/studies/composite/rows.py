@@ -5,11 +5,13 @@
     seen_test     trained pairs, test keys
     unseen        held-out pairs, half with training keys and half with test keys; labels are the inferential answers
 
-The key's position is uniform over 0 to length - 3, the key uniform over the items of its kind there, and noise over all
-items. Rows of the last three sets are spread over pairs as evenly as their number allows.
+The key's position is uniform over 0 to length - 3, the key uniform over the items of its kind
+there, and noise over all items. Rows of the last three sets are spread over pairs as evenly as
+their number allows.
 
-Roles of a row overlap at its end. ``last`` is always the last position. It is also ``a2`` where the key stands at
-length - 3, and one of ``noise`` elsewhere. ``anchor`` is a1 and a2 in order; key, anchor and noise fill the row.
+Roles of a row overlap at its end. ``last`` is always the last position. It is also ``a2`` where the
+key stands at length - 3, and one of ``noise`` elsewhere. ``anchor`` is a1 and a2 in order; key,
+anchor and noise fill the row.
 """
 
 from __future__ import annotations
@@ -34,12 +36,13 @@ TRIES = 100
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CompositeDataset(Dataset):
-    """The rows that one seed draws, with roles ``key``, ``a1``, ``a2``, ``anchor``, ``last`` and ``noise``.
+    """The rows that one seed draws, with roles ``key``, ``a1``, ``a2``, ``anchor``, ``last`` and
+    ``noise``.
 
     Attributes:
         task: whose rows these are.
-        pair_shifts: ``[first, second]``, the trained shift of each ordered pair, random exceptions included, and the
-            sum for held-out pairs; anchor 1 is at place 0.
+        pair_shifts: ``[first, second]``, the trained shift of each ordered pair, random exceptions
+            included, and the sum for held-out pairs; anchor 1 is at place 0.
     """
 
     task: CompositeTask
@@ -71,14 +74,20 @@ class CompositeDataset(Dataset):
         differs = self.pair_shifts != np.add.outer(shifts, shifts)
         return differs[pairs[:, 0] - 1, pairs[:, 1] - 1]
 
-    def fresh_keys(self, rows: Int[np.ndarray, " n"], rng: np.random.Generator) -> Int[np.ndarray, " n"]:
-        """A key for each of the given rows, drawn evenly from those of its key's kind at its position."""
+    def fresh_keys(
+        self, rows: Int[np.ndarray, " n"], rng: np.random.Generator
+    ) -> Int[np.ndarray, " n"]:
+        """A key for each of the given rows, drawn evenly from those of its key's kind at its
+        position."""
         positions = self.key_position[rows]
-        return draw_keys(self.task, positions, self.task.is_test_key(self.keys[rows], positions), rng)
+        return draw_keys(
+            self.task, positions, self.task.is_test_key(self.keys[rows], positions), rng
+        )
 
 
 def draw_dataset(task: CompositeTask, seed: int) -> CompositeDataset:
-    """Draw exceptions (stream 1 of the seed) and rows (stream 2, a part for each set); the labels are left at 0."""
+    """Draw exceptions (stream 1 of the seed) and rows (stream 2, a part for each set); the labels
+    are left at 0."""
     drawn: list[tuple[np.ndarray, np.ndarray]] = []
     for number, name in enumerate(SETS):
         pairs, test = _kinds(task, name)
@@ -93,7 +102,8 @@ def draw_dataset(task: CompositeTask, seed: int) -> CompositeDataset:
             tokens[left], key[left] = draw_rows(task, pairs[left], test[left], rng)
         else:
             raise TaskError(
-                f"{len(left)} rows of seen_train are trained on however often they are drawn: n_sequences asks for "
+                f"{len(left)} rows of seen_train are trained on however often they are drawn: "
+                f"n_sequences asks for "
                 f"nearly all rows that there are; lower n_sequences or raise length."
             )
         drawn.append((tokens, key))
@@ -119,12 +129,16 @@ def _draw_shifts(task: CompositeTask, rng: np.random.Generator) -> Int[np.ndarra
     for number in rng.permutation(len(candidates))[: task.random_exceptions]:
         first, second = candidates[number]
         own = task.shifts[first - 1] + task.shifts[second - 1]
-        others = [shift for shift in range(2 * min(task.shifts), 2 * max(task.shifts) + 1) if shift != own]
+        others = [
+            shift for shift in range(2 * min(task.shifts), 2 * max(task.shifts) + 1) if shift != own
+        ]
         table[first - 1, second - 1] = rng.choice(others)
     return table
 
 
-def _kinds(task: CompositeTask, set: str) -> tuple[Int[np.ndarray, "row 2"], Bool[np.ndarray, " row"]]:
+def _kinds(
+    task: CompositeTask, set: str
+) -> tuple[Int[np.ndarray, "row 2"], Bool[np.ndarray, " row"]]:
     """Pair of each row of a set, and whether its key is a test key."""
     pairs, n = task.combinations(set), task.evaluation_rows
     if set == "train":
@@ -136,7 +150,10 @@ def _kinds(task: CompositeTask, set: str) -> tuple[Int[np.ndarray, "row 2"], Boo
 
 
 def draw_rows(
-    task: CompositeTask, pairs: Int[np.ndarray, "row 2"], test: Bool[np.ndarray, " row"], rng: np.random.Generator
+    task: CompositeTask,
+    pairs: Int[np.ndarray, "row 2"],
+    test: Bool[np.ndarray, " row"],
+    rng: np.random.Generator,
 ) -> tuple[Int[np.ndarray, "row pos"], Int[np.ndarray, " row"]]:
     """A row for each pair and kind of key, and where its key stands."""
     tokens = rng.integers(task.items[0], task.items[1] + 1, (len(pairs), task.length))
@@ -154,7 +171,8 @@ def draw_keys(
 ) -> Int[np.ndarray, " row"]:
     """A key for each position, drawn evenly from the test keys or from the training keys there.
 
-    Test keys are first, first + m, first + 2m, ...; training keys are counted over the gaps between them.
+    Test keys are first, first + m, first + 2m, ...; training keys are counted over the gaps between
+    them.
     """
     (low, high), m = task.items, task.modulus
     first = low + (positions - low) % m
@@ -166,8 +184,11 @@ def draw_keys(
 
 
 def numbers(tokens: Int[np.ndarray, "row pos"]) -> UInt64[np.ndarray, " row"]:
-    """A number for each row, the same for equal rows; different rows share one with a chance of about 2^-64."""
-    odd = 2 * np.random.default_rng(0).integers(0, 2**63, tokens.shape[1], dtype=np.uint64) + np.uint64(1)
+    """A number for each row, the same for equal rows; different rows share one with a chance of
+    about 2^-64."""
+    odd = 2 * np.random.default_rng(0).integers(
+        0, 2**63, tokens.shape[1], dtype=np.uint64
+    ) + np.uint64(1)
     return (tokens.astype(np.uint64) * odd).sum(1, dtype=np.uint64)
 
 
@@ -185,6 +206,11 @@ def role_positions(task: CompositeTask, key: Int[np.ndarray, " row"]) -> dict[st
 
 
 def random_candidates(task: CompositeTask) -> list[tuple[int, int]]:
-    """Pairs that random exceptions are drawn from: trained ones with a trained mirror, which are no exceptions yet."""
-    taken = {*task.held_out, *(pair[::-1] for pair in task.held_out), *(pair for pair, _ in task.exceptions)}
+    """Pairs that random exceptions are drawn from: trained ones with a trained mirror, which are no
+    exceptions yet."""
+    taken = {
+        *task.held_out,
+        *(pair[::-1] for pair in task.held_out),
+        *(pair for pair, _ in task.exceptions),
+    }
     return [pair for pair in task.trained if pair not in taken]

@@ -1,17 +1,20 @@
-"""The composite task: two anchors in a row, each of which shifts the key; paper 2 (arXiv 2405.05409), Eq. (1).
+"""The composite task: two anchors in a row, each of which shifts the key; paper 2 (arXiv
+2405.05409), Eq. (1).
 
-A sequence holds one key x, directly followed by two anchors a1 and a2, and noise items at all other positions. Its
-answer is read at the last position:
+A sequence holds one key x, directly followed by two anchors a1 and a2, and noise items at all other
+positions. Its answer is read at the last position:
 
     x + s(a1) + s(a2)    the inferential answer, with one shift s(a) for each anchor
     x + e(a1, a2)        the answer of an exception, a pair that is trained with another shift e than the sum
 
-Held-out pairs are never trained. A model answers them inferentially where it has learned the anchors' shifts, and
-symmetrically where it gives what the mirrored pair (a2, a1) was trained to give.
+Held-out pairs are never trained. A model answers them inferentially where it has learned the
+anchors' shifts, and symmetrically where it gives what the mirrored pair (a2, a1) was trained to
+give.
 
-A key x may stand at position p in training only if x mod m is not p (paper 2, Appendix C). Keys with x mod m = p are
-test keys there. The paper's text has m = length - 2, the group's code m = length. With the code's modulus some items
-are test keys nowhere: of 20..99 those with x mod 9 of 7 or 8.
+A key x may stand at position p in training only if x mod m is not p (paper 2, Appendix C). Keys
+with x mod m = p are test keys there. The paper's text has m = length - 2, the group's code m =
+length. With the code's modulus some items are test keys nowhere: of 20..99 those with x mod 9 of 7
+or 8.
 """
 
 from __future__ import annotations
@@ -27,7 +30,13 @@ from pydantic import Field
 
 from rb_interp.errors import TaskError, nearest
 from rb_interp.settings import Share, Size, Span, Token
-from rb_interp.studies.composite.rows import SETS, TRAIN_SETS, CompositeDataset, draw_dataset, random_candidates
+from rb_interp.studies.composite.rows import (
+    SETS,
+    TRAIN_SETS,
+    CompositeDataset,
+    draw_dataset,
+    random_candidates,
+)
 from rb_interp.tasks.counterfactual import changed_rows
 from rb_interp.tasks.dataset import Stage, TaskSettings
 from rb_interp.tasks.inputs import Inputs, selected
@@ -54,7 +63,13 @@ class CompositeTask(TaskSettings):
 
     sets, train_sets, predicts, q = SETS, TRAIN_SETS, "last", 2
     PRESETS: ClassVar[dict] = {
-        "smoke": {"items": (20, 49), "length": 6, "d_vocab": 64, "n_sequences": 3200, "evaluation_rows": 200},
+        "smoke": {
+            "items": (20, 49),
+            "length": 6,
+            "d_vocab": 64,
+            "n_sequences": 3200,
+            "evaluation_rows": 200,
+        },
         "quick": {},
         "paper": {"n_sequences": 900_000},
     }
@@ -69,8 +84,8 @@ class CompositeTask(TaskSettings):
     d_vocab: Size = 201
     """Vocabulary size; every token and answer is below it."""
     n_sequences: Annotated[int, Field(ge=1, le=1_000_000_000)] = 60_000
-    """Rows of all ordered pairs together, as the group's code counts them: held-out pairs and rows with test keys
-    included. Each trained pair is trained on ``rows_per_pair`` of them."""
+    """Rows of all ordered pairs together, as the group's code counts them: held-out pairs and rows
+    with test keys included. Each trained pair is trained on ``rows_per_pair`` of them."""
     test_share: Share = 0.1
     """Share of a pair's rows that the code gives to test keys, which are not trained on."""
     evaluation_rows: Annotated[int, Field(ge=2, le=2**31 - 1, multiple_of=2)] = 1000
@@ -80,9 +95,10 @@ class CompositeTask(TaskSettings):
     held_out: Annotated[tuple[Pair, ...], Field(min_length=1)] = ((4, 3),)
     """Ordered pairs that are never trained."""
     random_exceptions: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """So many further trained pairs are exceptions. A seed draws them evenly from the trained pairs that are no
-    exceptions yet and whose mirrored pair is trained too, so a held-out pair's symmetric answer stays what it was. It
-    draws their shifts evenly from twice the lowest to twice the highest shift, without the pair's own sum."""
+    """So many further trained pairs are exceptions. A seed draws them evenly from the trained pairs
+    that are no exceptions yet and whose mirrored pair is trained too, so a held-out pair's
+    symmetric answer stays what it was. It draws their shifts evenly from twice the lowest to twice
+    the highest shift, without the pair's own sum."""
     split: Literal["code", "text"] = "code"
     """``code`` (m = length) or ``text`` (m = length - 2): the modulus that tells test keys."""
 
@@ -90,7 +106,8 @@ class CompositeTask(TaskSettings):
         check(self)
 
     def both_unseen(self) -> CompositeTask:
-        """The same task where the mirrored pairs of held-out ones are held out too, and are no exceptions.
+        """The same task where the mirrored pairs of held-out ones are held out too, and are no
+        exceptions.
 
         >>> task = CompositeTask().both_unseen()
         >>> task.held_out, task.exceptions
@@ -129,46 +146,60 @@ class CompositeTask(TaskSettings):
 
     @property
     def spectra(self) -> Mapping[str, Int[np.ndarray, " n"]]:
-        """``items``: tokens whose embeddings' spectrum is kept along training, see ``training.tracking``."""
+        """``items``: tokens whose embeddings' spectrum is kept along training, see
+        ``training.tracking``."""
         return {"items": self.tokens("key")}
 
     def dataset(self, seed: int) -> CompositeDataset:
         """Draw exceptions and rows; the same seed gives the same rows on every machine.
 
-        Raises TaskError where nearly every possible row is trained on, so that none is left for seen_train.
+        Raises TaskError where nearly every possible row is trained on, so that none is left for
+        seen_train.
         """
         drawn = draw_dataset(self, seed)
         return replace(drawn, labels=self.answers(drawn, np.arange(len(drawn)), drawn.tokens))
 
     def answers(
-        self, data: CompositeDataset, rows: Int[np.ndarray, " row"], tokens: Int[np.ndarray, "row pos"]
+        self,
+        data: CompositeDataset,
+        rows: Int[np.ndarray, " row"],
+        tokens: Int[np.ndarray, "row pos"],
     ) -> Int[np.ndarray, " row"]:
-        """Right answers of tokens that hold key and anchors where the given rows do; inferential for held-out pairs.
+        """Right answers of tokens that hold key and anchors where the given rows do; inferential
+        for held-out pairs.
 
         Args:
-            data: the dataset that the rows are of. rows: their numbers in it. tokens: the tokens to answer.
+            data: the dataset that the rows are of. rows: their numbers in it. tokens: the tokens to
+                answer.
 
         Raises TaskError where no key and no anchors stand.
         """
         rows = selected(rows, len(data))
         keys = np.take_along_axis(tokens, data.positions["key"][rows], 1)[:, 0]
         pairs = np.take_along_axis(tokens, data.anchor_positions[rows], 1)
-        if not np.isin(keys, self.tokens("key")).all() or not np.isin(pairs, self.tokens("anchor")).all():
-            raise TaskError("some rows hold other tokens where their key and their anchors stand; give those.")
+        if (
+            not np.isin(keys, self.tokens("key")).all()
+            or not np.isin(pairs, self.tokens("anchor")).all()
+        ):
+            raise TaskError(
+                "some rows hold other tokens where their key and their anchors stand; give those."
+            )
         return keys + data.pair_shifts[pairs[:, 0] - 1, pairs[:, 1] - 1]
 
     def counterfactual(
         self, data: CompositeDataset, rows: Int[np.ndarray, " row"], change: str, seed: int = 0
     ) -> Inputs:
-        """The same rows with another ``key``, other ``anchors``, ``both``, or other ``noise``, and their right answers.
+        """The same rows with another ``key``, other ``anchors``, ``both``, or other ``noise``, and
+        their right answers.
 
-        A changed key is drawn evenly from the keys of the same kind (test or training) at the row's position. A changed
-        pair is drawn evenly from the pairs of the row's set, again and again until it has another right answer;
-        exceptions count among the trained pairs. ``anchor_1`` and ``anchor_2`` change one anchor alone. Noise is drawn
-        anew from all items. The same seed gives the same rows.
+        A changed key is drawn evenly from the keys of the same kind (test or training) at the row's
+        position. A changed pair is drawn evenly from the pairs of the row's set, again and again
+        until it has another right answer; exceptions count among the trained pairs. ``anchor_1``
+        and ``anchor_2`` change one anchor alone. Noise is drawn anew from all items. The same seed
+        gives the same rows.
 
-        Raises TaskError for an unknown change, and where a row has no counterfactual with another answer: a changed
-        pair in ``unseen`` where one pair is held out.
+        Raises TaskError for an unknown change, and where a row has no counterfactual with another
+        answer: a changed pair in ``unseen`` where one pair is held out.
 
         >>> task = CompositeTask(n_sequences=1600)
         >>> data = task.dataset(seed=0)
@@ -185,7 +216,8 @@ class CompositeTask(TaskSettings):
         return np.arange(low, high + 1)
 
     def combinations(self, set: str) -> Int[np.ndarray, "pair 2"]:
-        """Ordered pairs of a set: the held-out ones of ``unseen``, else the trained ones; TaskError for another set."""
+        """Ordered pairs of a set: the held-out ones of ``unseen``, else the trained ones; TaskError
+        for another set."""
         if set not in SETS:
             raise TaskError(f"there is no set '{set}'; {nearest(set, SETS)}")
         return np.array(self.held_out if set == "unseen" else self.trained, dtype=np.int64)
@@ -214,10 +246,13 @@ class CompositeTask(TaskSettings):
         shifts = np.array(self.shifts)
         return keys + shifts[first] + shifts[second]
 
-    def symmetric(self, keys: Int[np.ndarray, " row"], pairs: Int[np.ndarray, "row 2"]) -> Int[np.ndarray, " row"]:
+    def symmetric(
+        self, keys: Int[np.ndarray, " row"], pairs: Int[np.ndarray, "row 2"]
+    ) -> Int[np.ndarray, " row"]:
         """What the mirrored pairs of held-out ones were trained to give.
 
-        Raises TaskError for a pair that is not held out, and for one whose mirrored pair is not trained.
+        Raises TaskError for a pair that is not held out, and for one whose mirrored pair is not
+        trained.
 
         >>> CompositeTask().symmetric(np.array([50]), np.array([[4, 3]])).tolist()
         [44]
@@ -226,13 +261,15 @@ class CompositeTask(TaskSettings):
         for pair in map(tuple, np.unique(pairs, axis=0).tolist()):
             if pair not in self.held_out or pair[::-1] in self.held_out:
                 raise TaskError(
-                    f"the pair {pair} has no symmetric answer: it must be held out and its mirrored pair trained; this "
+                    f"the pair {pair} has no symmetric answer: it must be held out and its "
+                    f"mirrored pair trained; this "
                     f"task holds out {', '.join(map(str, self.held_out))}."
                 )
         return keys + self.shift_table()[second, first]
 
     def shift_table(self) -> Int[np.ndarray, "first second"]:
-        """Trained shift of each ordered pair without random exceptions; the sum for held-out ones."""
+        """Trained shift of each ordered pair without random exceptions; the sum for held-out
+        ones."""
         table = np.add.outer(self.shifts, self.shifts)
         for (first, second), shift in self.exceptions:
             table[first - 1, second - 1] = shift
@@ -241,7 +278,9 @@ class CompositeTask(TaskSettings):
     def _places(self, pairs: Int[np.ndarray, "row 2"]) -> tuple[np.ndarray, np.ndarray]:
         """Both anchors of each pair, counted from 0; TaskError for unknown ones."""
         if not np.isin(pairs, self.tokens("anchor")).all():
-            raise TaskError(f"got anchors {np.unique(pairs).tolist()}; expected 1 to {len(self.shifts)}.")
+            raise TaskError(
+                f"got anchors {np.unique(pairs).tolist()}; expected 1 to {len(self.shifts)}."
+            )
         return pairs[:, 0] - 1, pairs[:, 1] - 1
 
 
@@ -253,30 +292,48 @@ def check(task: CompositeTask) -> None:
     lowest, highest = low + min(shifts), high + max(shifts)
     for wrong, message in (
         (low <= n, f"{items} overlap the anchors 1 to {n}; start items at {n + 1} or above."),
-        (high - low + 1 < task.modulus,
-         f"{items} with split='{task.split}' leave some position without a test key; use at least {task.modulus} "
-         f"items."),
-        (lowest < 0 or max(high, highest) >= task.d_vocab,
-         f"answers run from {lowest} to {highest}, outside 0..{task.d_vocab - 1}; change items, shifts or d_vocab."),
-        (task.random_exceptions > free,
-         f"random_exceptions={task.random_exceptions}, but {free} trained pairs can become one: those with a trained "
-         f"mirror that are no exceptions yet; ask for at most {free}."),
-        (task.rows_per_pair < 1,
-         f"n_sequences={task.n_sequences} with test_share={task.test_share:g} leaves {n**2} pairs without a row to "
-         f"train on; raise n_sequences or lower test_share."),
-    ):  # fmt: skip
+        (
+            high - low + 1 < task.modulus,
+            f"{items} with split='{task.split}' leave some position without a test key; use at "
+            f"least {task.modulus} "
+            f"items.",
+        ),
+        (
+            lowest < 0 or max(high, highest) >= task.d_vocab,
+            f"answers run from {lowest} to {highest}, outside 0..{task.d_vocab - 1}; change items, "
+            f"shifts or d_vocab.",
+        ),
+        (
+            task.random_exceptions > free,
+            f"random_exceptions={task.random_exceptions}, but {free} trained pairs can become one: "
+            f"those with a trained "
+            f"mirror that are no exceptions yet; ask for at most {free}.",
+        ),
+        (
+            task.rows_per_pair < 1,
+            f"n_sequences={task.n_sequences} with test_share={task.test_share:g} leaves {n**2} "
+            f"pairs without a row to "
+            f"train on; raise n_sequences or lower test_share.",
+        ),
+    ):
         if wrong:
             raise TaskError(message)
     for name, pairs in (("exceptions", excepted), ("held_out", task.held_out)):
         for pair in pairs:
             if not all(1 <= anchor <= n for anchor in pair):
-                raise TaskError(f"{name} has the pair {pair}, which is none of the anchors 1 to {n}; use those.")
+                raise TaskError(
+                    f"{name} has the pair {pair}, which is none of the anchors 1 to {n}; use those."
+                )
             if pairs.count(pair) > 1:
                 raise TaskError(f"{name} has the pair {pair} twice; give it once.")
     for pair, shift in task.exceptions:
         if pair in task.held_out:
-            raise TaskError(f"the pair {pair} is an exception and held out; exceptions are trained, so choose one.")
+            raise TaskError(
+                f"the pair {pair} is an exception and held out; exceptions are trained, so choose "
+                f"one."
+            )
         if shift == sum(task.shifts[anchor - 1] for anchor in pair):
             raise TaskError(
-                f"the exception {pair} has the shift {shift}, its anchors' sum; give another or leave it out."
+                f"the exception {pair} has the shift {shift}, its anchors' sum; give another or "
+                f"leave it out."
             )

@@ -1,4 +1,5 @@
-"""Emb-MLP and the one-layer model, which are simple enough for theory, and the comparison of theory and training."""
+"""Emb-MLP and the one-layer model, which are simple enough for theory, and the comparison of theory
+and training."""
 
 from pathlib import Path
 
@@ -8,9 +9,12 @@ EMB_MLP = Study(
     name="emb-mlp",
     title="Emb-MLP study: does the theory predict what training does?",
     question=(
-        "The paper explains why a small initialisation prefers the rule with models that are simple enough for theory: "
-        "the labels that a token sees tell how its embedding first moves. Is that how it moves, and for how long? Each "
-        "claim is a sentence of “An Analysis for Reasoning Bias of Language Models with Small Initialization” "
+        "The paper explains why a small initialisation prefers the rule with models that are "
+        "simple enough for theory: "
+        "the labels that a token sees tell how its embedding first moves. Is that how it moves, "
+        "and for how long? Each "
+        "claim is a sentence of “An Analysis for Reasoning Bias of Language Models with Small "
+        "Initialization” "
         "(arXiv 2502.04375), with a criterion that was fixed before these runs."
     ),
     cost={"smoke": "about a minute", "quick": "about nine minutes on two slow CPU cores"},

@@ -1,16 +1,18 @@
-"""Configuration of the Emb-MLP study: three sweeps, and what is measured on fresh models of growing width.
+"""Configuration of the Emb-MLP study: three sweeps, and what is measured on fresh models of growing
+width.
 
     adamw      Emb-MLP (Definition 1) under AdamW, as the experiments of Figs. 3B and 4
     descent    Emb-MLP under full-batch plain gradient descent, where Proposition 1 is stated
     one_layer  the one-layer model (Definition 2) under plain gradient descent: Propositions 2 and 3
 
-The paper gives no sizes, rates or steps of Emb-MLP and of the models behind its theory; those below are ours. Its
-Fig. 4A shows epochs 50 and 900 of 1000: here the evaluations nearest to 5 % and 90 % of the steps.
+The paper gives no sizes, rates or steps of Emb-MLP and of the models behind its theory; those below
+are ours. Its Fig. 4A shows epochs 50 and 900 of 1000: here the evaluations nearest to 5 % and 90 %
+of the steps.
 
 Claims of the Emb-MLP study: learning order (B), and theory against measurement (T).
 
-T1, T2 and T4 are read at the stage ``leaving``, where a member leaves the plateau that it starts on. Criteria were
-written down before the runs.
+T1, T2 and T4 are read at the stage ``leaving``, where a member leaves the plateau that it starts
+on. Criteria were written down before the runs.
 """
 
 from dataclasses import field, replace
@@ -33,15 +35,25 @@ EARLY, LATE = 0.05, 0.90
 ALL_GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 SOME_GAMMAS = (0.3, 0.5, 0.8, 1.0)
 
-_PLAIN = {"train.optimiser": "sgd", "train.clip": 0.0, "train.weight_decay": 0.0, "train.track_drift": True}
+_PLAIN = {
+    "train.optimiser": "sgd",
+    "train.clip": 0.0,
+    "train.weight_decay": 0.0,
+    "train.track_drift": True,
+}
 _PLAIN |= {"train.stages": ("leaving",)}
-_ADAMW = {"train.optimiser": "adamw", "train.track_drift": True, "train.stages": ("half", "leaving")}
+_ADAMW = {
+    "train.optimiser": "adamw",
+    "train.track_drift": True,
+    "train.stages": ("half", "leaving"),
+}
 DEFINED: dict[str, dict[str, Any]] = {
     "adamw": {"model.architecture": "emb_mlp", **_ADAMW, "train.keep_at": (EARLY, LATE)},
     "descent": {"model.architecture": "emb_mlp", **_PLAIN},
     "one_layer": {"model.architecture": "one_layer", **_PLAIN},
 }
-"""What a sweep has to be for the claims about it to mean what they say; of tuples, what has to be in there."""
+"""What a sweep has to be for the claims about it to mean what they say; of tuples, what has to be
+in there."""
 
 
 def _ascending(widths: tuple[int, ...]) -> tuple[int, ...]:
@@ -51,7 +63,9 @@ def _ascending(widths: tuple[int, ...]) -> tuple[int, ...]:
 
 
 Widths = Annotated[
-    tuple[Annotated[int, Field(ge=1, le=20_000)], ...], Field(min_length=2), AfterValidator(_ascending)
+    tuple[Annotated[int, Field(ge=1, le=20_000)], ...],
+    Field(min_length=2),
+    AfterValidator(_ascending),
 ]
 """A square matrix of the largest takes 3.2 GB."""
 
@@ -78,28 +92,58 @@ class AnchorSweep(SweepConfig):
 
 
 TASKS = {
-    preset: replace(AnchorTask.preset(preset), length=3, unordered=True, balanced_keys=True, n_sequences=n)
+    preset: replace(
+        AnchorTask.preset(preset), length=3, unordered=True, balanced_keys=True, n_sequences=n
+    )
     for preset, n in (("smoke", 512), ("quick", 2000), ("paper", 20_000))
 }
 """All inputs there are, each once: keys x anchor combinations, half memory and half reasoning."""
 
 MODELS = {
     preset: ModelConfig(1, 1, *sizes, act="tanh", architecture="emb_mlp")
-    for preset, sizes in (("smoke", (32, 16, 64)), ("quick", (64, 32, 128)), ("paper", (200, 64, 512)))
+    for preset, sizes in (
+        ("smoke", (32, 16, 64)),
+        ("quick", (64, 32, 128)),
+        ("paper", (200, 64, 512)),
+    )
 }
 
-_SWEEP = TrainConfig(keep_at=(EARLY, LATE), stages=("half", "leaving"), track_drift=True, n_checkpoints=16)
+_SWEEP = TrainConfig(
+    keep_at=(EARLY, LATE), stages=("half", "leaving"), track_drift=True, n_checkpoints=16
+)
 _DESCENT = TrainConfig(
-    steps=600, batch_size=20_000, optimiser="sgd", lr=0.3, schedule="constant", weight_decay=0.0, clip=0.0,
-    eval_every=10, eval_rows=1000, n_checkpoints=24, stages=("leaving",), track_drift=True,
-)  # fmt: skip
+    steps=600,
+    batch_size=20_000,
+    optimiser="sgd",
+    lr=0.3,
+    schedule="constant",
+    weight_decay=0.0,
+    clip=0.0,
+    eval_every=10,
+    eval_rows=1000,
+    n_checkpoints=24,
+    stages=("leaving",),
+    track_drift=True,
+)
 _SHORT = replace(_DESCENT, steps=100, n_checkpoints=8)
 _LONG = replace(_DESCENT, steps=6000, lr=0.1, eval_every=20, n_checkpoints=40)
 TRAINING = {
-    "smoke": (replace(_SWEEP, steps=300, batch_size=64, lr=3e-3, eval_rows=200, n_checkpoints=6), _SHORT, _SHORT),
+    "smoke": (
+        replace(_SWEEP, steps=300, batch_size=64, lr=3e-3, eval_rows=200, n_checkpoints=6),
+        _SHORT,
+        _SHORT,
+    ),
     "quick": (_SWEEP, _DESCENT, replace(_DESCENT, steps=400)),
     "paper": (
-        replace(_SWEEP, steps=200_000, batch_size=100, lr=1e-4, lr_final=1e-5, eval_every=500, eval_rows=1000),
+        replace(
+            _SWEEP,
+            steps=200_000,
+            batch_size=100,
+            lr=1e-4,
+            lr_final=1e-5,
+            eval_every=500,
+            eval_rows=1000,
+        ),
         _LONG,
         _LONG,
     ),
@@ -121,7 +165,9 @@ def _sweeps(preset: str) -> dict[str, AnchorSweep]:
         replace(task, d_vocab=d_vocab),
         replace(model, architecture="one_layer", d_model=d_vocab),
     )
-    adamw, descent, small = (replace(t, batch_size=min(t.batch_size, task.n_sequences)) for t in TRAINING[preset])
+    adamw, descent, small = (
+        replace(t, batch_size=min(t.batch_size, task.n_sequences)) for t in TRAINING[preset]
+    )
     return {
         "adamw": AnchorSweep(SOME_GAMMAS, task, model, adamw),
         "descent": AnchorSweep(ALL_GAMMAS, task, model, descent),
@@ -163,14 +209,16 @@ class EmbMLPConfig(StudyConfig):
             check_both_kinds(sweep.task)
             if sweep.train.optimiser == "sgd" and sweep.train.batch_size < sweep.task.n_sequences:
                 raise ConfigError(
-                    f"{name}.train.batch_size={sweep.train.batch_size}; sweep '{name}' is full-batch, so give "
+                    f"{name}.train.batch_size={sweep.train.batch_size}; sweep '{name}' is "
+                    f"full-batch, so give "
                     f"{sweep.task.n_sequences}, its n_sequences, or more."
                 )
         task = self.one_layer.task
         highest = task.keys[1] + task.q * task.reasoning_anchors[1]
         if self.scaling.d_models[0] <= highest:
             raise ConfigError(
-                f"scaling.d_models begins at {self.scaling.d_models[0]}; the labels of sweep 'one_layer' go up to "
+                f"scaling.d_models begins at {self.scaling.d_models[0]}; the labels of sweep "
+                f"'one_layer' go up to "
                 f"{highest}, so begin above that."
             )
 
@@ -183,9 +231,13 @@ def _check_defined(name: str, sweep: SweepConfig) -> None:
         if isinstance(wanted, tuple):
             missing = [value for value in wanted if value not in has]
             if missing:
-                raise ConfigError(f"{name}.{key}={has} lacks {missing[0]!r}, which this study measures; add it.")
+                raise ConfigError(
+                    f"{name}.{key}={has} lacks {missing[0]!r}, which this study measures; add it."
+                )
         elif has != wanted:
-            raise ConfigError(f"{name}.{key}={has!r}; sweep '{name}' of this study has {wanted!r} by definition.")
+            raise ConfigError(
+                f"{name}.{key}={has!r}; sweep '{name}' of this study has {wanted!r} by definition."
+            )
 
 
 AGREES = 0.90
@@ -202,7 +254,16 @@ LABELS = {
 
 def _drift(quantity: str, label: str, sweep: str = "descent", gamma: float = SMALL) -> Term:
     return Term(
-        "drift", quantity, gamma, "leaving", "anchor", None, label, sweep, LABELS[sweep], "leaving the plateau"
+        "drift",
+        quantity,
+        gamma,
+        "leaving",
+        "anchor",
+        None,
+        label,
+        sweep,
+        LABELS[sweep],
+        "leaving the plateau",
     )
 
 
@@ -224,7 +285,8 @@ ORDER = learning_order_claims(
     (
         "With small initialisation Emb-MLP learns the reasoning mapping before the memory mapping.",
         "With large initialisation Emb-MLP learns both mappings at about the same pace.",
-        "With large initialisation Emb-MLP memorises the reasoning mapping: it does not carry over to masked pairs.",
+        "With large initialisation Emb-MLP memorises the reasoning mapping: it does not carry over "
+        "to masked pairs.",
         "The smaller the initialisation, the stronger Emb-MLP's preference for reasoning.",
         "With small initialisation Emb-MLP's reasoning mapping carries over to masked pairs.",
     ),
@@ -236,7 +298,8 @@ ORDER = learning_order_claims(
 THEORY = (
     Claim(
         "T1",
-        "With small initialisation the labels that each token sees predict how its embedding in Emb-MLP first moves.",
+        "With small initialisation the labels that each token sees predict how its embedding in "
+        "Emb-MLP first moves.",
         "Prop. 1",
         _predicted("descent"),
         context=(
@@ -252,19 +315,25 @@ THEORY = (
     ),
     Claim(
         "T3",
-        "In Emb-MLP memory anchors are alike, and reasoning anchors the more alike the closer their values, "
+        "In Emb-MLP memory anchors are alike, and reasoning anchors the more alike the closer "
+        "their values, "
         "early and late in training.",
         "Fig. 4A",
         (*_alike("early"), *_alike("late")),
     ),
     Claim(
         "T4",
-        "With small initialisation the labels that each token sees predict how its embedding in the one-layer model "
+        "With small initialisation the labels that each token sees predict how its embedding in "
+        "the one-layer model "
         "first moves.",
         "Props. 2-3",
         _predicted("one_layer"),
         context=(
-            _drift("r2_positions", "R^2 of the prediction that also knows each token's position", "one_layer"),
+            _drift(
+                "r2_positions",
+                "R^2 of the prediction that also knows each token's position",
+                "one_layer",
+            ),
         ),
     ),
 )

@@ -1,4 +1,5 @@
-"""The figures of the Emb-MLP study: learning, embeddings, labels of a token, theory beside training, and scaling."""
+"""The figures of the Emb-MLP study: learning, embeddings, labels of a token, theory beside
+training, and scaling."""
 
 from typing import Any
 
@@ -31,28 +32,49 @@ FLOWS = {
 }
 DRIFT = (
     kit.Series("r2", "weights of each step", kit.TRAINED, "o", "leaving", "anchor"),
-    kit.Series("r2_positions", "knowing each token’s position too", "#b0620a", "D", "leaving", "anchor"),
+    kit.Series(
+        "r2_positions", "knowing each token’s position too", "#b0620a", "D", "leaving", "anchor"
+    ),
     kit.Series("r2_permuted", "permuted within kind", kit.GREY, "x", "leaving", "anchor"),
 )
 LABELS = {"reasoning_anchor": kit.REASONING, "memory_anchor": kit.MEMORY, "key": kit.KEY}
-COSINES = (("reasoning_anchor", "population"), ("reasoning_anchor", "empirical"), ("memory_anchor", "empirical"))
+COSINES = (
+    ("reasoning_anchor", "population"),
+    ("reasoning_anchor", "empirical"),
+    ("memory_anchor", "empirical"),
+)
 
 
 def draw_label_distributions(evidence: Evidence) -> Figure:
-    """P^s less the uniform distribution for three kinds of token, and cosines between tokens (after Figs. 4B, 4C)."""
+    """P^s less the uniform distribution for three kinds of token, and cosines between tokens (after
+    Figs. 4B, 4C)."""
     evidence.table("label_distributions")
     figure, [lines, matrices] = kit.panels(2, 3, 5.2, height_ratios=(1, 1.15))
     for axes, (group, colour) in zip(lines, LABELS.items(), strict=True):
         table = evidence.table("label_distributions", group=group)
         tokens = sorted(table["token"].unique())
-        shown = [tokens[0], tokens[-1]] if group == "reasoning_anchor" else [tokens[(len(tokens) - 1) // 2]]
+        shown = (
+            [tokens[0], tokens[-1]]
+            if group == "reasoning_anchor"
+            else [tokens[(len(tokens) - 1) // 2]]
+        )
         for token, shade in zip(shown, (colour, kit.INK), strict=False):
             rows = table.loc[table["token"] == token].sort_values("label")
             axes.plot(rows["label"], rows["population_excess"], color=shade, lw=1.5, zorder=3)
             axes.plot(
-                rows["label"], rows["empirical_excess"], "o", ms=2.2, mfc="white", mec=shade, mew=0.6, zorder=2
+                rows["label"],
+                rows["empirical_excess"],
+                "o",
+                ms=2.2,
+                mfc="white",
+                mec=shade,
+                mew=0.6,
+                zorder=2,
             )
-        axes.set(title=f"{group.replace('_', ' ')}: {' and '.join(map(str, shown))}", xlabel="label (token)")
+        axes.set(
+            title=f"{group.replace('_', ' ')}: {' and '.join(map(str, shown))}",
+            xlabel="label (token)",
+        )
         axes.sharey(lines[0]) if axes is not lines[0] else None
     lines[0].set_ylabel("P$^s$(label) − u  (probability)")
     for axes, (group, labels) in zip(matrices, COSINES, strict=True):
@@ -70,21 +92,41 @@ def draw_label_distributions(evidence: Evidence) -> Figure:
                 write=write,
             )
             words = {"population": "Eq. 8", "empirical": "training rows"}[labels]
-            axes.set(title=f"{group.split('_')[0]}, {words}", xlabel=f"{group.replace('_', ' ')} (token)")
-    figure.colorbar(matrices[0].images[0], ax=list(matrices), label="cosine of P$^s$ − u (from 0.8)", shrink=0.8)
-    kit.legend(figure, 2, [kit.line("population (Eqs. 7 and 8)", kit.INK), kit.key("in the training rows")])
+            axes.set(
+                title=f"{group.split('_')[0]}, {words}", xlabel=f"{group.replace('_', ' ')} (token)"
+            )
+    figure.colorbar(
+        matrices[0].images[0], ax=list(matrices), label="cosine of P$^s$ − u (from 0.8)", shrink=0.8
+    )
+    kit.legend(
+        figure, 2, [kit.line("population (Eqs. 7 and 8)", kit.INK), kit.key("in the training rows")]
+    )
     return figure
 
 
-def _along(axes: Axes, evidence: Evidence, sweep: str, table: str, column: str, **where: Any) -> None:
-    """A column of a table of members along training, one line per rate, cut at FLOOR; markers at ``leaving``."""
+def _along(
+    axes: Axes, evidence: Evidence, sweep: str, table: str, column: str, **where: Any
+) -> None:
+    """A column of a table of members along training, one line per rate, cut at FLOOR; markers at
+    ``leaving``."""
     own, every = evidence.sweep(sweep), evidence.gammas
     for gamma in own.gammas:
-        rows, colour = own.table(table, gamma=gamma, **where).query("step > 0"), kit.gamma_colour(gamma, every)
+        rows, colour = (
+            own.table(table, gamma=gamma, **where).query("step > 0"),
+            kit.gamma_colour(gamma, every),
+        )
         rows = rows.assign(**{column: rows[column].clip(lower=FLOOR)})
-        kit.band(axes, rows, column, over_seeds(rows, ["step"], [column]), colour, limits=(FLOOR, 1.0))
+        kit.band(
+            axes, rows, column, over_seeds(rows, ["step"], [column]), colour, limits=(FLOOR, 1.0)
+        )
         at = rows.loc[rows["leaving"]]
-        look = {"mfc": colour, "mec": "white", "mew": 0.5, "zorder": 5, "label": f"γ = {gamma:g}, at “leaving”"}
+        look = {
+            "mfc": colour,
+            "mec": "white",
+            "mew": 0.5,
+            "zorder": 5,
+            "label": f"γ = {gamma:g}, at “leaving”",
+        }
         axes.plot(at["step"], at[column], kit.gamma_marker(gamma, every), ms=5, **look)
     kit.steps(axes, 1e5, log=True)
     axes.set_ylim(FLOOR - 0.05, 1.05)
@@ -92,7 +134,8 @@ def _along(axes: Axes, evidence: Evidence, sweep: str, table: str, column: str, 
 
 
 def draw_agreement(evidence: Evidence) -> Figure:
-    """R² and cosine of predicted and measured drift of all anchors against training step, one column per sweep."""
+    """R² and cosine of predicted and measured drift of all anchors against training step, one
+    column per sweep."""
     evidence.table("drift")
     figure, axes = kit.panels(len(AGREEMENT), len(SWEEPS), 6.4, 8.4, sharex="col", sharey="row")
     for drawn, ((column, prediction), words) in zip(axes, AGREEMENT.items(), strict=True):
@@ -106,34 +149,54 @@ def draw_agreement(evidence: Evidence) -> Figure:
         one.set_title(title)
     for one in axes[:-1].flat:
         one.set_xlabel("")
-    kit.legend(figure, 4, [kit.line("knowing positions too (one-layer model)", kit.GREY, kit.DASHED, 1.2)])
+    kit.legend(
+        figure, 4, [kit.line("knowing positions too (one-layer model)", kit.GREY, kit.DASHED, 1.2)]
+    )
     return figure
 
 
 def _with_positions(axes: Axes, own: Evidence, gammas: list[float], column: str) -> None:
     for gamma in own.gammas:
         rows = own.table("drift", gamma=gamma, group="anchor", prediction="positions")
-        means = over_seeds(rows.assign(**{column: rows[column].clip(lower=FLOOR)}), ["step"], [column])
+        means = over_seeds(
+            rows.assign(**{column: rows[column].clip(lower=FLOOR)}), ["step"], [column]
+        )
         means = means.loc[means["n"] == means["n"].max()].sort_values("step")
         look = {"lw": 1.2, "ls": kit.DASHED, "zorder": 3.5}
         axes.plot(means["step"], means["mean"], color=kit.gamma_colour(gamma, gammas), **look)
 
 
 def draw_drift_r2(evidence: Evidence) -> Figure:
-    """R² at leaving against the rate, every seed and the interval over seeds, one panel per sweep."""
+    """R² at leaving against the rate, every seed and the interval over seeds, one panel per
+    sweep."""
     figure, [axes] = kit.panels(1, len(SWEEPS), 3.4, 8.4, sharey=True)
     for one, (sweep, words) in zip(axes, SWEEPS.items(), strict=True):
         with kit.missing(one):
             own = evidence.sweep(sweep)
-            kit.rates(one, own, "drift", *(s for s in DRIFT if sweep == "one_layer" or s.quantity != "r2_positions"),
-                  read="interval", spread=0.06)  # fmt: skip
+            kit.rates(
+                one,
+                own,
+                "drift",
+                *(s for s in DRIFT if sweep == "one_layer" or s.quantity != "r2_positions"),
+                read="interval",
+                spread=0.06,
+            )
             claim = {"descent": "T1", "one_layer": "T4"}.get(sweep)
             if claim:
                 kit.threshold(one, own, claim, gamma=SMALL)
                 if sweep == "descent" and LARGE in own.gammas:
-                    most = own.interval("drift", "r2", SMALL, stage="leaving", set="anchor").estimate
+                    most = own.interval(
+                        "drift", "r2", SMALL, stage="leaving", set="anchor"
+                    ).estimate
                     most, left = most - evidence.threshold("T2"), own.gammas.index(LARGE)
-                    one.plot([left - 0.4, left + 0.4], [most, most], color=kit.INK, lw=0.9, ls=kit.DASHED, zorder=1)
+                    one.plot(
+                        [left - 0.4, left + 0.4],
+                        [most, most],
+                        color=kit.INK,
+                        lw=0.9,
+                        ls=kit.DASHED,
+                        zorder=1,
+                    )
                     kit.note(one, "T2", (left - 0.4, most), "data", ha="left", va="bottom")
             one.set_title(words.replace(", ", ",\n"))
             one.set_ylim(FLOOR, 1.15)
@@ -156,29 +219,52 @@ def draw_value_flow(evidence: Evidence) -> Figure:
 
 
 def draw_scaling(evidence: Evidence) -> Figure:
-    """Error of Theorem 1 by width and its exponent (Eq. 13), and uniform attention at initialisation (Lemma 1)."""
+    """Error of Theorem 1 by width and its exponent (Eq. 13), and uniform attention at
+    initialisation (Lemma 1)."""
     slopes = evidence.table("exponents_summary", quantity="exponent").sort_values("gamma")
     gammas = slopes["gamma"].tolist()
     figure, [[errors, exponents, lemma]] = kit.panels(1, 3, 3.6, 9.0)
     for place, (gamma, row) in enumerate(zip(gammas, slopes.to_dict("records"), strict=True)):
         colour, marker = kit.gamma_colour(gamma, gammas), kit.gamma_marker(gamma, gammas)
         rows = evidence.table("inner_products", gamma=gamma)
-        errors.plot(rows["d_model"], rows["error"], marker, ms=3, mfc="white", mec=colour, label=f"γ = {gamma:g}")
+        errors.plot(
+            rows["d_model"],
+            rows["error"],
+            marker,
+            ms=3,
+            mfc="white",
+            mec=colour,
+            label=f"γ = {gamma:g}",
+        )
         means = evidence.table("inner_products_summary", gamma=gamma).sort_values("d_model")
         errors.plot(means["d_model"], means["mean"], color=colour, lw=1.4, zorder=3)
-        errors.plot(means["d_model"], means["by_eq_13"], color=colour, lw=0.9, ls=kit.DASHED, zorder=2)
+        errors.plot(
+            means["d_model"], means["by_eq_13"], color=colour, lw=0.9, ls=kit.DASHED, zorder=2
+        )
         values = evidence.table("exponents", gamma=gamma).sort_values("seed")["exponent"].dropna()
         kit.dots(exponents, place, values, kit.interval_of(row), colour, marker)
-    errors.set(xscale="log", yscale="log", xlabel="d_model (log scale)", title="Eq. 13: error by width")
-    errors.xaxis.set_major_locator(FixedLocator(sorted(set(evidence.table("inner_products")["d_model"]))))
+    errors.set(
+        xscale="log", yscale="log", xlabel="d_model (log scale)", title="Eq. 13: error by width"
+    )
+    errors.xaxis.set_major_locator(
+        FixedLocator(sorted(set(evidence.table("inner_products")["d_model"])))
+    )
     errors.xaxis.set_minor_locator(NullLocator())
     errors.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
     errors.set_ylabel("largest error of an inner product\n(embedding units squared)")
     exponents.plot(
-        range(len(gammas)), 1 - slopes["gamma"], color=kit.INK, ls=kit.DASHED, label="slope 1 − γ (Eq. 13)"
+        range(len(gammas)),
+        1 - slopes["gamma"],
+        color=kit.INK,
+        ls=kit.DASHED,
+        label="slope 1 − γ (Eq. 13)",
     )
     exponents.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
-    exponents.set(xlabel="rate γ", ylabel="exponent of d_model (no unit)", title="its exponent (below: as allowed)")
+    exponents.set(
+        xlabel="rate γ",
+        ylabel="exponent of d_model (no unit)",
+        title="its exponent (below: as allowed)",
+    )
     _lemma(lemma, evidence)
     kit.legend(figure, 6)
     return figure
@@ -188,9 +274,20 @@ def _lemma(axes: Axes, evidence: Evidence) -> None:
     """Share of initialisations with uniform attention against the rate, one line per width."""
     table = evidence.table("lemma_1")
     for place, (d_model, rows) in enumerate(table.sort_values("gamma").groupby("d_model")):
-        look = {"color": kit.ATTENTION(0.4 + 0.2 * place), "marker": kit.MARKERS[place % len(kit.MARKERS)]}
-        axes.errorbar(rows["gamma"], rows["share"], [rows["share"] - rows["low"], rows["high"] - rows["share"]],
-                      mfc="white", ms=3.8, lw=1.2, label=f"d_model = {d_model}", **look)  # fmt: skip
+        look = {
+            "color": kit.ATTENTION(0.4 + 0.2 * place),
+            "marker": kit.MARKERS[place % len(kit.MARKERS)],
+        }
+        axes.errorbar(
+            rows["gamma"],
+            rows["share"],
+            [rows["share"] - rows["low"], rows["high"] - rows["share"]],
+            mfc="white",
+            ms=3.8,
+            lw=1.2,
+            label=f"d_model = {d_model}",
+            **look,
+        )
     tolerance = float(table["tolerance"].iloc[0])
     axes.axhline(1 - tolerance, color=kit.GREY, lw=0.8, ls=kit.DASHED, zorder=1)
     axes.set(title="Lemma 1: uniform attention", xlabel="rate γ", ylim=(-0.03, 1.06))
@@ -199,7 +296,9 @@ def _lemma(axes: Axes, evidence: Evidence) -> None:
 
 FIGURES = {
     "learning": lambda evidence: draw_learning(evidence.sweep("adamw"), "B"),
-    "embedding": lambda evidence: draw_embedding(evidence.sweep("adamw"), ("init", "early", "late")),
+    "embedding": lambda evidence: draw_embedding(
+        evidence.sweep("adamw"), ("init", "early", "late")
+    ),
     "label_distributions": draw_label_distributions,
     "agreement": draw_agreement,
     "drift_r2": draw_drift_r2,

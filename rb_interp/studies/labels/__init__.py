@@ -1,4 +1,5 @@
-"""The label study: what the distribution of memory labels decides, with everything else the same (paper 1, Fig. 8)."""
+"""The label study: what the distribution of memory labels decides, with everything else the same
+(paper 1, Fig. 8)."""
 
 from pathlib import Path
 
@@ -8,10 +9,14 @@ LABELS = Study(
     name="labels",
     title="Label study: does the distribution of labels decide what is learned first?",
     question=(
-        "By the paper's account a token's embedding first learns which labels stand beside it. Then a table whose "
-        "labels tell something of their input must be learned sooner, and outputs must keep to the labels of their "
-        "tokens before any table is known. Each claim is a sentence of “An Analysis for Reasoning Bias of "
-        "Language Models with Small Initialization” (arXiv 2502.04375), with a criterion that was fixed before these "
+        "By the paper's account a token's embedding first learns which labels stand beside it. "
+        "Then a table whose "
+        "labels tell something of their input must be learned sooner, and outputs must keep to the "
+        "labels of their "
+        "tokens before any table is known. Each claim is a sentence of “An Analysis for Reasoning "
+        "Bias of "
+        "Language Models with Small Initialization” (arXiv 2502.04375), with a criterion that was "
+        "fixed before these "
         "runs."
     ),
     cost={"smoke": "about a minute", "quick": "about seven minutes on two slow CPU cores"},

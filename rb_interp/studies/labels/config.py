@@ -1,12 +1,13 @@
-"""The label study as a configuration, three sweeps that differ in their memory labels, and its claims as data.
+"""The label study as a configuration, three sweeps that differ in their memory labels, and its
+claims as data.
 
 keys       labels uniform on the keys                               F_mem,1 of Fig. 8 left
 near_sum   labels within the sum of anchors around the key          F_mem,2 of Fig. 8 left
 ranges     groups of memory anchors, each with a label range        Fig. 8 right
 
-R1 compares two members of the same seed that differ in their memory labels alone, so its reading belongs to no sweep.
-R2 reads the sweep ``ranges``, where each group of memory anchors has a label range of its own. Criteria were written
-down before the runs.
+R1 compares two members of the same seed that differ in their memory labels alone, so its reading
+belongs to no sweep. R2 reads the sweep ``ranges``, where each group of memory anchors has a label
+range of its own. Criteria were written down before the runs.
 """
 
 from dataclasses import field, replace
@@ -44,14 +45,20 @@ def _changes(preset: str) -> dict[str, dict[str, Any]]:
     }
     shared = sizes(AnchorTask, preset)
     train = {**shared["train"], "stages": STAGES, "steps": STEPS[preset]}
-    return {name: {**shared, "task": {**shared["task"], **own}, "train": train} for name, own in labels.items()}
+    return {
+        name: {**shared, "task": {**shared["task"], **own}, "train": train}
+        for name, own in labels.items()
+    }
 
 
-_QUICK = {name: overlay(LabelsSweep(), changes, "quick") for name, changes in _changes("quick").items()}
+_QUICK = {
+    name: overlay(LabelsSweep(), changes, "quick") for name, changes in _changes("quick").items()
+}
 
 
 class LabelsConfig(StudyConfig):
-    """The three sweeps, with the same seeds. ``keys`` and ``near_sum`` differ in ``task.memory_labels`` alone.
+    """The three sweeps, with the same seeds. ``keys`` and ``near_sum`` differ in
+    ``task.memory_labels`` alone.
 
     Raises ConfigError where a sweep is not what its name, and the claims about it, say that it is.
 
@@ -79,19 +86,24 @@ class LabelsConfig(StudyConfig):
         for name, sweep in self.sweeps.items():
             check_both_kinds(sweep.task)
             defined = {"task.memory_labels": name, "model.architecture": "transformer"}
-            for key, has in zip(defined, (sweep.task.memory_labels, sweep.model.architecture), strict=True):
+            for key, has in zip(
+                defined, (sweep.task.memory_labels, sweep.model.architecture), strict=True
+            ):
                 if has != defined[key]:
                     raise ConfigError(
-                        f"{name}.{key}={has!r}; sweep '{name}' of study 'labels' has {defined[key]!r} by definition."
+                        f"{name}.{key}={has!r}; sweep '{name}' of study 'labels' has "
+                        f"{defined[key]!r} by definition."
                     )
             for stage in set(STAGES) - {*sweep.train.stages}:
                 raise ConfigError(
-                    f"{name}.train.stages={sweep.train.stages} lacks '{stage}', which study 'labels' measures; add it."
+                    f"{name}.train.stages={sweep.train.stages} lacks '{stage}', which study "
+                    f"'labels' measures; add it."
                 )
         alike = replace(self.near_sum, task=replace(self.near_sum.task, memory_labels="keys"))
         if found := differences(self.keys, alike):
             raise ConfigError(
-                f"sweeps 'keys' (there) and 'near_sum' (here) of study 'labels' differ in {found}; they are compared, "
+                f"sweeps 'keys' (there) and 'near_sum' (here) of study 'labels' differ in {found}; "
+                f"they are compared, "
                 f"so change both alike."
             )
 
@@ -102,28 +114,42 @@ def _speed(quantity: str, label: str) -> Term:
 
 def _range(quantity: str, label: str) -> Term:
     return Term(
-        "label_range", quantity, SMALL, BEFORE_MEMORY, "mem", label=label, sweep="ranges",
-        sweep_label="a label range for each group", stage_label="before memory is learned",
-    )  # fmt: skip
+        "label_range",
+        quantity,
+        SMALL,
+        BEFORE_MEMORY,
+        "mem",
+        label=label,
+        sweep="ranges",
+        sweep_label="a label range for each group",
+        stage_label="before memory is learned",
+    )
 
 
-_LOWEST = _range("lowest_inside", "mean probability inside the group's own label range, the lowest of the groups")
+_LOWEST = _range(
+    "lowest_inside", "mean probability inside the group's own label range, the lowest of the groups"
+)
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         "R1",
-        "The loss on memory falls sooner where its labels lie near the key than where they are uniform on all keys.",
+        "The loss on memory falls sooner where its labels lie near the key than where they are "
+        "uniform on all keys.",
         "Fig. 8 left",
         (Condition(_speed("bias", "(A_mem1 - A_mem2) / (A_mem1 + A_mem2)"), ">=", 0.05),),
         context=(
-            _speed("bias_per_entropy", "the same with each loss divided by the entropy of its label's range"),
+            _speed(
+                "bias_per_entropy",
+                "the same with each loss divided by the entropy of its label's range",
+            ),
             _speed("area_mem1", "A_mem1, labels uniform on the keys"),
             _speed("area_mem2", "A_mem2, labels near the key"),
         ),
     ),
     Claim(
         "R2",
-        "Before memory is learned, the output already lies within the label range of the anchors' group.",
+        "Before memory is learned, the output already lies within the label range of the anchors' "
+        "group.",
         "Fig. 8 right",
         (Condition(_LOWEST, ">=", 0.90),),
         context=(

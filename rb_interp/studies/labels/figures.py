@@ -26,16 +26,26 @@ LINES = ("-", (0, (5, 1.2)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
 
 def draw_label_speed(evidence: Evidence) -> Figure:
-    """Loss and accuracy of both memory mappings, and the index of their areas by seed (after Fig. 8 left)."""
+    """Loss and accuracy of both memory mappings, and the index of their areas by seed (after Fig. 8
+    left)."""
     figure, [[loss, accuracy, index]] = kit.panels(1, 3, 3.2, width_ratios=(1.25, 1.25, 0.75))
-    for axes, quantity, label in ((loss, "loss", "cross entropy (nats)"), (accuracy, "accuracy", "share correct")):
+    for axes, quantity, label in (
+        (loss, "loss", "cross entropy (nats)"),
+        (accuracy, "accuracy", "share correct"),
+    ):
         with kit.missing(axes):
             for (sweep, inputs), (words, colour, dash) in CURVES.items():
                 kit.curve(axes, evidence.sweep(sweep), SMALL, inputs, quantity, colour, dash, words)
             axes.set(ylabel=label, title=f"{quantity}, γ = {SMALL:g}")
             axes.set_ylim(bottom=0)
     with kit.missing(index):
-        kit.rates(index, evidence, "label_speed", kit.Series("bias", colour=kit.INK, marker="o"), read="interval")
+        kit.rates(
+            index,
+            evidence,
+            "label_speed",
+            kit.Series("bias", colour=kit.INK, marker="o"),
+            read="interval",
+        )
         kit.zero(index)
         kit.threshold(index, evidence, "R1")
         index.margins(y=0.2)
@@ -46,7 +56,8 @@ def draw_label_speed(evidence: Evidence) -> Figure:
 
 
 def draw_label_range(evidence: Evidence) -> Figure:
-    """Output distribution of each group before memory is learned, and the share inside its range along training."""
+    """Output distribution of each group before memory is learned, and the share inside its range
+    along training."""
     groups = sorted(evidence.table("outputs", gamma=SMALL)["group"].astype(int).unique().tolist())
     figure = kit.new_figure(max(3.4, 0.95 * len(groups) + 0.9))
     left, right = cast(np.ndarray, figure.subfigures(1, 2, width_ratios=(1, 1.15)))
@@ -57,7 +68,14 @@ def draw_label_range(evidence: Evidence) -> Figure:
         seeds = rows.pivot(index="label", columns="seed", values="probability")
         low, high = int(rows["low"].iloc[0]), int(rows["high"].iloc[0])
         axes.axvspan(low - 0.5, high + 0.5, color="#fff0cc", lw=0, zorder=0)
-        axes.plot(seeds.index, seeds.to_numpy(), color=SHADES[(group - 1) % 4], lw=0.4, alpha=0.4, zorder=2)
+        axes.plot(
+            seeds.index,
+            seeds.to_numpy(),
+            color=SHADES[(group - 1) % 4],
+            lw=0.4,
+            alpha=0.4,
+            zorder=2,
+        )
         axes.plot(means["label"], means["mean"], color=SHADES[(group - 1) % 4], lw=1.5, zorder=3)
         axes.set_title(f"group {group}: labels {low} to {high}", fontsize=7)
         axes.set_ylim(bottom=0)
@@ -66,34 +84,59 @@ def draw_label_range(evidence: Evidence) -> Figure:
     inside = right.subplots()
     with kit.missing(inside):
         _inside(inside, evidence, groups)
-        looks = [(f"group {g}, inside its range", SHADES[(g - 1) % 4], LINES[(g - 1) % 4], 1.4) for g in groups]
+        looks = [
+            (f"group {g}, inside its range", SHADES[(g - 1) % 4], LINES[(g - 1) % 4], 1.4)
+            for g in groups
+        ]
         judged = kit.key("lowest group, judged (seed)", kit.INK, "v", filled=True)
-        entries = [*(kit.line(*look) for look in looks), kit.line("accuracy on memory", kit.GREY), judged]
-        inside.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
+        entries = [
+            *(kit.line(*look) for look in looks),
+            kit.line("accuracy on memory", kit.GREY),
+            judged,
+        ]
+        inside.legend(
+            handles=entries, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False
+        )
     return figure
 
 
 def _inside(axes: Axes, evidence: Evidence, groups: list[int]) -> None:
     for group in groups:
-        means = evidence.table("in_range_summary", gamma=SMALL, quantity="inside", group=group).query("step > 0")
+        means = evidence.table(
+            "in_range_summary", gamma=SMALL, quantity="inside", group=group
+        ).query("step > 0")
         means = means.loc[means["n"] == means["n"].max()].sort_values("step")
-        axes.plot(means["step"], means["mean"], color=SHADES[(group - 1) % 4], lw=1.4, ls=LINES[(group - 1) % 4])
+        axes.plot(
+            means["step"],
+            means["mean"],
+            color=SHADES[(group - 1) % 4],
+            lw=1.4,
+            ls=LINES[(group - 1) % 4],
+        )
     rows = evidence.table("in_range", gamma=SMALL, group=1).query("step > 0")
-    means = evidence.table("in_range_summary", gamma=SMALL, quantity="accuracy", group=1).query("step > 0")
+    means = evidence.table("in_range_summary", gamma=SMALL, quantity="accuracy", group=1).query(
+        "step > 0"
+    )
     kit.band(axes, rows, "accuracy", means, kit.GREY, limits=(0.0, 1.0))
     ranges = evidence.sweep("ranges")
     for seed in ranges.seeds:
         step = ranges.step(SMALL, seed, BEFORE_MEMORY)
-        value = ranges.value("label_range", "lowest_inside", SMALL, seed, stage=BEFORE_MEMORY, set="mem")
+        value = ranges.value(
+            "label_range", "lowest_inside", SMALL, seed, stage=BEFORE_MEMORY, set="mem"
+        )
         axes.plot([step or np.nan], [value], "v", ms=5, mfc=kit.INK, mec="white", mew=0.5, zorder=6)
     kit.threshold(axes, evidence, "R2")
     pooled = float(rows["pooled"].iloc[0])
     axes.axhline(pooled, color=kit.GREY, lw=0.8, ls=kit.DASHED, zorder=1)
     look: dict[str, Any] = {"ha": "right", "va": "bottom", "color": "#555555"}
-    kit.note(axes, "pooled labels alone, group 1", (0.99, pooled), axes.get_yaxis_transform(), **look)
+    kit.note(
+        axes, "pooled labels alone, group 1", (0.99, pooled), axes.get_yaxis_transform(), **look
+    )
     kit.steps(axes, float(rows["step"].to_numpy().max()), log=True)
     axes.set(
-        ylim=(-0.02, 1.04), ylabel="probability, or share correct", title="inside the own range, along training"
+        ylim=(-0.02, 1.04),
+        ylabel="probability, or share correct",
+        title="inside the own range, along training",
     )
 
 

@@ -1,12 +1,13 @@
-"""Measure the label study (paper 1, Fig. 8): three sweeps that differ in their memory labels alone, see ``config``.
+"""Measure the label study (paper 1, Fig. 8): three sweeps that differ in their memory labels alone,
+see ``config``.
 
     R1   (A_mem1 - A_mem2) / (A_mem1 + A_mem2)     A of ``learning_order``; positive: labels near the key sooner
-    R1n  the same with each loss divided by the entropy of its label's range, so that knowing ranges counts for nothing
-    R2   lowest probability inside a group's range, ``probes.label_range``, before memory is learned
+    R1n  the same with each loss divided by the entropy of its label's range, so that knowing ranges
+    counts for nothing R2   lowest probability inside a group's range, ``probes.label_range``, before memory is learned
 
-How R1 can mislead. A model that has seen that labels lie near the key has the loss of a narrower set of labels, and
-knows no single pair. R1 says which loss is lower over training, as the paper shows. It does not say which mapping is
-memorised in fewer steps; see the accuracies.
+How R1 can mislead. A model that has seen that labels lie near the key has the loss of a narrower
+set of labels, and knows no single pair. R1 says which loss is lower over training, as the paper
+shows. It does not say which mapping is memorised in fewer steps; see the accuracies.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,15 +37,18 @@ Areas = Mapping[Any, float]
 def measure(run: Run, progress: bool = True) -> Measured:
     """Read learning curves and outputs of the three finished sweeps.
 
-    Readings: learning_order of every sweep, label_speed (of no sweep), label_range (of ``ranges``). Tables:
-    ``in_range`` at every checkpoint that was kept, ``outputs`` before memory is learned; groups count from 1.
+    Readings: learning_order of every sweep, label_speed (of no sweep), label_range (of ``ranges``).
+    Tables: ``in_range`` at every checkpoint that was kept, ``outputs`` before memory is learned;
+    groups count from 1.
 
     Raises RunError where a checkpoint is missing or broken.
     """
     orders = {}
     for name, sweep in run.sweeps.items():
         data = {seed: sweep.dataset(seed) for seed in sweep.seeds}
-        orders[name] = learning_order_of(sweep.curves(), sweep.config.task.d_vocab, data).assign(sweep=name)
+        orders[name] = learning_order_of(sweep.curves(), sweep.config.task.d_vocab, data).assign(
+            sweep=name
+        )
     keys, near_sum = (_areas_per_entropy(run.sweep(name)) for name in PAIR)
     speed = label_speed(orders["keys"], orders["near_sum"], keys, near_sum)
     rows = cast(LabelsConfig, run.config).probe_rows
@@ -55,12 +59,14 @@ def measure(run: Run, progress: bool = True) -> Measured:
 def label_speed(
     keys: pd.DataFrame, near_sum: pd.DataFrame, keys_per_entropy: Areas, near_sum_per_entropy: Areas
 ) -> pd.DataFrame:
-    """Readings ``label_speed`` of two learning_order tables whose members differ in their memory labels alone (R1).
+    """Readings ``label_speed`` of two learning_order tables whose members differ in their memory
+    labels alone (R1).
 
-    ``bias``: (A_mem1 - A_mem2) / (A_mem1 + A_mem2), in [-1, 1], positive where memory labels near the key (2) are
-    learned sooner than labels uniform on the keys (1). ``area_mem1``, ``area_mem2``: in (0, 1]. ``bias_per_entropy``:
-    the index of the areas per entropy (mean over training of min(L / H, 1), H from ``range_entropy``), about 0 where
-    both models know the range of a label and no label. Untrained: two models that stay untrained, about 0.
+    ``bias``: (A_mem1 - A_mem2) / (A_mem1 + A_mem2), in [-1, 1], positive where memory labels near
+    the key (2) are learned sooner than labels uniform on the keys (1). ``area_mem1``,
+    ``area_mem2``: in (0, 1]. ``bias_per_entropy``: the index of the areas per entropy (mean over
+    training of min(L / H, 1), H from ``range_entropy``), about 0 where both models know the range
+    of a label and no label. Untrained: two models that stay untrained, about 0.
     """
     first, second = (table.loc[table["quantity"] == "area_mem"] for table in (keys, near_sum))
     rows = []
@@ -68,8 +74,16 @@ def label_speed(
         member = (pair["gamma"], pair["seed"])
         per_entropy = bias_index(keys_per_entropy[member], near_sum_per_entropy[member])
         values = _speed(pair["value_1"], pair["value_2"], per_entropy)
-        untrained = _speed(pair["untrained_1"], pair["untrained_2"], 0.0)  # a uniform guess is above both entropies
-        place = {"gamma": pair["gamma"], "seed": pair["seed"], "stage": "final", "step": pair["step_1"], "set": ""}
+        untrained = _speed(
+            pair["untrained_1"], pair["untrained_2"], 0.0
+        )  # a uniform guess is above both entropies
+        place = {
+            "gamma": pair["gamma"],
+            "seed": pair["seed"],
+            "stage": "final",
+            "step": pair["step_1"],
+            "set": "",
+        }
         reading = Reading("label_speed", values, untrained=untrained, n=pair["n_1"])
         rows += [{**place, **row} for row in reading.rows()]
     return readings_table(rows)
@@ -81,7 +95,8 @@ def _speed(first: float, second: float, per_entropy: float) -> dict[str, float]:
 
 
 def memory_groups(data: AnchorDataset, rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    """Group of each memory row, counted from 0: its anchors all come from that row of ``task.memory_groups()``.
+    """Group of each memory row, counted from 0: its anchors all come from that row of
+    ``task.memory_groups()``.
 
     >>> from rb_interp.tasks import AnchorTask
     >>> task = AnchorTask(memory_anchors=(1, 4), memory_labels="ranges", label_ranges=((30, 49), (30, 69)))
@@ -95,7 +110,8 @@ def memory_groups(data: AnchorDataset, rows: Int[np.ndarray, " n"]) -> Int[np.nd
 
 
 def _areas_per_entropy(sweep: Sweep) -> Areas:
-    """Mean over training of min(L_mem / H, 1) by member, H the mean entropy of a memory label in its range."""
+    """Mean over training of min(L_mem / H, 1) by member, H the mean entropy of a memory label in
+    its range."""
     entropies = {seed: range_entropy(sweep.dataset(seed)) for seed in sweep.seeds}
     curves = sweep.curves()
     memory = curves.loc[curves["set"] == "mem"]
@@ -103,8 +119,11 @@ def _areas_per_entropy(sweep: Sweep) -> Areas:
     return left.groupby([memory["gamma"], memory["seed"]]).mean().to_dict()
 
 
-def _along_training(models: MemberModels, member: Member, probe_rows: int) -> Iterator[tuple[str, str, Reading]]:
-    """The reading before memory is learned, its outputs, and what lies in the ranges at every step that was kept."""
+def _along_training(
+    models: MemberModels, member: Member, probe_rows: int
+) -> Iterator[tuple[str, str, Reading]]:
+    """The reading before memory is learned, its outputs, and what lies in the ranges at every step
+    that was kept."""
     data = models.sweep.dataset(member.seed)
     rows = data.sample("mem", probe_rows)
     groups, ranges = memory_groups(data, rows), data.task.label_ranges
@@ -113,11 +132,23 @@ def _along_training(models: MemberModels, member: Member, probe_rows: int) -> It
         models.load(member, BEFORE_MEMORY if step == before else step)
         reading = label_range(models.model, data.inputs(rows), groups=groups, ranges=ranges)
         start, arrays = start or reading.values, reading.arrays
-        shown = {"group": range(1, len(ranges) + 1), "low": arrays["ranges"][:, 0], "high": arrays["ranges"][:, 1]}
-        inside = {"inside": arrays["inside"], "pooled": arrays["pooled"], "accuracy": reading.values["accuracy"]}
+        shown = {
+            "group": range(1, len(ranges) + 1),
+            "low": arrays["ranges"][:, 0],
+            "high": arrays["ranges"][:, 1],
+        }
+        inside = {
+            "inside": arrays["inside"],
+            "pooled": arrays["pooled"],
+            "accuracy": reading.values["accuracy"],
+        }
         tables = {"in_range": pd.DataFrame({**shown, **inside})}
         if step == before:
             wide = pd.DataFrame(arrays["outputs"]).assign(**shown)
             tables["outputs"] = wide.melt([*shown], var_name="label", value_name="probability")
         values = reading.values if step == before else {}
-        yield BEFORE_MEMORY, "mem", replace(reading, values=values, untrained=start, arrays={}, tables=tables)
+        yield (
+            BEFORE_MEMORY,
+            "mem",
+            replace(reading, values=values, untrained=start, arrays={}, tables=tables),
+        )

@@ -1,4 +1,5 @@
-"""The study of language: is the text that needs reasoning learned before stories? (paper 1, Figs. 1 and 7)"""
+"""The study of language: is the text that needs reasoning learned before stories? (paper 1, Figs. 1
+and 7)"""
 
 from pathlib import Path
 
@@ -8,8 +9,10 @@ LANGUAGE = Study(
     name="language",
     title="Language study: is the text that needs reasoning learned before stories?",
     question=(
-        "A GPT-2 learns two texts at once: PrOntoQA, questions answered by a chain of deductions, and TinyStories. "
-        "Does it learn PrOntoQA sooner, the more so the smaller its initialisation, and do the embeddings show it? "
+        "A GPT-2 learns two texts at once: PrOntoQA, questions answered by a chain of deductions, "
+        "and TinyStories. "
+        "Does it learn PrOntoQA sooner, the more so the smaller its initialisation, and do the "
+        "embeddings show it? "
         "Each claim is a sentence of “An Analysis for Reasoning Bias of Language Models with Small "
         "Initialization” (arXiv 2502.04375), with a criterion that was fixed before these runs."
     ),

@@ -1,14 +1,16 @@
-"""The language study as a configuration, GPT-2 at several initialisation rates on PrOntoQA and stories, and its claims.
+"""The language study as a configuration, GPT-2 at several initialisation rates on PrOntoQA and
+stories, and its claims.
 
-Paper 1 gives GPT-2, 5,000 + 5,000 sequences, 200 epochs and gamma .3, .5 and .8; its size, context, tokenizer, learning
-rate, batch and weight decay are not known to us. The preset ``paper`` takes GPT-2 small, its tokenizer, rows of 512
-tokens with one document each, and the constant 5e-5 without weight decay of the group's GPT-2 code for another paper,
-in bfloat16. ``quick`` and ``smoke`` are our own: see docs/language.md.
+Paper 1 gives GPT-2, 5,000 + 5,000 sequences, 200 epochs and gamma .3, .5 and .8; its size, context,
+tokenizer, learning rate, batch and weight decay are not known to us. The preset ``paper`` takes
+GPT-2 small, its tokenizer, rows of 512 tokens with one document each, and the constant 5e-5 without
+weight decay of the group's GPT-2 code for another paper, in bfloat16. ``quick`` and ``smoke`` are
+our own: see docs/language.md.
 
-Delta L = (L_stories - L_prontoqa) / L_prontoqa is the paper's metric, here its mean over the evaluations of training.
-PrOntoQA is templated, so that its loss is the lower one with any initialisation: G1 alone says little, and G1n divides
-each loss by its corpus's unigram entropy first. What the paper claims of initialisation is G2. Criteria were written
-down before the runs.
+Delta L = (L_stories - L_prontoqa) / L_prontoqa is the paper's metric, here its mean over the
+evaluations of training. PrOntoQA is templated, so that its loss is the lower one with any
+initialisation: G1 alone says little, and G1n divides each loss by its corpus's unigram entropy
+first. What the paper claims of initialisation is G2. Criteria were written down before the runs.
 """
 
 from dataclasses import field, replace
@@ -32,17 +34,42 @@ MODELS = {
 }
 TRAINING = {
     "smoke": TrainConfig(
-        steps=60, batch_size=8, lr=3e-3, warmup=5, eval_every=10, eval_rows=8, n_checkpoints=1, stages=STAGES
+        steps=60,
+        batch_size=8,
+        lr=3e-3,
+        warmup=5,
+        eval_every=10,
+        eval_rows=8,
+        n_checkpoints=1,
+        stages=STAGES,
     ),
     "quick": TrainConfig(
-        steps=1000, batch_size=8, lr=3e-3, lr_final=1.5e-4, warmup=50, eval_every=20, eval_rows=16, n_checkpoints=1,
-        keep_at=(0.1, 0.3), stages=STAGES, save_every=120.0,
+        steps=1000,
+        batch_size=8,
+        lr=3e-3,
+        lr_final=1.5e-4,
+        warmup=50,
+        eval_every=20,
+        eval_rows=16,
+        n_checkpoints=1,
+        keep_at=(0.1, 0.3),
+        stages=STAGES,
+        save_every=120.0,
     ),
     "paper": TrainConfig(
-        steps=62_500, batch_size=32, lr=5e-5, schedule="constant", weight_decay=0.0, dtype="bfloat16", eval_every=250,
-        eval_rows=100, n_checkpoints=2, stages=STAGES, save_every=1800.0,
+        steps=62_500,
+        batch_size=32,
+        lr=5e-5,
+        schedule="constant",
+        weight_decay=0.0,
+        dtype="bfloat16",
+        eval_every=250,
+        eval_rows=100,
+        n_checkpoints=2,
+        stages=STAGES,
+        save_every=1800.0,
     ),
-}  # fmt: skip
+}
 
 
 class LanguageConfig(SweepConfig, StudyConfig):
@@ -56,11 +83,18 @@ class LanguageConfig(SweepConfig, StudyConfig):
 
     PRESETS: ClassVar[dict] = {
         "smoke": {
-            "seeds": (0, 1), "task": TextTask.PRESETS["smoke"], "model": MODELS["smoke"], "train": TRAINING["smoke"]
+            "seeds": (0, 1),
+            "task": TextTask.PRESETS["smoke"],
+            "model": MODELS["smoke"],
+            "train": TRAINING["smoke"],
         },
         "quick": {},
-        "paper": {"task": TextTask.PRESETS["paper"], "model": MODELS["paper"], "train": TRAINING["paper"]},
-    }  # fmt: skip
+        "paper": {
+            "task": TextTask.PRESETS["paper"],
+            "model": MODELS["paper"],
+            "train": TRAINING["paper"],
+        },
+    }
 
     task: TextTask = field(default_factory=TextTask)
     model: ModelConfig = MODELS["quick"]
@@ -72,10 +106,14 @@ class LanguageConfig(SweepConfig, StudyConfig):
 
     def __post_init__(self) -> None:
         if self.train.stages != STAGES:
-            raise ConfigError(f"stages={self.train.stages}; the language study reads {STAGES} and no other.")
+            raise ConfigError(
+                f"stages={self.train.stages}; the language study reads {STAGES} and no other."
+            )
         super().__post_init__()
         if self.model.architecture != "transformer":
-            raise ConfigError(f"architecture='{self.model.architecture}'; language models are transformers.")
+            raise ConfigError(
+                f"architecture='{self.model.architecture}'; language models are transformers."
+            )
 
 
 def train_note(config: LanguageConfig) -> list[str]:
@@ -86,7 +124,8 @@ def train_note(config: LanguageConfig) -> list[str]:
 
 
 PAPER_COSINES = {"prontoqa": 0.123, "stories": 0.531}
-"""Mean cosine of the embeddings of each corpus's tokens early in training, as Fig. 7B reports it."""
+"""Mean cosine of the embeddings of each corpus's tokens early in training, as Fig. 7B reports
+it."""
 
 
 def _loss(quantity: str, label: str, gamma: float = SMALL) -> Term:
@@ -111,11 +150,15 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         "G1n",
-        "With small initialisation the loss on PrOntoQA is below that on TinyStories, each per unigram entropy.",
+        "With small initialisation the loss on PrOntoQA is below that on TinyStories, each per "
+        "unigram entropy.",
         "control",
         (
             Condition(
-                _loss("delta_loss_per_entropy", "Delta L of losses per unigram entropy, mean over training"),
+                _loss(
+                    "delta_loss_per_entropy",
+                    "Delta L of losses per unigram entropy, mean over training",
+                ),
                 ">",
                 0.0,
             ),
@@ -124,9 +167,13 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         "G2",
-        "The smaller the initialisation, the further the loss on PrOntoQA is below that on TinyStories.",
+        "The smaller the initialisation, the further the loss on PrOntoQA is below that on "
+        "TinyStories.",
         "Fig. 7A",
-        (Condition(_delta(SMALL), ">", 0.0, _delta(MIDDLE)), Condition(_delta(MIDDLE), ">", 0.0, _delta(LARGE))),
+        (
+            Condition(_delta(SMALL), ">", 0.0, _delta(MIDDLE)),
+            Condition(_delta(MIDDLE), ">", 0.0, _delta(LARGE)),
+        ),
         context=tuple(
             _loss("delta_loss", f"Delta L, mean over training, gamma {gamma:g}", gamma)
             for gamma in (SMALL, MIDDLE, LARGE)
@@ -134,21 +181,39 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         "G3",
-        "Early in training the embeddings of PrOntoQA's tokens are less alike than those of TinyStories' tokens.",
+        "Early in training the embeddings of PrOntoQA's tokens are less alike than those of "
+        "TinyStories' tokens.",
         "Fig. 7B",
         (
             Condition(
-                _cosine("difference", "mean cos between PrOntoQA tokens - between TinyStories tokens"), "<", 0.0
+                _cosine(
+                    "difference", "mean cos between PrOntoQA tokens - between TinyStories tokens"
+                ),
+                "<",
+                0.0,
             ),
         ),
         context=(
-            _cosine("cos_prontoqa", f"mean cos between PrOntoQA tokens (paper: {PAPER_COSINES['prontoqa']:g})"),
-            _cosine("cos_stories", f"mean cos between TinyStories tokens (paper: {PAPER_COSINES['stories']:g})"),
-            _cosine("difference_control", "the difference, TinyStories tokens matched to PrOntoQA's in frequency"),
             _cosine(
-                "difference_counterpart", "the difference, PrOntoQA tokens matched to TinyStories' in frequency"
+                "cos_prontoqa",
+                f"mean cos between PrOntoQA tokens (paper: {PAPER_COSINES['prontoqa']:g})",
             ),
-            _cosine("difference_centred", "the difference, embeddings centred over both corpora's tokens"),
+            _cosine(
+                "cos_stories",
+                f"mean cos between TinyStories tokens (paper: {PAPER_COSINES['stories']:g})",
+            ),
+            _cosine(
+                "difference_control",
+                "the difference, TinyStories tokens matched to PrOntoQA's in frequency",
+            ),
+            _cosine(
+                "difference_counterpart",
+                "the difference, PrOntoQA tokens matched to TinyStories' in frequency",
+            ),
+            _cosine(
+                "difference_centred",
+                "the difference, embeddings centred over both corpora's tokens",
+            ),
         ),
     ),
 )

@@ -1,4 +1,5 @@
-"""The figures of the language study: losses, cosines of token embeddings, ranks, next tokens, and skills."""
+"""The figures of the language study: losses, cosines of token embeddings, ranks, next tokens, and
+skills."""
 
 import math
 from typing import Any, cast
@@ -48,12 +49,16 @@ def _by_group(quantity: str, stage: str = "final") -> list[kit.Series]:
 
 def early_steps(evidence: Evidence, gamma: float) -> list[int]:
     """Steps of the stage ``early``, one a seed; empty where the run does not tell."""
-    found = (evidence.value("corpus_loss", "early_step", gamma, seed, stage="final") for seed in evidence.seeds)
+    found = (
+        evidence.value("corpus_loss", "early_step", gamma, seed, stage="final")
+        for seed in evidence.seeds
+    )
     return [int(step) for step in found if math.isfinite(step)]
 
 
 def draw_learning(evidence: Evidence) -> Figure:
-    """Loss of each corpus along training by rate (after Fig. 1); how much more is lost on stories (after Fig. 7A)."""
+    """Loss of each corpus along training by rate (after Fig. 1); how much more is lost on stories
+    (after Fig. 7A)."""
     gammas = evidence.shown_gammas
     figure = kit.new_figure(5.6, max(kit.WIDTH, 2.1 * len(gammas)))
     grid = figure.add_gridspec(2, 3 * len(gammas))
@@ -63,60 +68,104 @@ def draw_learning(evidence: Evidence) -> Figure:
         with kit.missing(axes):
             for corpus in CORPORA:
                 colour, name = kit.CORPUS_COLOURS[corpus], GROUPS[corpus]
-                kit.curve(axes, evidence, gamma, f"{corpus}_train", "loss", colour, "-", f"{name}, trained on")
-                kit.curve(axes, evidence, gamma, f"{corpus}_test", "loss", colour, kit.DASHED, f"{name}, held out")
+                kit.curve(
+                    axes,
+                    evidence,
+                    gamma,
+                    f"{corpus}_train",
+                    "loss",
+                    colour,
+                    "-",
+                    f"{name}, trained on",
+                )
+                kit.curve(
+                    axes,
+                    evidence,
+                    gamma,
+                    f"{corpus}_test",
+                    "loss",
+                    colour,
+                    kit.DASHED,
+                    f"{name}, held out",
+                )
                 if corpus in entropies:
                     axes.axhline(entropies[corpus], color=colour, lw=0.7, ls=DOTTED, zorder=1)
             for step in early_steps(evidence, gamma):
-                axes.plot([step], [0], "^", ms=6, color=kit.INK, mec="white", clip_on=False, zorder=6)
+                axes.plot(
+                    [step], [0], "^", ms=6, color=kit.INK, mec="white", clip_on=False, zorder=6
+                )
             axes.set_ylim(0, 1.6 * max(entropies.values()) if entropies else None)
             delta = mean_text(*evidence.interval("corpus_loss", "delta_loss", gamma))
             axes.set_title(f"{kit.title_of(evidence, gamma)}\nΔL = {delta}")
     losses[0].set_ylabel("loss (nats per token)")
-    course, plain, fair = (figure.add_subplot(grid[1, i * len(gammas) : (i + 1) * len(gammas)]) for i in range(3))
+    course, plain, fair = (
+        figure.add_subplot(grid[1, i * len(gammas) : (i + 1) * len(gammas)]) for i in range(3)
+    )
     with kit.missing(course):
         for gamma, rows in cast(Any, delta_table(evidence.curves).groupby("gamma")):
             means = over_seeds(rows, ["step"], ["delta_loss"])
-            kit.band(course, rows, "delta_loss", means, kit.gamma_colour(gamma, gammas), label=f"γ = {gamma:g}")
+            kit.band(
+                course,
+                rows,
+                "delta_loss",
+                means,
+                kit.gamma_colour(gamma, gammas),
+                label=f"γ = {gamma:g}",
+            )
         kit.zero(course)
         kit.steps(course, float(evidence.curves["step"].to_numpy().max()))
         course.set_ylabel("ΔL = (L$_{stories}$ − L$_{PrOntoQA}$) / L$_{PrOntoQA}$")
-    for axes, quantity, claim in ((plain, "delta_loss", "G1"), (fair, "delta_loss_per_entropy", "G1n")):
+    for axes, quantity, claim in (
+        (plain, "delta_loss", "G1"),
+        (fair, "delta_loss_per_entropy", "G1n"),
+    ):
         with kit.missing(axes):
             shown = (
                 kit.Series(quantity, marker="o"),
                 kit.Series(f"{quantity}_test", "held-out text", "#9a6a1c", "x"),
             )
-            kit.rates(axes, evidence, "corpus_loss", *shown, untrained=True, joined=True, read="interval")
+            kit.rates(
+                axes, evidence, "corpus_loss", *shown, untrained=True, joined=True, read="interval"
+            )
             kit.zero(axes)
             kit.threshold(axes, evidence, claim, gamma=SMALL)
     plain.set_title("its mean over training")
     fair.set_title("the same, per unigram entropy")
-    early, entropy = kit.key("stage “early” of a seed", kit.INK, "^", True), ("unigram entropy", kit.GREY)
+    early, entropy = (
+        kit.key("stage “early” of a seed", kit.INK, "^", True),
+        ("unigram entropy", kit.GREY),
+    )
     kit.legend(figure, 4, [early, kit.line(*entropy, DOTTED, 0.7)])
     return figure
 
 
 def draw_token_cosines(evidence: Evidence) -> Figure:
-    """Cosine matrices of PrOntoQA's, the stories' and frequency-matched tokens, all and the most frequent."""
+    """Cosine matrices of PrOntoQA's, the stories' and frequency-matched tokens, all and the most
+    frequent."""
     gamma = _smallest(evidence)
     figure, axes = kit.panels(2, len(GROUPS), 4.9)
     for (every, few), (group, name) in zip(axes.T, GROUPS.items(), strict=True):
         with kit.missing(every), kit.missing(few):
-            seed, matrix = evidence.first("token_similarity", f"cos_{group}_matrix", gamma, stage="early")
+            seed, matrix = evidence.first(
+                "token_similarity", f"cos_{group}_matrix", gamma, stage="early"
+            )
             _, tokens = evidence.first("token_similarity", f"tokens_{group}", gamma, stage="early")
             if not len(matrix):
                 raise MissingEvidenceError(
                     "This run has no token that is typical of this corpus, or none to match."
                 )
             kit.heat_map(every, matrix)
-            every.set(xticks=[], yticks=[], xlabel=f"the {len(matrix)} most frequent typical tokens")
+            every.set(
+                xticks=[], yticks=[], xlabel=f"the {len(matrix)} most frequent typical tokens"
+            )
             table = evidence.table("tokens", seed=seed).set_index("token")["text"].to_dict()
             shown = [as_shown(table.get(token, str(token))) for token in tokens[:NAMED].tolist()]
             kit.heat_map(few, matrix[:NAMED, :NAMED], shown)
             few.tick_params(axis="x", labelrotation=90, labelsize=5.5, pad=1)
             few.tick_params(axis="y", labelsize=5.5, pad=1)
-            mean = mean_text(*evidence.interval("token_similarity", f"cos_{group}", gamma, stage="early"))
+            mean = mean_text(
+                *evidence.interval("token_similarity", f"cos_{group}", gamma, stage="early")
+            )
             every.set_title(f"{name}\nmean cos {mean}")
     images = [one.images[0] for one in axes.flat if one.images]
     if images:
@@ -136,23 +185,37 @@ def as_shown(text: str) -> str:
 
 
 def draw_token_similarity(evidence: Evidence) -> Figure:
-    """Mean cosines by corpus at early and final, differences early beside their nulls, and cosines along training."""
+    """Mean cosines by corpus at early and final, differences early beside their nulls, and cosines
+    along training."""
     figure, axes = kit.panels(2, 2, 5.8, 7.6)
 
     def beside(x: float, one: kit.Series, gamma: float) -> None:
-        """The untrained model, the interval over tokens, and two standard deviations of the null."""
+        """The untrained model, the interval over tokens, and two standard deviations of the
+        null."""
         start = evidence.untrained("token_similarity", one.quantity, gamma, stage=one.stage)
         kit.level(axes_now, x, start, kit.GREY, 0.1)
         where = {"quantity": one.quantity, "gamma": gamma, "stage": one.stage}
-        low, high = over_seeds(evidence.table("token_intervals", **where), ["gamma"], ["low", "high"])["mean"]
+        low, high = over_seeds(
+            evidence.table("token_intervals", **where), ["gamma"], ["low", "high"]
+        )["mean"]
         axes_now.vlines(x, low, high, color=one.colour, lw=4.5, alpha=0.28, zorder=0.8)
         mean, sd = _null(evidence, "token_similarity", one, gamma)
-        axes_now.fill_between([x - 0.1, x + 0.1], mean - 2 * sd, mean + 2 * sd, color="#d2d2d2", lw=0, zorder=0)
+        axes_now.fill_between(
+            [x - 0.1, x + 0.1], mean - 2 * sd, mean + 2 * sd, color="#d2d2d2", lw=0, zorder=0
+        )
 
     for axes_now, stage in ((axes[0, 0], "early"), (axes[0, 1], "final"), (axes[1, 0], "")):
         with kit.missing(axes_now):
             shown = _by_group("cos", stage) if stage else DIFFERENCES
-            kit.rates(axes_now, evidence, "token_similarity", *shown, read="interval", spread=0.04, beside=beside)
+            kit.rates(
+                axes_now,
+                evidence,
+                "token_similarity",
+                *shown,
+                read="interval",
+                spread=0.04,
+                beside=beside,
+            )
             kit.zero(axes_now)
             axes_now.set_title(f"mean cosine, {stage}" if stage else "differences, early")
             if stage == "early" and SMALL in evidence.gammas:
@@ -165,11 +228,16 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
         _course(axes[1, 1], evidence)
     axes[0, 0].set_ylabel("mean cos of two tokens")
     axes[1, 0].set_ylabel("difference of mean cosines")
-    kit.legend(figure, 3, [
-        kit.line("untrained models", kit.GREY), kit.line("the paper", kit.INK, DOTTED, 1.0),
-        kit.line("labels permuted, ± 2 sd", "#d2d2d2", width=5.0),
-        kit.line("95 % over tokens", kit.GREY, width=4.5, alpha=0.28),
-    ])  # fmt: skip
+    kit.legend(
+        figure,
+        3,
+        [
+            kit.line("untrained models", kit.GREY),
+            kit.line("the paper", kit.INK, DOTTED, 1.0),
+            kit.line("labels permuted, ± 2 sd", "#d2d2d2", width=5.0),
+            kit.line("95 % over tokens", kit.GREY, width=4.5, alpha=0.28),
+        ],
+    )
     return figure
 
 
@@ -177,15 +245,21 @@ def _null(evidence: Evidence, probe: str, one: kit.Series, gamma: float) -> list
     """Mean and standard deviation of a null, means over seeds; NaN without one."""
     where = f"probe == '{probe}' and quantity == '{one.quantity}' and stage == '{one.stage}'"
     rows = evidence.readings.query(f"{where} and abs(gamma - {gamma}) < 1e-9")
-    return over_seeds(rows, ["probe"], ["null_mean", "null_sd"])["mean"].tolist() or [math.nan, math.nan]
+    return over_seeds(rows, ["probe"], ["null_mean", "null_sd"])["mean"].tolist() or [
+        math.nan,
+        math.nan,
+    ]
 
 
 def _course(axes: Axes, evidence: Evidence) -> None:
-    """Mean cosines of each list of tokens against kept steps, with the stage ``early`` of every seed."""
+    """Mean cosines of each list of tokens against kept steps, with the stage ``early`` of every
+    seed."""
     gamma = _smallest(evidence)
     table = evidence.table("similarity", gamma=gamma)
     for group in GROUPS:
-        means = evidence.table("similarity_summary", gamma=gamma, quantity=f"cos_{group}").dropna(subset=["mean"])
+        means = evidence.table("similarity_summary", gamma=gamma, quantity=f"cos_{group}").dropna(
+            subset=["mean"]
+        )
         if len(means):  # no control where the stories have fewer typical tokens than PrOntoQA
             kit.band(axes, table, f"cos_{group}", means, kit.CORPUS_COLOURS[group])
     kit.zero(axes)
@@ -196,7 +270,8 @@ def _course(axes: Axes, evidence: Evidence) -> None:
 
 
 def draw_embedding_rank(evidence: Evidence) -> Figure:
-    """Participation ratio over the untrained model's, leading shares of the variance, stable ranks of the weights."""
+    """Participation ratio over the untrained model's, leading shares of the variance, stable ranks
+    of the weights."""
     figure, [[ratio, shares, weights]] = kit.panels(1, 3, 3.1, 7.8, width_ratios=(1.15, 1, 1.15))
     with kit.missing(ratio):
         every = kit.Series("participation_ratio_all", "all tokens", kit.INK, "^")
@@ -208,14 +283,24 @@ def draw_embedding_rank(evidence: Evidence) -> Figure:
         found: dict[str, dict] = {f"the first {n}": {} for n in (1, 3, 10)}
         for n, gamma in ((n, gamma) for n in (1, 3, 10) for gamma in evidence.gammas):
             values = evidence.values("embedding_rank", f"share_{n}_all", gamma)
-            found[f"the first {n}"][gamma] = values, evidence.interval("embedding_rank", f"share_{n}_all", gamma)
+            found[f"the first {n}"][gamma] = (
+                values,
+                evidence.interval("embedding_rank", f"share_{n}_all", gamma),
+            )
         kit.named(shares, evidence, found)
-        shares.set(ylim=(0, 1.02), title="all tokens: share of the variance\nalong leading directions, final")
+        shares.set(
+            ylim=(0, 1.02),
+            title="all tokens: share of the variance\nalong leading directions, final",
+        )
     with kit.missing(weights):
-        ranks = evidence.readings.query("probe == 'weight_rank' and stage == 'final' and layer == 0")
+        ranks = evidence.readings.query(
+            "probe == 'weight_rank' and stage == 'final' and layer == 0"
+        )
         found = {matrix: {} for matrix in ("W_QK", "W_OV", "W_in", "W_out")}
         for matrix, gamma in ((matrix, gamma) for matrix in found for gamma in evidence.gammas):
-            here = ranks.query(f"quantity == 'stable_rank_{matrix}' and abs(gamma - {gamma}) < 1e-9")
+            here = ranks.query(
+                f"quantity == 'stable_rank_{matrix}' and abs(gamma - {gamma}) < 1e-9"
+            )
             ratios = (here["value"] / here["untrained"]).to_numpy()
             found[matrix][gamma] = ratios, interval_or_nan(ratios)
         kit.named(weights, evidence, found)
@@ -226,7 +311,8 @@ def draw_embedding_rank(evidence: Evidence) -> Figure:
 
 
 def draw_next_token(evidence: Evidence) -> Figure:
-    """Correlation of the geometries by rate and stage, a panel for each list of tokens, beside its null."""
+    """Correlation of the geometries by rate and stage, a panel for each list of tokens, beside its
+    null."""
     figure, [axes] = kit.panels(1, 3, 3.0, sharey=True)
     colours = {**{g: kit.CORPUS_COLOURS[g] for g in CORPORA}, "all": kit.INK}
     marks = {"init": ("untrained", "v"), "early": ("early", "o"), "final": ("final", "s")}
@@ -236,18 +322,26 @@ def draw_next_token(evidence: Evidence) -> Figure:
             kit.level(one, x, _null(evidence, "next_token", series, gamma)[0], kit.GREY, 0.1)
 
         with kit.missing(one):
-            shown = [kit.Series(f"spearman_{group}", "", colour, mark, stage) for stage, (_, mark) in marks.items()]
-            kit.rates(one, evidence, "next_token", *shown, read="interval", spread=0.05, beside=beside)
+            shown = [
+                kit.Series(f"spearman_{group}", "", colour, mark, stage)
+                for stage, (_, mark) in marks.items()
+            ]
+            kit.rates(
+                one, evidence, "next_token", *shown, read="interval", spread=0.05, beside=beside
+            )
             kit.zero(one)
         one.set_title({**GROUPS, "all": "both, all pairs"}[group])
     axes[0].set_ylabel("Spearman over pairs of tokens")
     null = kit.line("null: tokens permuted among neighbours in frequency", kit.GREY, width=2.0)
-    kit.legend(figure, 4, [*(kit.key(words, kit.INK, mark) for words, mark in marks.values()), null])
+    kit.legend(
+        figure, 4, [*(kit.key(words, kit.INK, mark) for words, mark in marks.values()), null]
+    )
     return figure
 
 
 def draw_skills(evidence: Evidence) -> Figure:
-    """Accuracy at the last step against hops: answers above, steps and whole chains below, a column per rate."""
+    """Accuracy at the last step against hops: answers above, steps and whole chains below, a column
+    per rate."""
     gammas = evidence.shown_gammas
     figure, axes = kit.panels(2, len(gammas), 4.4, max(kit.WIDTH, 2.1 * len(gammas)), sharey=True)
     kinds = (list(KINDS)[:2], list(KINDS)[2:])
@@ -255,10 +349,26 @@ def draw_skills(evidence: Evidence) -> Figure:
         with kit.missing(one):
             for kind in kinds[place[0]]:
                 where = {"gamma": gamma, "accuracy_of": kind, "step": evidence.config.train.steps}
-                rows = evidence.table("skills_summary", **where, quantity="accuracy").sort_values("hops")
+                rows = evidence.table("skills_summary", **where, quantity="accuracy").sort_values(
+                    "hops"
+                )
                 label, colour, marker = KINDS[kind]
-                one.vlines(rows["hops"], rows["low"].clip(0, 1), rows["high"].clip(0, 1), color=colour, lw=0.9)
-                one.plot(rows["hops"], rows["mean"], color=colour, marker=marker, ms=4, mfc="white", label=label)
+                one.vlines(
+                    rows["hops"],
+                    rows["low"].clip(0, 1),
+                    rows["high"].clip(0, 1),
+                    color=colour,
+                    lw=0.9,
+                )
+                one.plot(
+                    rows["hops"],
+                    rows["mean"],
+                    color=colour,
+                    marker=marker,
+                    ms=4,
+                    mfc="white",
+                    label=label,
+                )
             one.set(
                 title=f"{('answer', 'chain of thought')[place[0]]}, γ = {gamma:g}",
                 ylim=(-0.03, 1.05),

@@ -1,6 +1,8 @@
-"""Whether a sequence of actions is what a command orders, told without the generator of ``grammar``.
+"""Whether a sequence of actions is what a command orders, told without the generator of
+``grammar``.
 
-It reads a command as text, by one pattern, and carries it out. It knows the words, and none of the generator's rules.
+It reads a command as text, by one pattern, and carries it out. It knows the words, and none of the
+generator's rules.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ COMMAND = re.compile(rf"{_PHRASE}(?:( and | after ){_PHRASE})?")
 
 
 def is_right(command: str, actions: str) -> bool:
-    """Whether actions are what a command orders, in order and no more; words have one space between them.
+    """Whether actions are what a command orders, in order and no more; words have one space between
+    them.
 
     Raises TaskError for what is no command.
 
@@ -30,7 +33,8 @@ def carried_out(command: str) -> list[str]:
     parts = COMMAND.fullmatch(command)
     if parts is None or not {parts[1], parts[5] or parts[1]} <= set(VERBS):
         raise TaskError(
-            f"'{command}' is no command; expected one or two phrases such as 'walk left twice', with 'and' or 'after' "
+            f"'{command}' is no command; expected one or two phrases such as 'walk left twice', "
+            f"with 'and' or 'after' "
             f"between them and verbs of {', '.join(VERBS)}."
         )
     done: list[str] = []

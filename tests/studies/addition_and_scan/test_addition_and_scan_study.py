@@ -17,7 +17,13 @@ from rb_interp.statistics.reading import Reading
 from rb_interp.studies.addition_and_scan import ADDITION_AND_SCAN
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.config import CLAIMS, DECAYS, LARGE, SMALL, TASKS
-from rb_interp.studies.addition_and_scan.measure import answers, contrasts, draw_sums, right, table_of_sums
+from rb_interp.studies.addition_and_scan.measure import (
+    answers,
+    contrasts,
+    draw_sums,
+    right,
+    table_of_sums,
+)
 from rb_interp.studies.addition_and_scan.scan import ScanTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import train_members
@@ -32,13 +38,22 @@ def half_trained():
     """A model that answers some of the commands that it was trained on, and not others."""
     from rb_interp.models.build import lens_model
 
-    train = TrainConfig(steps=150, batch_size=32, lr=4e-3, lr_final=1e-4, eval_every=150, eval_rows=20, n_checkpoints=0)
+    train = TrainConfig(
+        steps=150,
+        batch_size=32,
+        lr=4e-3,
+        lr_final=1e-4,
+        eval_every=150,
+        eval_rows=20,
+        n_checkpoints=0,
+    )
     trained = train_members(SCAN, SIZES, train, [0.5], [0], progress=False)
     return lens_model(SIZES, SCAN.d_vocab, SCAN.length, trained.final.member(0.5, 0))
 
 
 def greedy(model, task: ScanTask, command: str) -> str:
-    """What a model writes behind a command, one most likely token after the other, until it ends or has no place."""
+    """What a model writes behind a command, one most likely token after the other, until it ends or
+    has no place."""
     written = [task.words.index(word) for word in (*command.split(), "=>")]
     start = len(written)
     while len(written) <= task.length:
@@ -81,7 +96,11 @@ class Adder(torch.nn.Module):
 
     def __init__(self, task):
         super().__init__()
-        self.task, self.cfg, self.hook_dict = task, build_model(task, gamma=0.8, config=SIZES).cfg, {}
+        self.task, self.cfg, self.hook_dict = (
+            task,
+            build_model(task, gamma=0.8, config=SIZES).cfg,
+            {},
+        )
         self.weight = torch.nn.Parameter(torch.zeros(1))
 
     def forward(self, tokens):
@@ -112,7 +131,13 @@ def share(task: str, decay: str, gamma: float, seed: int, set: str) -> float:
         return 1.0 if decay == "low" or seed else 0.985
     if set == "seen_test":
         return 0.9 - 0.01 * seed
-    return 0.1 + SIZE[task] + 0.4 * (gamma == SMALL) + 0.1 * (decay == "high") - 0.01 * seed * (gamma == SMALL)
+    return (
+        0.1
+        + SIZE[task]
+        + 0.4 * (gamma == SMALL)
+        + 0.1 * (decay == "high")
+        - 0.01 * seed * (gamma == SMALL)
+    )
 
 
 def readings_of(share):
@@ -120,7 +145,9 @@ def readings_of(share):
     rows = []
     for task, decay, gamma, seed in product(TASKS, DECAYS, (LARGE, SMALL), range(8)):
         for set in ("train", "seen_test", "block" if task == "addition" else "composites"):
-            reading = Reading("answers", {"right": share(task, decay, gamma, seed, set)}, untrained={"right": 0.0})
+            reading = Reading(
+                "answers", {"right": share(task, decay, gamma, seed, set)}, untrained={"right": 0.0}
+            )
             where = {
                 "sweep": f"{task}_{decay}",
                 "gamma": gamma,
@@ -153,7 +180,9 @@ def test_contrasts_and_verdicts_on_made_up_shares():
 
 def test_a_run_reads_the_members_that_it_trained(smoke_run):
     run = smoke_run("addition-and-scan")
-    readings = run.table("readings").set_index(["sweep", "gamma", "seed", "set", "quantity"])["value"]
+    readings = run.table("readings").set_index(["sweep", "gamma", "seed", "set", "quantity"])[
+        "value"
+    ]
     for sweep, set in (("addition_high", "block"), ("scan_middle_low", "train")):
         model, data = run.model(sweep=sweep, gamma=0.8, seed=1), run.sweep(sweep).dataset(1)
         own = right(model, data.tokens[data.rows(set)], data.labels[data.rows(set)]).mean()
@@ -167,6 +196,10 @@ def test_a_run_reads_the_members_that_it_trained(smoke_run):
 def test_the_page_shows_every_figure_and_every_verdict(smoke_run):
     evidence = smoke_run("addition-and-scan").evidence
     check_page(ADDITION_AND_SCAN, evidence)
-    images = [axes.images[0] for axes in draw(draw_sums, evidence).axes if axes.images and axes.get_title(loc="left")]
+    images = [
+        axes.images[0]
+        for axes in draw(draw_sums, evidence).axes
+        if axes.images and axes.get_title(loc="left")
+    ]
     mean = evidence.sweep("addition_high").mean_array("answers", "sums", 0.8, stage="final")
     np.testing.assert_array_equal(images[3].get_array(), mean)

@@ -1,4 +1,5 @@
-"""The two tasks, each row worked out again: commands by the interpreter, which examples by hand check, and sums."""
+"""The two tasks, each row worked out again: commands by the interpreter, which examples by hand
+check, and sums."""
 
 from itertools import product
 
@@ -7,7 +8,13 @@ import pytest
 from studies.addition_and_scan.interpreter import is_right
 
 from rb_interp.studies.addition_and_scan.addition import SETS, AdditionTask
-from rb_interp.studies.addition_and_scan.scan import LONGEST_ANSWER, LONGEST_COMMAND, VERBS, ScanTask, sentences
+from rb_interp.studies.addition_and_scan.scan import (
+    LONGEST_ANSWER,
+    LONGEST_COMMAND,
+    VERBS,
+    ScanTask,
+    sentences,
+)
 
 TASK = ScanTask(verbs=4, n_sequences=500)
 DATA = TASK.dataset(seed=3)
@@ -35,7 +42,9 @@ def test_the_generator_lists_every_command_once_with_what_the_interpreter_orders
 
 
 def test_every_row_obeys_the_definition():
-    commands = {name: [TASK.command(DATA.tokens[row]) for row in DATA.rows(name)] for name in TASK.sets}
+    commands = {
+        name: [TASK.command(DATA.tokens[row]) for row in DATA.rows(name)] for name in TASK.sets
+    }
     for row in range(len(DATA)):
         tokens, labels = DATA.tokens[row], DATA.labels[row]
         written = [TASK.words[token] for token in tokens]
@@ -65,13 +74,16 @@ def test_every_row_obeys_the_definition():
 def test_a_smaller_number_of_rows_is_part_of_a_larger_one_and_a_seed_draws_them():
     trained = [
         {TASK.command(data.tokens[row]) for row in data.rows("train")}
-        for data in (ScanTask(4, n).dataset(seed) for n, seed in ((200, 3), (500, 3), (500, 3), (500, 4)))
+        for data in (
+            ScanTask(4, n).dataset(seed) for n, seed in ((200, 3), (500, 3), (500, 3), (500, 4))
+        )
     ]
     assert trained[0] < trained[1] == trained[2] != trained[3]
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "first", "last", "share"), [(0, 14, 4, 6, 0.1), (7, 12, 7, 7, 0.4), (30, 33, 30, 32, 0.0)]
+    ("low", "high", "first", "last", "share"),
+    [(0, 14, 4, 6, 0.1), (7, 12, 7, 7, 0.4), (30, 33, 30, 32, 0.0)],
 )
 def test_every_sum_obeys_the_definition(low, high, first, last, share):
     task = AdditionTask((low, high), (first, last), share)

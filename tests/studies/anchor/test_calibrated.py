@@ -20,9 +20,18 @@ OTHER = "norm post, 2 layers, learned positions"
 
 
 def rated(positive: float, negative: float, detector: str = "M1", **row) -> dict:
-    """A row of a table of rates, of 40 models with the mechanism and 30 without; nan: there are none."""
-    found = {"family": HERE, "detector": detector, "true_positive_rate": positive, "false_positive_rate": negative}
-    found |= {"n_positive": 0 if math.isnan(positive) else 40, "n_negative": 0 if math.isnan(negative) else 30}
+    """A row of a table of rates, of 40 models with the mechanism and 30 without; nan: there are
+    none."""
+    found = {
+        "family": HERE,
+        "detector": detector,
+        "true_positive_rate": positive,
+        "false_positive_rate": negative,
+    }
+    found |= {
+        "n_positive": 0 if math.isnan(positive) else 40,
+        "n_negative": 0 if math.isnan(negative) else 30,
+    }
     found |= {"worst_positive": "weak", "worst_positive_rate": 0.0, "worst_negative": "carrier"}
     met = not (positive < 0.95 or negative > 0.05)
     return found | {"worst_negative_rate": 1.0, "calibrated": met} | row
@@ -44,9 +53,18 @@ def plant(monkeypatch):
 
 def m1(value: float, of_family: str = HERE) -> Verdict:
     term = BY_ID["M1"].conditions[0].of
-    row = {"gamma": term.gamma, "stage": term.stage, "set": term.set, "probe": term.probe, "layer": term.layer}
+    row = {
+        "gamma": term.gamma,
+        "stage": term.stage,
+        "set": term.set,
+        "probe": term.probe,
+        "layer": term.layer,
+    }
     readings = pd.DataFrame(
-        [{**row, "quantity": term.quantity, "seed": s, "value": value, "untrained": 0.0} for s in range(8)]
+        [
+            {**row, "quantity": term.quantity, "seed": s, "value": value, "untrained": 0.0}
+            for s in range(8)
+        ]
     )
     return judge(readings, [BY_ID["M1"]], standings={"M1": standing("M1", of_family)})[0]
 
@@ -60,14 +78,17 @@ def test_rates_that_are_met_leave_the_verdict_and_say_so(plant):
 
 
 @pytest.mark.parametrize(("value", "numbers_say"), [(0.05, "HOLDS"), (0.5, "FAILS")])
-def test_rates_that_are_missed_withhold_the_verdict_and_keep_what_the_numbers_say(plant, value, numbers_say):
+def test_rates_that_are_missed_withhold_the_verdict_and_keep_what_the_numbers_say(
+    plant, value, numbers_say
+):
     plant(LOUD)
     claim = m1(value)
     assert (claim.outcome, claim.uncalibrated_outcome) == ("NOT JUDGED", numbers_say)
     assert (claim.calibrated, claim.withheld) == (False, True)
     assert claim.conditions[0].outcome == numbers_say
     assert claim.reason == (
-        "the probe misleads on hand-written models: true-positive rate 1.00, false-positive rate 0.33 "
+        "the probe misleads on hand-written models: true-positive rate 1.00, false-positive rate "
+        "0.33 "
         "(worst: carrier, 1.00); needs >= 0.95 and <= 0.05"
     )
     assert expected_by_chance([claim]) == (0, 0)
@@ -83,16 +104,25 @@ def test_without_a_table_verdicts_stand_and_are_marked(plant):
 
 def test_a_detector_that_was_not_rated_has_no_table(plant):
     plant(LOUD)
-    assert standing("M4", HERE) == standing("M3", HERE) == Standing(False)  # M3: trained models of one kind alone
+    assert (
+        standing("M4", HERE) == standing("M3", HERE) == Standing(False)
+    )  # M3: trained models of one kind alone
 
 
 def test_one_source_of_trained_models_is_enough_to_withhold_a_verdict(plant):
-    fooled = rated(math.nan, 0.5, source="decorative", worst_negative="carries", worst_negative_rate=0.5)
+    fooled = rated(
+        math.nan, 0.5, source="decorative", worst_negative="carries", worst_negative_rate=0.5
+    )
     plant(GOOD, rated(1.0, math.nan, source="interchange"), fooled)
     claim = m1(0.05)
-    assert (claim.outcome, claim.uncalibrated_outcome, claim.withheld) == ("NOT JUDGED", "HOLDS", True)
+    assert (claim.outcome, claim.uncalibrated_outcome, claim.withheld) == (
+        "NOT JUDGED",
+        "HOLDS",
+        True,
+    )
     assert claim.reason == (
-        "the probe misleads on trained models (decorative): false-positive rate 0.50 (worst: carries, 0.50); "
+        "the probe misleads on trained models (decorative): false-positive rate 0.50 (worst: "
+        "carries, 0.50); "
         "needs <= 0.05"
     )
     plant(LOUD, fooled)
@@ -111,8 +141,13 @@ def test_a_configuration_has_the_rates_of_its_family():
     quick = AnchorConfig.from_preset("quick")
     known = calibration(quick)
     assert (known.family, set(known.standings)) == (HERE, set(MECHANISM_CLAIMS))
-    assert all({row["detector"] for row in rows} > {*MECHANISM_CLAIMS} for rows in (known.trained, known.rates))
+    assert all(
+        {row["detector"] for row in rows} > {*MECHANISM_CLAIMS}
+        for rows in (known.trained, known.rates)
+    )
     paper = calibration(AnchorConfig.from_preset("quick", model=ModelConfig(norm="post")))
     assert (paper.family, paper.rates) == (OTHER, [])
-    unseen = calibration(AnchorConfig.from_preset("quick", model=ModelConfig(n_layers=3)))  # a family without any table
+    unseen = calibration(
+        AnchorConfig.from_preset("quick", model=ModelConfig(n_layers=3))
+    )  # a family without any table
     assert set(unseen.standings.values()) == {Standing(False)}

@@ -20,7 +20,9 @@ def test_ablations_and_matrices_are_those_of_single_calls(run):
     data, model = run.sweep().dataset(0), run.model(gamma=0.5, seed=0)
     chosen = data.sample("rsn_test", FEW["ROWS"])
     given, quiet = data.inputs(chosen), data.task.counterfactual(data, chosen, "noise")
-    by_hand = ablation(model, given, "mlp_out.0", method="mean", control=quiet, metric="loss").summary()
+    by_hand = ablation(
+        model, given, "mlp_out.0", method="mean", control=quiet, metric="loss"
+    ).summary()
     table = run.table("ablations")
     row = table[(table.gamma == 0.5) & (table.seed == 0) & (table["set"] == "rsn_test")]
     row = row[(row.component == "mlp_out.0") & (row.method == "mean")].iloc[0]
@@ -46,19 +48,29 @@ def test_one_member_patched_and_all_ablated_agree_with_single_calls(run, tmp_pat
         assert main([*words, "--out", str(tmp_path / "table.csv")]) == 0
         return pd.read_csv(tmp_path / "table.csv")
 
-    folder, member = str(run.folder), ["--gamma", "0.5", "--seed", "1", "--corrupt", "anchors", "--pairs", "20"]
+    folder, member = (
+        str(run.folder),
+        ["--gamma", "0.5", "--seed", "1", "--corrupt", "anchors", "--pairs", "20"],
+    )
     table = table_of("patch", folder, *member, "--components", "attn_out")
     model, data = run.model(gamma=0.5, seed=1), run.sweep().dataset(1)
     chosen = data.sample("rsn_train", 20)
     given, corrupted = data.inputs(chosen), data.task.counterfactual(data, chosen, "anchors")
     matrix = patching_matrix(model, given, corrupted, components=("attn_out",), roles=("key",))
-    np.testing.assert_allclose(table[table.role == "key"].recovered, np.ravel(matrix.values), rtol=1e-4)
+    np.testing.assert_allclose(
+        table[table.role == "key"].recovered, np.ravel(matrix.values), rtol=1e-4
+    )
     assert set(table.counterfactual) == {"anchors"}
     table = table_of("ablate", folder, "--sites", "z.1.0@last", "--n", "30")
     assert len(table) == 6 * 3 * 3  # members, sets, methods
     given = data.inputs(data.sample("mem", 30))
     by_hand = ablation(model, given, "z.1.0@last", method="zero", metric="loss").summary()
-    row = table[(table.gamma == 0.5) & (table.seed == 1) & (table["set"] == "mem") & (table.method == "zero")]
+    row = table[
+        (table.gamma == 0.5)
+        & (table.seed == 1)
+        & (table["set"] == "mem")
+        & (table.method == "zero")
+    ]
     assert row.loss_increase.item() == pytest.approx(by_hand["effect"], rel=1e-4)
 
 

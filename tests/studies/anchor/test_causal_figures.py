@@ -40,7 +40,8 @@ def pick(table, **where):
 
 
 def test_thresholds_lie_where_the_mean_over_seeds_would_meet_them(evidence, causes):
-    """A condition is met on average exactly where the mean of its marks is on its side of the line."""
+    """A condition is met on average exactly where the mean of its marks is on its side of the
+    line."""
     judged = {}
     for check, found in zip(CHECKS, evidence.checks, strict=True):
         judged |= dict(zip(check.check.conditions, found.verdict.conditions, strict=True))
@@ -52,17 +53,29 @@ def test_thresholds_lie_where_the_mean_over_seeds_would_meet_them(evidence, caus
                 continue  # M7b, of seeds that know the memory mapping
             marks = "control" if condition.of.quantity == "control" else "effect"
             stage = stage_of(panel.intervention, condition.of.gamma, evidence.gammas)
-            where = {"intervention": panel.intervention, "set": panel.set, "gamma": condition.of.gamma, "stage": stage}
-            beyond = pick(evidence.tables["effects"], **where)[marks].mean() - level(evidence, condition)
+            where = {
+                "intervention": panel.intervention,
+                "set": panel.set,
+                "gamma": condition.of.gamma,
+                "stage": stage,
+            }
+            beyond = pick(evidence.tables["effects"], **where)[marks].mean() - level(
+                evidence, condition
+            )
             expected = np.mean(judged[condition].values) - condition.threshold
             np.testing.assert_allclose(beyond, expected, atol=1e-12, err_msg=condition.criterion)
-    assert all(drawn(causes.axes[2], [level(evidence, condition)] * 2) for condition in conditions(PANELS[2]))
+    assert all(
+        drawn(causes.axes[2], [level(evidence, condition)] * 2)
+        for condition in conditions(PANELS[2])
+    )
 
 
 def test_patching_matrices_are_means_over_seeds_and_split_by_circuit(evidence):
     named = evidence.tables["circuits"].assign(cause="mixed")
     small = named["gamma"] == 0.8
-    named.loc[small, "cause"] = named.loc[small, "seed"].map({0: "average-then-key", 1: "key-to-anchors"})
+    named.loc[small, "cause"] = named.loc[small, "seed"].map(
+        {0: "average-then-key", 1: "key-to-anchors"}
+    )
     split = replace(evidence, tables={**evidence.tables, "circuits": named})
     panels = np.array(draw_patching(split).axes[:8]).reshape(2, 4)
     rows = [label.get_text() for label in panels[0, 0].get_yticklabels()]
@@ -70,24 +83,40 @@ def test_patching_matrices_are_means_over_seeds_and_split_by_circuit(evidence):
     shown = [(0.3, [0, 1]), (0.5, [0, 1]), (0.8, [0]), (0.8, [1])]
     for line, change in zip(panels, ("key", "anchors"), strict=True):
         for axes, (gamma, seeds) in zip(line, shown, strict=True):
-            here = pick(evidence.tables["patching"], gamma=gamma, counterfactual=change, layer=0, role="last")
+            here = pick(
+                evidence.tables["patching"],
+                gamma=gamma,
+                counterfactual=change,
+                layer=0,
+                role="last",
+            )
             here = pick(here[here["seed"].isin(seeds)], component="attn_out")
             value = axes.images[0].get_array()[rows.index("L0: attention"), roles.index("last")]
             np.testing.assert_allclose(value, here["recovered"].mean())
 
 
 def test_the_page_shows_every_figure_and_every_verdict(evidence):
-    page = check_page(ANCHOR, evidence, lacking=["equivalence", "disagreement_means"])  # no member has a circuit
+    page = check_page(
+        ANCHOR, evidence, lacking=["equivalence", "disagreement_means"]
+    )  # no member has a circuit
     for check in CHECKS:
         assert check.done.split("'")[0] in page
 
 
 def test_a_single_member_is_of_the_lowest_seed_whose_circuit_has_a_name(evidence):
     named = evidence.tables["circuits"]
-    place = {"probe": "uniformity", "name": "mean_pattern", "gamma": 0.8, "stage": "half", "set": "rsn_train"}
+    place = {
+        "probe": "uniformity",
+        "name": "mean_pattern",
+        "gamma": 0.8,
+        "stage": "half",
+        "set": "rsn_train",
+    }
     for causes, seed in ((("mixed", "key-to-anchors"), 1), (("mixed", "none"), 0)):
         circuits = named.assign(cause=named["seed"].map(dict(enumerate(causes))))
-        shown, pattern = replace(evidence, tables={**evidence.tables, "circuits": circuits}).first(**place)
+        shown, pattern = replace(evidence, tables={**evidence.tables, "circuits": circuits}).first(
+            **place
+        )
         assert shown == seed
         np.testing.assert_array_equal(pattern, evidence.array(**place)[seed])
 

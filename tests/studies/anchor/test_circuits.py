@@ -1,4 +1,5 @@
-"""Circuit names for planted numbers, at and beside every threshold; the attention_to_key probe on planted patterns."""
+"""Circuit names for planted numbers, at and beside every threshold; the attention_to_key probe on
+planted patterns."""
 
 from __future__ import annotations
 
@@ -10,8 +11,20 @@ import pytest
 from rb_interp.errors import RunError
 from rb_interp.studies.anchor.circuits import ROUTES, SOURCES, circuit_table, name_circuit
 
-AVERAGE = {"tv_half": 0.2, "key_attention": 0.5, "anchor_attention": 0.4, "carry": 0.4, "accuracy": 0.5}
-CARRY = {"tv_half": 0.4, "key_attention": 0.2, "anchor_attention": 0.5, "carry": 0.5, "accuracy": 0.5}
+AVERAGE = {
+    "tv_half": 0.2,
+    "key_attention": 0.5,
+    "anchor_attention": 0.4,
+    "carry": 0.4,
+    "accuracy": 0.5,
+}
+CARRY = {
+    "tv_half": 0.4,
+    "key_attention": 0.2,
+    "anchor_attention": 0.5,
+    "carry": 0.5,
+    "accuracy": 0.5,
+}
 
 
 @pytest.mark.parametrize(
@@ -40,11 +53,18 @@ NOWHERE = dict.fromkeys(ROUTES, 0.1)
 
 
 def readings(gamma: float, seed: int, numbers: dict[str, float]) -> pd.DataFrame:
-    """The readings of a member that its names need, and beside each what must not be taken for it."""
+    """The readings of a member that its names need, and beside each what must not be taken for
+    it."""
     layers = {"tv_half": 0, "key_attention": 2, "anchor_attention": 2, "carry": 0}
     rows = []
     for column, source in (SOURCES | ROUTES).items():
-        right = {"gamma": gamma, "seed": seed, "stage": source.stage, "set": source.set, "probe": source.probe}
+        right = {
+            "gamma": gamma,
+            "seed": seed,
+            "stage": source.stage,
+            "set": source.set,
+            "probe": source.probe,
+        }
         right |= {
             "layer": layers.get(column),
             "head": 0,
@@ -53,7 +73,13 @@ def readings(gamma: float, seed: int, numbers: dict[str, float]) -> pd.DataFrame
         }
         worse = 1.0 if source.head == "min" else 0.0
         better = 1.0 - worse
-        wrong = [{"stage": "matched"}, {"set": "mem"}, {"quantity": "other"}, {"probe": "other"}, {"seed": 99}]
+        wrong = [
+            {"stage": "matched"},
+            {"set": "mem"},
+            {"quantity": "other"},
+            {"probe": "other"},
+            {"seed": 99},
+        ]
         if column in layers:
             wrong.append({"layer": 1})
             rows.append({**right, "head": 1, "value": worse})  # another head shows less
@@ -82,7 +108,10 @@ def test_member_without_a_reading_is_named() -> None:
     table = readings(0.8, 0, AVERAGE)
     table = table[(table["probe"] != "attention_to_key") & (table["seed"] == 0)]
     with pytest.raises(
-        RunError, match=r"gamma=0.8, seed=0: the readings lack attention_to_key/key_from_last_anchor at stage 'fin"
+        RunError,
+        match=r"gamma=0.8, seed=0: the readings lack attention_to_key/key_from_last_anchor at stage 'fin",
     ):
         circuit_table(table)
-    assert circuit_table(table[table["stage"] == "matched"]).empty  # no final stage, no circuit to name
+    assert circuit_table(
+        table[table["stage"] == "matched"]
+    ).empty  # no final stage, no circuit to name

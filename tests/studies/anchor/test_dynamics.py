@@ -1,4 +1,5 @@
-"""Planted series give the events they were planted with; a run's values are those of the probes called by hand."""
+"""Planted series give the events they were planted with; a run's values are those of the probes
+called by hand."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -38,12 +39,27 @@ STEPS = np.array([0, 75, 375, 1575, 6375])  # step + 25: 25, 100, 400, 1600, 640
 PLANTED = [
     ([0.0, 0.2, 0.8, 0.9, 0.9], 0.5, ">=", 175.0),  # halfway from .2 to .8: sqrt(100 * 400) - 25
     ([0.0, -0.4, -0.8, -0.9, -0.9], -0.5, "<=", 100 * 4**0.25 - 25),  # a quarter of the way
-    ([0.0, 0.9, 0.1, 0.7, 0.9], 0.4, ">=", 775.0),  # met at 75 and gone at 375: the second time counts
+    (
+        [0.0, 0.9, 0.1, 0.7, 0.9],
+        0.4,
+        ">=",
+        775.0,
+    ),  # met at 75 and gone at 375: the second time counts
     ([0.0, 0.9, 0.1, 0.9, 0.1], 0.5, ">=", np.nan),  # never stays
-    ([0.0, 0.0, 0.0, 0.2, 0.8], 0.5, ">=", 3175.0),  # the last checkpoint has no next one to stay at
+    (
+        [0.0, 0.0, 0.0, 0.2, 0.8],
+        0.5,
+        ">=",
+        3175.0,
+    ),  # the last checkpoint has no next one to stay at
     ([0.6, 0.7, 0.1, 0.1, 0.1], 0.5, ">=", 0.0),  # from the start, whatever comes later
     ([0.6, 0.1, 0.1, 0.1, 0.1], 0.5, ">=", np.nan),  # at the start alone
-    ([0.1, 0.1, 0.3, 0.3, 0.3], 0.1, ">", 75.0),  # equal is not above; it leaves the threshold where it stood
+    (
+        [0.1, 0.1, 0.3, 0.3, 0.3],
+        0.1,
+        ">",
+        75.0,
+    ),  # equal is not above; it leaves the threshold where it stood
     ([0.1, 0.1, 0.3, 0.3, 0.3], 0.1, ">=", 0.0),
     ([0.0, np.nan, 0.8, 0.9, 0.9], 0.5, ">=", 375.0),  # nothing to interpolate from
     ([0.0, 0.0, np.inf, 0.9, 0.9], 0.5, ">=", 375.0),
@@ -53,7 +69,9 @@ PLANTED = [
 
 @pytest.mark.parametrize(("values", "threshold", "side", "expected"), PLANTED)
 def test_planted_series_cross_where_they_were_planted(values, threshold, side, expected):
-    assert event_step(STEPS, np.array(values), threshold, side) == pytest.approx(expected, nan_ok=True)
+    assert event_step(STEPS, np.array(values), threshold, side) == pytest.approx(
+        expected, nan_ok=True
+    )
 
 
 def test_a_loss_is_halved_at_its_first_evaluation_below():
@@ -65,21 +83,27 @@ def test_a_loss_is_halved_at_its_first_evaluation_below():
 
 
 def planted_tables():
-    """One member: every value 0 (order_rho too), the loss of rsn_train halved at step 75, the others' never."""
+    """One member: every value 0 (order_rho too), the loss of rsn_train halved at step 75, the
+    others' never."""
     grid = [(step, quantity) for step in (0, 75, 375) for quantity in QUANTITIES]
     values = pd.DataFrame(
-        [(0.8, 3, *place, 0.0) for place in grid], columns=["gamma", "seed", "step", "quantity", "value"]
+        [(0.8, 3, *place, 0.0) for place in grid],
+        columns=["gamma", "seed", "step", "quantity", "value"],
     )
     curves = pd.DataFrame([(0.8, 3, step, name) for step in (0, 75, 375) for name in SETS])
     curves = curves.set_axis(["gamma", "seed", "step", "set"], axis=1)
-    return values, curves.assign(loss=np.where((curves.set == "rsn_train") & (curves.step >= 75), 0.1, 9.0))
+    return values, curves.assign(
+        loss=np.where((curves.set == "rsn_train") & (curves.step >= 75), 0.1, 9.0)
+    )
 
 
 def test_events_are_dated_or_censored():
     values, curves = planted_tables()
     values.loc[(values.quantity == "geometry/order_rho") & (values.step >= 75), "value"] = -0.8
     values.loc[values.quantity == "uniformity/tv", "value"] = 0.3
-    events = event_table(values.sample(frac=1, random_state=0), curves, d_vocab=200).set_index("event")
+    events = event_table(values.sample(frac=1, random_state=0), curves, d_vocab=200).set_index(
+        "event"
+    )
     found = events["step"].dropna().to_dict()
     expected = {"rsn_train": 75.0, "L0 stops averaging": 0.0, "reasoning anchors are ordered": 75.0}
     assert found == pytest.approx(expected)
@@ -97,13 +121,21 @@ def planted_events(mechanism, loss, gamma=0.8):
 
 
 def test_order_of_planted_events():
-    # log2 ratios of step + 25: 100 / 400, 200 / 400, and of 25 / 200 from the start; two seeds lack one event
+    # log2 ratios of step + 25: 100 / 400, 200 / 400, and of 25 / 200 from the start; two seeds lack
+    # one event
     events = planted_events([75, 175, 0, np.nan, 75, 175], [375, 375, 175, 375, np.nan, 75])
     events = pd.concat([events, planted_events([np.nan], [0.0], gamma=0.3)])
     order = order_table(events, NO_CIRCUITS).set_index("gamma")
     row, other = order.loc[0.8], order.loc[0.3]
     assert (row.mechanism, row.loss) == ("it forms", "rsn_train")
-    assert row[["n", "n_both", "n_first", "n_after", "n_never", "n_loss_never"]].tolist() == [6, 4, 3, 1, 1, 1]
+    assert row[["n", "n_both", "n_first", "n_after", "n_never", "n_loss_never"]].tolist() == [
+        6,
+        4,
+        3,
+        1,
+        1,
+        1,
+    ]
     assert row.log2_ratio == pytest.approx((-2 - 1 - 3 + 1) / 4)
     half = 3.182446 * np.std([-2, -1, -3, 1], ddof=1) / 2  # t of 3 degrees of freedom at .975
     assert [row.low, row.high] == pytest.approx([-1.25 - half, -1.25 + half], rel=1e-6)
@@ -129,7 +161,11 @@ TWO_HEADS = {
 
 @pytest.fixture(scope="module")
 def two_heads(tmp_path_factory):
-    run = Run.start(tmp_path_factory.mktemp("dynamics") / "run", ANCHOR, ANCHOR.preset("smoke", **TINY | TWO_HEADS))
+    run = Run.start(
+        tmp_path_factory.mktemp("dynamics") / "run",
+        ANCHOR,
+        ANCHOR.preset("smoke", **TINY | TWO_HEADS),
+    )
     run.train(progress=False)
     return run
 
@@ -185,7 +221,9 @@ def test_values_agree_with_probes_called_by_hand(two_heads, found, stage):
         expected[name] = max(head[probe][quantity] for head in heads)
     step = sweep.checkpoint(stage, gamma, seed).step
     table = found["dynamics"]
-    own = table[(table.gamma == gamma) & (table.seed == seed) & (table.step == step)].set_index("quantity")["value"]
+    own = table[(table.gamma == gamma) & (table.seed == seed) & (table.step == step)].set_index(
+        "quantity"
+    )["value"]
     assert own.to_dict() == pytest.approx(expected, rel=1e-5, abs=1e-7)
     assert expected["attention_by_role/key"] != pytest.approx(
         heads[0]["attention_by_role"]["key"], rel=1e-3

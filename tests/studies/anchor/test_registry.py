@@ -1,4 +1,5 @@
-"""Claims and causal checks of the anchor study against a run; what they ask is among the golden fingerprints."""
+"""Claims and causal checks of the anchor study against a run; what they ask is among the golden
+fingerprints."""
 
 from __future__ import annotations
 
@@ -13,9 +14,14 @@ def test_every_quantity_is_one_that_a_run_has(run):
     names = ["probe", "quantity", "stage", "set"]
     there = set(run.readings[names].itertuples(index=False, name=None))
     for claim in (*CLAIMS, *(check.check for check in CHECKS)):
-        terms = () if claim.id in ("U2", "U4") else claim.terms  # of runs that keep `leaving`, or vary AdamW's eps
+        terms = (
+            () if claim.id in ("U2", "U4") else claim.terms
+        )  # of runs that keep `leaving`, or vary AdamW's eps
         for term in (*terms, *claim.context):
-            assert (term.probe, term.quantity, term.stage, term.set) in there, (claim.id, term.label)
+            assert (term.probe, term.quantity, term.stage, term.set) in there, (
+                claim.id,
+                term.label,
+            )
     assert {check.intervention for check in CHECKS} <= set(INTERVENTIONS)
 
 

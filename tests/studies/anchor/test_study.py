@@ -1,4 +1,5 @@
-"""The study through the machine: configured, trained, measured, judged, reported, and opened again."""
+"""The study through the machine: configured, trained, measured, judged, reported, and opened
+again."""
 
 from __future__ import annotations
 
@@ -21,11 +22,15 @@ def test_a_run_is_judged_and_opens_again_as_it_was(run):
     check_run(run)
     again = Run.open(run.folder, study=ANCHOR)
     assert again.config == run.config
-    assert [verdict.id for verdict in again.verdicts] == [claim.id for claim in ANCHOR.load("claims")]
+    assert [verdict.id for verdict in again.verdicts] == [
+        claim.id for claim in ANCHOR.load("claims")
+    ]
     assert again.verdicts["M1"].calibrated is True
     assert again.verdicts["A1"].calibrated is None
     assert len(again.verdicts["A1"].conditions[0].values) == 2
-    assert [check.of for check in again.evidence.checks] == [check.of for check in ANCHOR.load("checks")]
+    assert [check.of for check in again.evidence.checks] == [
+        check.of for check in ANCHOR.load("checks")
+    ]
     pd.testing.assert_frame_equal(again.evidence.readings, run.evidence.readings)
 
 
@@ -45,7 +50,9 @@ def test_small_members_are_trained_again_with_an_l0_that_only_averages(run):
         assert not run.sweep(FIXED).weights(0.8, seed)["blocks.0.attn.W_Q"].any()
         for name, value in start.items():
             assert torch.equal(value, own[name]), name
-    last = run.curves.query("sweep == @FIXED and set == 'rsn_test'").groupby("seed")["accuracy"].last()
+    last = (
+        run.curves.query("sweep == @FIXED and set == 'rsn_test'").groupby("seed")["accuracy"].last()
+    )
     assert run.verdicts["M10b"].conditions[0].values == pytest.approx(tuple(last))
     assert set(run.evidence.curves["sweep"]) == {""}  # figures and report are of the main sweep
     without = replace(run.config, gammas=(0.3,))

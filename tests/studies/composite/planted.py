@@ -1,4 +1,5 @@
-"""Models whose activations are overwritten by codes of key and anchors, so that what vectors stand for is known."""
+"""Models whose activations are overwritten by codes of key and anchors, so that what vectors stand
+for is known."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ Code = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 _RANDOM = np.random.default_rng(0).standard_normal((2000, WIDTH))
 
 
-INFERENTIAL: Mapping[str, Code] = {  # a direction for each pair, for each answer, and for each result of the first step
+INFERENTIAL: Mapping[
+    str, Code
+] = {  # a direction for each pair, for each answer, and for each result of the first step
     L0: lambda key, first, second: _RANDOM[4 * first + second],
     L1: lambda key, first, second: np.eye(WIDTH)[key + SHIFTS[first] + SHIFTS[second]],
     V: lambda key, first, second: np.eye(WIDTH)[key + SHIFTS[first]],
@@ -29,7 +32,9 @@ INFERENTIAL: Mapping[str, Code] = {  # a direction for each pair, for each answe
 SYMMETRIC: Mapping[
     str, Code
 ] = {  # one for each unordered pair, for each key and pair, and for each key and first anchor
-    L0: lambda key, first, second: _RANDOM[4 * np.minimum(first, second) + np.maximum(first, second)],
+    L0: lambda key, first, second: _RANDOM[
+        4 * np.minimum(first, second) + np.maximum(first, second)
+    ],
     L1: lambda key, first, second: _RANDOM[16 * key + 4 * first + second],
     V: lambda key, first, second: _RANDOM[4 * key + first],
 }
@@ -37,11 +42,14 @@ SYMMETRIC: Mapping[
 
 @contextmanager
 def planted(task: CompositeTask, codes: Mapping[str, Code]) -> Iterator[HookedModel]:
-    """A model whose values hold a code at the first anchor, and whose residual streams hold one at the last position.
+    """A model whose values hold a code at the first anchor, and whose residual streams hold one at
+    the last position.
 
     At all other positions they hold the same vector in every row.
     """
-    model = build_model(task, gamma=0.8, config=ModelConfig(d_model=WIDTH, d_head=WIDTH, d_mlp=8, norm="post"))
+    model = build_model(
+        task, gamma=0.8, config=ModelConfig(d_model=WIDTH, d_head=WIDTH, d_mlp=8, norm="post")
+    )
     seen: dict[str, np.ndarray] = {}
 
     def write(name: str, code: Code) -> Callable:
@@ -49,7 +57,10 @@ def planted(task: CompositeTask, codes: Mapping[str, Code]) -> Iterator[HookedMo
             tokens = seen["tokens"]
             at = (tokens <= len(SHIFTS)).argmax(1)[:, None] + np.arange(-1, 2)
             key, first, second = np.take_along_axis(tokens, at, 1).T
-            vectors, rows = torch.as_tensor(code(key, first - 1, second - 1)).to(activation), np.arange(len(tokens))
+            vectors, rows = (
+                torch.as_tensor(code(key, first - 1, second - 1)).to(activation),
+                np.arange(len(tokens)),
+            )
             written = torch.ones_like(activation)
             written[rows, at[:, 1] if name == V else tokens.shape[1] - 1] = vectors.reshape(
                 len(tokens), *[1] * (activation.ndim - 3), WIDTH

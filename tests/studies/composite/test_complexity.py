@@ -33,22 +33,40 @@ NAMES = ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
 
 def verdict(id: str, several):
     """The verdict on readings, or on those of several members."""
-    readings = several if isinstance(several, pd.DataFrame) else readings_table(placed(list(several), 9))
+    readings = (
+        several if isinstance(several, pd.DataFrame) else readings_table(placed(list(several), 9))
+    )
     (found,) = judge(readings, [BY_ID[id]])
     return found
 
 
 def spectra(numbers) -> pd.DataFrame:
-    """Readings ``weight_spectra``: (gamma, seed, layer, matrix, its participation ratio, the untrained model's)."""
-    return readings_table(placed([
-        (gamma, seed, "", Reading("weight_spectra", {f"participation_{name}": now}, layer,
-                                  untrained={f"participation_{name}": first}))
-        for gamma, seed, layer, name, now, first in numbers
-    ], 9))  # fmt: skip
+    """Readings ``weight_spectra``: (gamma, seed, layer, matrix, its participation ratio, the
+    untrained model's)."""
+    return readings_table(
+        placed(
+            [
+                (
+                    gamma,
+                    seed,
+                    "",
+                    Reading(
+                        "weight_spectra",
+                        {f"participation_{name}": now},
+                        layer,
+                        untrained={f"participation_{name}": first},
+                    ),
+                )
+                for gamma, seed, layer, name, now, first in numbers
+            ],
+            9,
+        )
+    )
 
 
 def matrices(participation) -> pd.DataFrame:
-    """Spectra of members (gamma, seed), each number given by ``participation(gamma, seed, number)``."""
+    """Spectra of members (gamma, seed), each number given by ``participation(gamma, seed,
+    number)``."""
     return spectra(
         (gamma, seed, number // 6, NAMES[number % 6], participation(gamma, seed, number), 20.0)
         for gamma, seed, number in product((0.5, 0.8), range(8), range(12))
@@ -59,11 +77,15 @@ MEMBERS = [Member(gamma, seed) for seed in range(8) for gamma in (0.5, 0.8)]
 
 
 def condensed_queries(at: dict[float, float]) -> pd.DataFrame:
-    """Readings of models whose first layer has that share of its queries' neurons on one line, half of them reversed.
+    """Readings of models whose first layer has that share of its queries' neurons on one line, half
+    of them reversed.
 
     Every other layer, and every other matrix, is as it was drawn.
     """
-    task, config = CompositeTask.preset("smoke"), ModelConfig(d_model=64, d_head=32, d_mlp=16, norm="post")
+    task, config = (
+        CompositeTask.preset("smoke"),
+        ModelConfig(d_model=64, d_head=32, d_mlp=16, norm="post"),
+    )
     data, rows = task.dataset(0), []
     for gamma, share in at.items():
         models = [build_model(task, gamma=gamma, config=config) for _ in range(2)]
@@ -93,14 +115,23 @@ def test_k2_counts_a_diverged_member_as_not_met():
     table = table.loc[(table["gamma"] != 0.5) | (table["seed"] != 3)]
     found = verdict("K2", complexity_contrast(table, MEMBERS))
     assert dict(zip(found.seeds, found.met, strict=True)) == {seed: seed != 3 for seed in range(8)}
-    assert not list(complexity_contrast(table, [member for member in MEMBERS if member.gamma == 0.8]))
+    assert not list(
+        complexity_contrast(table, [member for member in MEMBERS if member.gamma == 0.8])
+    )
 
 
 def eigenvalues(steps, gamma: float = 0.8) -> pd.DataFrame:
-    """Five eigenvalues that jump from 0 to 5, 4, ... at the given steps, of eight seeds; and a sixth that is small."""
+    """Five eigenvalues that jump from 0 to 5, 4, ... at the given steps, of eight seeds; and a
+    sixth that is small."""
     times = range(0, 60, 10)
     rows = [
-        {"gamma": gamma, "seed": seed, "step": t, "rank": rank, "eigenvalue": (6.0 - rank) * (t >= at)}
+        {
+            "gamma": gamma,
+            "seed": seed,
+            "step": t,
+            "rank": rank,
+            "eigenvalue": (6.0 - rank) * (t >= at),
+        }
         for seed, t, (rank, at) in product(range(8), times, enumerate((*steps, 0), 1))
     ]
     return table_of(COLUMNS["composite"]["eigenvalues"], rows)
@@ -117,22 +148,31 @@ def test_k4_asks_whether_the_largest_eigenvalue_is_the_first(steps, order, outco
 
 
 def members_of(phases: dict[float, str], numbers) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Spectra and phases: a letter a seed (i, s, m, u), and PR of L0's W_Q by phase, gamma and seed."""
+    """Spectra and phases: a letter a seed (i, s, m, u), and PR of L0's W_Q by phase, gamma and
+    seed."""
     words = {"i": "inferential", "s": "symmetric", "m": "mixed", "u": "unfit"}
-    rows = [(gamma, seed, words[x]) for gamma, text in phases.items() for seed, x in enumerate(text)]
+    rows = [
+        (gamma, seed, words[x]) for gamma, text in phases.items() for seed, x in enumerate(text)
+    ]
     found = spectra((g, s, 0, "W_Q", numbers(phase, g, s), 30.0 + s) for g, s, phase in rows)
     return found, pd.DataFrame(rows, columns=["gamma", "seed", "phase"])
 
 
 def test_k8_compares_members_of_one_gamma_alone():
-    """Inferential members have the higher number within each gamma; between gammas they would have the lower one."""
-    found = members_of({0.5: "ssssi", 0.8: "iiiis"}, lambda phase, g, s: 100 * (g == 0.5) + 10 * (phase[0] == "i") + s)
+    """Inferential members have the higher number within each gamma; between gammas they would have
+    the lower one."""
+    found = members_of(
+        {0.5: "ssssi", 0.8: "iiiis"},
+        lambda phase, g, s: 100 * (g == 0.5) + 10 * (phase[0] == "i") + s,
+    )
     ((*_, reading),) = phase_by_complexity(*found)
     assert (reading.values["auc"], reading.values["auc:low"], reading.n) == (0, 0, 8)
     assert reading.untrained == {"auc": 0.5}
 
 
-@pytest.mark.parametrize(("inferential", "symmetric", "outcome"), [(3, 5, "HOLDS"), (5, 3, "FAILS"), (5, 5, "FAILS")])
+@pytest.mark.parametrize(
+    ("inferential", "symmetric", "outcome"), [(3, 5, "HOLDS"), (5, 3, "FAILS"), (5, 5, "FAILS")]
+)
 def test_k8_by_hand(inferential, symmetric, outcome):
     pr = {"inferential": inferential, "symmetric": symmetric, "mixed": 1, "unfit": 1}
     found = members_of({0.5: "is" * 10 + "mu", 0.8: "is" * 10}, lambda phase, g, s: pr[phase])
@@ -142,11 +182,14 @@ def test_k8_by_hand(inferential, symmetric, outcome):
 
 
 def test_complexity_of_a_hand_written_model_and_of_an_untrained_one():
-    """The known model keeps each token's number on one line, so its items need one direction, and no twin does."""
+    """The known model keeps each token's number on one line, so its items need one direction, and
+    no twin does."""
     task = CompositeTask(n_sequences=1600, evaluation_rows=100)
     data = task.dataset(0)
     known = reference_model(data, "via_anchors", "inferential")
-    untrained = build_model(task, gamma=0.5, config=ModelConfig(d_model=64, d_head=32, d_mlp=64, norm="post"))
+    untrained = build_model(
+        task, gamma=0.5, config=ModelConfig(d_model=64, d_head=32, d_mlp=64, norm="post")
+    )
     true = {(one.probe, one.layer): one for one in read_complexity(known, data, untrained)}
     twin = {(one.probe, one.layer): one for one in read_complexity(untrained, data, untrained)}
     items, other = true["lattice", None].values, twin["lattice", None].values

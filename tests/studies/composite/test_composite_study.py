@@ -1,4 +1,5 @@
-"""The study end to end: tables and claims on hand-written models, a tiny run, and settings that are refused."""
+"""The study end to end: tables and claims on hand-written models, a tiny run, and settings that are
+refused."""
 
 from itertools import product
 
@@ -27,7 +28,8 @@ TASK = CompositeTask(n_sequences=1600, evaluation_rows=100)
 DATA = TASK.dataset(seed=0)
 SIZES = ModelConfig(d_model=16, d_head=8, d_mlp=16, norm="post")
 OPEN = {"C3m": "NOT JUDGED", "C13": "NOT JUDGED", "F7": "OPEN", "F9": "OPEN"}
-"""Not decided by 8 seeds of the main sweep: too few members, training rows that are not fitted, another sweep."""
+"""Not decided by 8 seeds of the main sweep: too few members, training rows that are not fitted,
+another sweep."""
 JUDGED = [claim for claim in CLAIMS if claim.id[0] != "K"]
 """Those of complexity have tests of their own."""
 NO_CURVES = pd.DataFrame(columns=["gamma", "seed", "step", "set", "loss"])
@@ -35,13 +37,18 @@ NO_CURVES = pd.DataFrame(columns=["gamma", "seed", "step", "set", "loss"])
 
 @pytest.fixture(scope="module")
 def read():
-    """What `read_model` finds of models that are known: gamma .1 untrained, .5 symmetric, .8 inferential.
+    """What `read_model` finds of models that are known: gamma .1 untrained, .5 symmetric, .8
+    inferential.
 
-    Hand-written flows hold their numbers beside large constants, so vectors are read off planted codes.
+    Hand-written flows hold their numbers beside large constants, so vectors are read off planted
+    codes.
     """
     untrained = build_model(TASK, gamma=0.8, config=SIZES)
-    known = {0.1: untrained, 0.5: reference_model(DATA, "via_last", "symmetric"),
-             0.8: reference_model(DATA, "via_anchors", "inferential")}  # fmt: skip
+    known = {
+        0.1: untrained,
+        0.5: reference_model(DATA, "via_last", "symmetric"),
+        0.8: reference_model(DATA, "via_anchors", "inferential"),
+    }
     codes, found = {0.5: SYMMETRIC, 0.8: INFERENTIAL}, {}
     for gamma, model in known.items():
         found[gamma] = read_model(model, DATA, untrained)
@@ -55,9 +62,12 @@ def read():
 
 
 def of_seeds(read, as_gamma=None, n=8) -> pd.DataFrame:
-    """Readings of seeds that are alike at each gamma; ``as_gamma`` puts a model at another gamma."""
+    """Readings of seeds that are alike at each gamma; ``as_gamma`` puts a model at another
+    gamma."""
     of = {gamma: gamma for gamma in read} | (as_gamma or {})
-    return readings_table(placed([(g, seed, *one) for g in read for seed in range(n) for one in read[of[g]]], 9))
+    return readings_table(
+        placed([(g, seed, *one) for g in read for seed in range(n) for one in read[of[g]]], 9)
+    )
 
 
 def phases_of(readings: pd.DataFrame) -> pd.DataFrame:
@@ -66,20 +76,32 @@ def phases_of(readings: pd.DataFrame) -> pd.DataFrame:
 
 def outcomes(readings: pd.DataFrame, claims=JUDGED) -> dict[str, str]:
     of_all = placed(list(of_members(readings, phases_of(readings), NO_CURVES)), 9)
-    return {verdict.id: verdict.outcome for verdict in judge(readings_table(readings, of_all), claims)}
+    return {
+        verdict.id: verdict.outcome for verdict in judge(readings_table(readings, of_all), claims)
+    }
 
 
 def test_known_models_meet_the_claims_at_their_gammas_and_fail_them_at_each_others(read):
     assert outcomes(of_seeds(read)) == dict.fromkeys([claim.id for claim in JUDGED], "HOLDS") | OPEN
     swapped = outcomes(of_seeds(read, {0.5: 0.8, 0.8: 0.5, 0.1: 0.5}))
-    assert swapped == dict.fromkeys([claim.id for claim in JUDGED], "FAILS") | {"C4": "HOLDS", "C6": "HOLDS"} | OPEN
+    assert (
+        swapped
+        == dict.fromkeys([claim.id for claim in JUDGED], "FAILS")
+        | {"C4": "HOLDS", "C6": "HOLDS"}
+        | OPEN
+    )
 
 
 def test_f9_asks_whether_attention_stays_the_same_on_the_unseen_pair(read):
-    claims, readings = [claim for claim in CLAIMS if claim.id == "F9"], of_seeds(read, n=24)  # 48 units
+    claims, readings = (
+        [claim for claim in CLAIMS if claim.id == "F9"],
+        of_seeds(read, n=24),
+    )  # 48 units
     assert outcomes(readings, claims) == {"F9": "HOLDS"}
     unseen = (readings["probe"] == "attention_between_roles") & (readings["set"] == "unseen")
-    assert outcomes(readings.assign(value=readings["value"].mask(unseen, 0.1)), claims) == {"F9": "FAILS"}
+    assert outcomes(readings.assign(value=readings["value"].mask(unseen, 0.1)), claims) == {
+        "F9": "FAILS"
+    }
 
 
 def test_phases_and_flows_of_known_members(read):
@@ -90,11 +112,20 @@ def test_phases_and_flows_of_known_members(read):
 
 
 def test_flow_match_by_hand():
-    kinds = [("inferential", "via anchors")] * 3 + [("inferential", "via last")] + [("symmetric", "via last")] * 2
+    kinds = (
+        [("inferential", "via anchors")] * 3
+        + [("inferential", "via last")]
+        + [("symmetric", "via last")] * 2
+    )
     kinds += [("symmetric", "several"), ("mixed", "via last"), ("unfit", "via anchors")]
     found = [reading for *_, reading in flow_match(pd.DataFrame(kinds, columns=["phase", "flow"]))]
-    shares, n = {"inferential": 3 / 4, "symmetric": 1, "balanced_accuracy": 7 / 8, "other_flow": 1 / 7}, (4, 2, 6, 7)
-    assert {name: one.values[name] for name, one in zip(shares, found, strict=True)} == pytest.approx(shares)
+    shares, n = (
+        {"inferential": 3 / 4, "symmetric": 1, "balanced_accuracy": 7 / 8, "other_flow": 1 / 7},
+        (4, 2, 6, 7),
+    )
+    assert {
+        name: one.values[name] for name, one in zip(shares, found, strict=True)
+    } == pytest.approx(shares)
     assert tuple(one.n for one in found) == n
     assert found[-1].values["other_flow:low"] < 1 / 7 < found[-1].values["other_flow:high"]
     nobody = flow_match(pd.DataFrame([("unfit", "none")], columns=["phase", "flow"]))
@@ -107,21 +138,46 @@ def test_a_run_reads_the_members_that_it_trained(smoke_run):
     model = run.model(gamma=0.8, seed=1)
     values = read_phase(model, run.sweep().dataset(1)).values
     own = phases.loc[(0.8, 1)]
-    assert (own["I"], own["S"], own["acc_seen_test"]) == (values["I"], values["S"], values["acc_seen_test"])
+    assert (own["I"], own["S"], own["acc_seen_test"]) == (
+        values["I"],
+        values["S"],
+        values["acc_seen_test"],
+    )
     readings = run.table("readings")
-    complexity = {"weight_spectra", "condensation", "lattice", "eigenvalue_growth", "complexity_contrast"}
+    complexity = {
+        "weight_spectra",
+        "condensation",
+        "lattice",
+        "eigenvalue_growth",
+        "complexity_contrast",
+    }
     flow = {"phase", "attention_between_roles", "interchange_roles", "knock_out"}
     vectors = {"answer_cosines", "step_cosines", "variance_shares"}
-    assert set(readings["probe"]) == flow | vectors | complexity | {"flow_match", "two_phases", "memorising"}
+    assert set(readings["probe"]) == flow | vectors | complexity | {
+        "flow_match",
+        "two_phases",
+        "memorising",
+    }
     assert np.isfinite(readings.loc[readings["probe"] == "phase", "untrained"]).all()
     control = readings.loc[readings["sweep"] == BOTH_UNSEEN]
-    assert set(zip(control["gamma"], control["seed"], strict=True)) == {*product((0.5, 0.8), (0, 1))}
+    assert set(zip(control["gamma"], control["seed"], strict=True)) == {
+        *product((0.5, 0.8), (0, 1))
+    }
     model, data = run.model(gamma=0.8, seed=1, sweep=BOTH_UNSEEN), run.sweep(BOTH_UNSEEN).dataset(1)
     other = read_phase(model, data, asked=run.sweep().dataset(1))
-    found = control.loc[(control["gamma"] == 0.8) & (control["seed"] == 1)].set_index("quantity")["value"].to_dict()
+    found = (
+        control.loc[(control["gamma"] == 0.8) & (control["seed"] == 1)]
+        .set_index("quantity")["value"]
+        .to_dict()
+    )
     assert found == other.values
 
 
 def test_the_page_shows_every_figure_and_every_verdict(smoke_run):
-    """No member of this run answers rightly, or is read often enough for its eigenvalues to grow."""
-    check_page(COMPOSITE, smoke_run("composite").evidence, lacking=["interchange_roles", "eigenvalue_growth"])
+    """No member of this run answers rightly, or is read often enough for its eigenvalues to
+    grow."""
+    check_page(
+        COMPOSITE,
+        smoke_run("composite").evidence,
+        lacking=["interchange_roles", "eigenvalue_growth"],
+    )

@@ -46,7 +46,14 @@ def test_reference_models_are_in_the_phase_that_they_were_built_for(phase):
     untrained = build_model(TASK, gamma=0.8, config=SIZES)
     reading = read_phase(reference_model(DATA, "via_last", phase), DATA, untrained=untrained)
     inferential = float(phase == "inferential")
-    exact = {"I": inferential, "S": 1 - inferential, "O": 0, "acc_seen_test": 1, "acc_train": 1, "gap": 0}
+    exact = {
+        "I": inferential,
+        "S": 1 - inferential,
+        "O": 0,
+        "acc_seen_test": 1,
+        "acc_train": 1,
+        "gap": 0,
+    }
     exact |= {"I_early": inferential, "S_early": 1 - inferential}
     assert {name: reading.values[name] for name in exact} == exact
     assert phase_of(1.0, reading.values["I"], reading.values["S"]) == phase
@@ -60,11 +67,16 @@ def test_reference_models_are_in_the_phase_that_they_were_built_for(phase):
 
 @pytest.mark.parametrize("phase", ["inferential", "symmetric"])
 def test_the_control_counts_answers_that_only_the_main_task_has_trained(phase):
-    """One that infers every pair knows the control's rows; one that knows the exception answers as it is trained."""
+    """One that infers every pair knows the control's rows; one that knows the exception answers as
+    it is trained."""
     control = TASK.both_unseen().dataset(seed=0)
     reading = read_phase(reference_model(DATA, "via_last", phase), control, asked=DATA)
     inferential = float(phase == "inferential")
-    assert (reading.values["I"], reading.values["S"], reading.n) == (inferential, 1 - inferential, 1000)
+    assert (reading.values["I"], reading.values["S"], reading.n) == (
+        inferential,
+        1 - inferential,
+        1000,
+    )
     assert (reading.values["acc_train"], reading.values["acc_seen_test"]) == (1, 1)
 
 
@@ -74,9 +86,13 @@ def test_early_rows_alone_have_noise_between_anchors_and_last_position(monkeypat
     np.testing.assert_array_equal(early(DATA, rows), between >= 2)
 
     def answer(model, tokens):
-        """By inference, but for the pair (4, 3) at the last or the last but one position, answered as its mirror."""
+        """By inference, but for the pair (4, 3) at the last or the last but one position, answered
+        as its mirror."""
         here, first = np.arange(len(tokens)), (tokens < 20).argmax(1)
-        keys, pairs = tokens[here, first - 1], np.stack([tokens[here, first], tokens[here, first + 1]], 1)
+        keys, pairs = (
+            tokens[here, first - 1],
+            np.stack([tokens[here, first], tokens[here, first + 1]], 1),
+        )
         mirrored = (pairs == (4, 3)).all(1) & (first >= 6)
         return keys + np.where(mirrored, -6, DATA.pair_shifts[pairs[:, 0] - 1, pairs[:, 1] - 1])
 
@@ -92,23 +108,46 @@ NAMES = {"via_last": "via last", "via_anchors": "via anchors", "via_a2": "via a2
 FROM_L0, FROM_L1 = (f"L{layer}'s attention at last" for layer in (0, 1))
 WHAT = {
     "via_last": {
-        "last": "kb_ps", "key": "ks_pb", "a1": "base", "a2": "base", "noise": "base", "a1+a2": "base",
-        "key+last": "source", "a2+last": "kb_ps", "key+noise": "ks_pb", FROM_L0: "kb_ps", FROM_L1: "ks_pb",
+        "last": "kb_ps",
+        "key": "ks_pb",
+        "a1": "base",
+        "a2": "base",
+        "noise": "base",
+        "a1+a2": "base",
+        "key+last": "source",
+        "a2+last": "kb_ps",
+        "key+noise": "ks_pb",
+        FROM_L0: "kb_ps",
+        FROM_L1: "ks_pb",
     },
     "via_anchors": {
-        "last": "base", "key": "base", "noise": "base", "a1+a2": "source", "key+last": "base", "last+noise": "base",
-        FROM_L0: "base", FROM_L1: "source",
+        "last": "base",
+        "key": "base",
+        "noise": "base",
+        "a1+a2": "source",
+        "key+last": "base",
+        "last+noise": "base",
+        FROM_L0: "base",
+        FROM_L1: "source",
     },
     "via_a2": {
-        "last": "base", "key": "base", "a1": "base", "a2": "source", "a1+a2": "source", "key+a1": "base",
-        "a2+noise": "source", FROM_L0: "base", FROM_L1: "source",
+        "last": "base",
+        "key": "base",
+        "a1": "base",
+        "a2": "source",
+        "a1+a2": "source",
+        "key+a1": "base",
+        "a2+noise": "source",
+        FROM_L0: "base",
+        FROM_L1: "source",
     },
-}  # fmt: skip
+}
 NONE_MOVED = {f"{taken}:{answer}": 0.0 for taken in TAKEN for answer in ANSWERS}
 
 
 @pytest.fixture(
-    scope="module", params=[("via_last", "symmetric"), ("via_anchors", "inferential"), ("via_a2", "inferential")]
+    scope="module",
+    params=[("via_last", "symmetric"), ("via_anchors", "inferential"), ("via_a2", "inferential")],
 )
 def built(request):
     flow, phase = request.param
@@ -140,7 +179,11 @@ def test_without_the_edge_that_it_uses_a_model_is_lost_and_without_another_it_is
     values = read_knock_out(model, DATA).values
     assert values["before"] == 1
     lost = {name: values[name] for name in ("anchors_from_key", "last_from_anchors")}
-    used = {"via_last": "last_from_anchors", "via_anchors": "anchors_from_key", "via_a2": "anchors_from_key"}[flow]
+    used = {
+        "via_last": "last_from_anchors",
+        "via_anchors": "anchors_from_key",
+        "via_a2": "anchors_from_key",
+    }[flow]
     assert lost.pop(used) > 0.8
     assert set(lost.values()) == {0}
     assert {values[f"{name}:placebo"] for name in ("anchors_from_key", "last_from_anchors")} == {0}
@@ -187,21 +230,32 @@ def test_pairs_are_those_of_the_definition():
     assert at.max() == 4
     shifts, answers = (5, 1, -2, -8), []
     for row in rows:
-        own, other = ([int(x) for x in one[row, at[row] : at[row] + 3]] for one in (tokens, sources))
+        own, other = (
+            [int(x) for x in one[row, at[row] : at[row] + 3]] for one in (tokens, sources)
+        )
         assert own[0] != other[0]
         assert own[1:] != other[1:]
         assert (3, 4) not in (tuple(own[1:]), tuple(other[1:]))
         assert (4, 3) not in (tuple(own[1:]), tuple(other[1:]))
         total = [sum(shifts[anchor - 1] for anchor in pair) for pair in (own[1:], other[1:])]
-        answers.append((own[0] + total[0], other[0] + total[1], own[0] + total[1], other[0] + total[0]))
+        answers.append(
+            (own[0] + total[0], other[0] + total[1], own[0] + total[1], other[0] + total[0])
+        )
         assert len(set(answers[-1])) == 4
     np.testing.assert_array_equal(np.stack([pairs.answers[name] for name in ANSWERS], 1), answers)
     changed = (tokens != sources).sum(1)
-    np.testing.assert_array_equal(changed, [(tokens[r, a : a + 3] != sources[r, a : a + 3]).sum() for r, a in
-                                            zip(rows, at, strict=True)])  # fmt: skip
+    np.testing.assert_array_equal(
+        changed,
+        [
+            (tokens[r, a : a + 3] != sources[r, a : a + 3]).sum()
+            for r, a in zip(rows, at, strict=True)
+        ],
+    )
     redrawn = pairs.placebo.tokens
     block = at[:, None] + np.arange(3)
-    np.testing.assert_array_equal(np.take_along_axis(redrawn, block, 1), np.take_along_axis(tokens, block, 1))
+    np.testing.assert_array_equal(
+        np.take_along_axis(redrawn, block, 1), np.take_along_axis(tokens, block, 1)
+    )
     assert (redrawn != tokens).any(1).all()
     np.testing.assert_array_equal(pairs.base.labels, pairs.answers["base"])
     np.testing.assert_array_equal(pairs.source.labels, pairs.answers["source"])

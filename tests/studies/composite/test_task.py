@@ -28,7 +28,9 @@ def settings_of_a_task(draw):
     pairs = draw(st.permutations(list(product(range(1, n + 1), repeat=2))))
     cut = draw(st.integers(1, n))
     sums = [shifts[a - 1] + shifts[b - 1] for a, b in pairs]
-    exceptions = tuple((pair, total + 3) for pair, total in list(zip(pairs, sums, strict=True))[cut : cut + n - 2])
+    exceptions = tuple(
+        (pair, total + 3) for pair, total in list(zip(pairs, sums, strict=True))[cut : cut + n - 2]
+    )
     return {
         "shifts": shifts,
         "items": (20, 20 + draw(st.integers(12, 40))),
@@ -42,14 +44,17 @@ def settings_of_a_task(draw):
 
 
 def blocks(data):
-    """Position of the key, key and pair of each row: what stands before and at its only two small tokens."""
+    """Position of the key, key and pair of each row: what stands before and at its only two small
+    tokens."""
     anchors = data.tokens <= len(data.task.shifts)
     np.testing.assert_array_equal(anchors.sum(1), 2)
     first = anchors.argmax(1)
     at = np.arange(len(data))
     assert anchors[at, first + 1].all()
     assert first.min() >= 1
-    pairs = list(zip(data.tokens[at, first].tolist(), data.tokens[at, first + 1].tolist(), strict=True))
+    pairs = list(
+        zip(data.tokens[at, first].tolist(), data.tokens[at, first + 1].tolist(), strict=True)
+    )
     return first - 1, data.tokens[at, first - 1], pairs
 
 
@@ -84,20 +89,28 @@ def test_every_row_obeys_the_definition(chosen, seed):
     for name in SETS[1:]:
         rows = data.rows(name)
         assert len(rows) == task.evaluation_rows
-        counts = {pair: 0 for pair in product(range(1, n + 1), repeat=2) if (pair in held_out) == (name == "unseen")}
+        counts = {
+            pair: 0
+            for pair in product(range(1, n + 1), repeat=2)
+            if (pair in held_out) == (name == "unseen")
+        }
         for row in rows:
             counts[pairs[row]] += 1
         assert max(counts.values()) - min(counts.values()) <= (2 if name == "unseen" else 1)
 
 
 def test_only_the_set_train_is_trained_on_and_no_other_set_shares_a_row_with_it():
-    small = CompositeTask(length=4, items=(20, 39), n_sequences=8000).dataset(0)  # 10,000 rows: most are trained on
+    small = CompositeTask(length=4, items=(20, 39), n_sequences=8000).dataset(
+        0
+    )  # 10,000 rows: most are trained on
     for data in (DATA, small):
         assert data.rows("train").tolist() == np.flatnonzero(data.set == 0).tolist()
         rows = {name: set(map(tuple, data.tokens[data.rows(name)].tolist())) for name in SETS}
         for name in SETS[1:]:
             assert not rows["train"] & rows[name]
-    with pytest.raises(TaskError, match="n_sequences asks for nearly all rows that there are; lower n_sequences"):
+    with pytest.raises(
+        TaskError, match="n_sequences asks for nearly all rows that there are; lower n_sequences"
+    ):
         CompositeTask(length=4, items=(20, 23), n_sequences=8000).dataset(0)
 
 
@@ -116,7 +129,9 @@ def test_positions_keys_and_noise_are_uniform():
             assert counts[fits].sum() == counts.sum()
             even = counts.sum() / len(fits)
             assert (np.abs(counts[fits] - even) < 5 * np.sqrt(even)).all()
-    noise = np.bincount(np.take_along_axis(data.tokens, data.positions["noise"], 1).ravel(), minlength=100)[20:]
+    noise = np.bincount(
+        np.take_along_axis(data.tokens, data.positions["noise"], 1).ravel(), minlength=100
+    )[20:]
     assert (np.abs(noise - noise.mean()) < 5 * np.sqrt(noise.mean())).all()
 
 
@@ -132,7 +147,9 @@ def test_roles_point_at_what_they_say_and_overlap_at_the_end_alone():
     every = np.concatenate([roles.position(role) for role in ("key", "anchor", "noise")], 1)
     np.testing.assert_array_equal(np.sort(every, 1), np.tile(np.arange(9), (len(DATA), 1)))
     at_the_end = position == 6
-    np.testing.assert_array_equal((roles.position("a2") == roles.position("last"))[:, 0], at_the_end)
+    np.testing.assert_array_equal(
+        (roles.position("a2") == roles.position("last"))[:, 0], at_the_end
+    )
     np.testing.assert_array_equal((roles.position("noise") == 8).any(1), ~at_the_end)
     assert set(roles.set.tolist()) == set(SETS)
     assert roles.group("key").tolist() == list(range(20, 100))
@@ -147,7 +164,9 @@ def test_inferential_and_symmetric_answers_of_the_held_out_pair():
     np.testing.assert_array_equal(TASK.symmetric(keys, pair), keys - 6)
     np.testing.assert_array_equal(TASK.inferential(keys, pair[:, ::-1]), keys - 10)
     rows = DATA.rows("unseen")
-    np.testing.assert_array_equal(DATA.labels[rows], TASK.inferential(DATA.keys[rows], DATA.pairs[rows]))
+    np.testing.assert_array_equal(
+        DATA.labels[rows], TASK.inferential(DATA.keys[rows], DATA.pairs[rows])
+    )
     exception = DATA.is_exception(DATA.pairs)
     np.testing.assert_array_equal(exception, (DATA.pairs == [3, 4]).all(1))
     with pytest.raises(TaskError, match=r"the pair \(3, 4\) has no symmetric answer"):
@@ -178,14 +197,22 @@ def test_random_exceptions_are_of_the_seed_and_leave_mirrors_of_held_out_pairs_a
         pairs = list(map(tuple, data.pairs[rows].tolist()))
         table = dict(zip(pairs, shift.tolist(), strict=True))
         assert all(table[pair] == found for pair, found in zip(pairs, shift.tolist(), strict=True))
-        off = {pair: found for pair, found in table.items() if found != sum(task.shifts[a - 1] for a in pair)}
+        off = {
+            pair: found
+            for pair, found in table.items()
+            if found != sum(task.shifts[a - 1] for a in pair)
+        }
         assert off.pop((3, 4)) == -6
         assert len(off) == 5
         assert (2, 1) not in off
         assert all(-16 <= found <= 10 for found in off.values())
-        np.testing.assert_array_equal(data.is_exception(data.pairs[rows]), shift != _sums(task, data.pairs[rows]))
+        np.testing.assert_array_equal(
+            data.is_exception(data.pairs[rows]), shift != _sums(task, data.pairs[rows])
+        )
         unseen = data.rows("unseen")
-        np.testing.assert_array_equal(data.labels[unseen] - data.keys[unseen], _sums(task, data.pairs[unseen]))
+        np.testing.assert_array_equal(
+            data.labels[unseen] - data.keys[unseen], _sums(task, data.pairs[unseen])
+        )
         drawn |= off.keys()
     assert drawn == set(task.trained) - {(3, 4), (2, 1)}
     assert (task.dataset(0).pair_shifts == task.dataset(0).pair_shifts).all()
@@ -200,17 +227,23 @@ def _sums(task, pairs):
 def test_a_counterfactual_changes_what_it_names_and_has_the_answer_worked_out_again(name, change):
     rows = DATA.sample(name, 300)
     if name == "unseen" and "anchor" in change:
-        with pytest.raises(TaskError, match="300 of 300 rows keep their answer"):  # one pair is held out
+        with pytest.raises(
+            TaskError, match="300 of 300 rows keep their answer"
+        ):  # one pair is held out
             TASK.counterfactual(DATA, rows, change)
         return
     other, at = TASK.counterfactual(DATA, rows, change), DATA.key_position[rows]
     was, now = DATA.tokens[rows], other.tokens
     differs = np.concatenate([(was != now)[range(300), at + step][:, None] for step in range(3)], 1)
     rest = (was != now).sum(1) - differs.sum(1)
-    keys, pairs = now[range(300), at], list(zip(now[range(300), at + 1], now[range(300), at + 2], strict=True))
+    keys, pairs = (
+        now[range(300), at],
+        list(zip(now[range(300), at + 1], now[range(300), at + 2], strict=True)),
+    )
     exception = {(3, 4): -6}
     right = [
-        x + exception.get(pair, sum((5, 1, -2, -8)[a - 1] for a in pair)) for x, pair in zip(keys, pairs, strict=True)
+        x + exception.get(pair, sum((5, 1, -2, -8)[a - 1] for a in pair))
+        for x, pair in zip(keys, pairs, strict=True)
     ]
     np.testing.assert_array_equal(other.labels, right)
     assert (other.labels == DATA.labels[rows]).all() == (change == "noise")
@@ -241,9 +274,15 @@ def test_a_seed_draws_the_same_rows_everywhere_and_evaluation_rows_do_not_hang_o
     ("change", "message"),
     [
         ({"items": (20, 27)}, "leave some position without a test key; use at least 9 items"),
-        ({"items": (15, 99)}, "answers run from -1 to 109, outside 0..200; change items, shifts or d_vocab"),
+        (
+            {"items": (15, 99)},
+            "answers run from -1 to 109, outside 0..200; change items, shifts or d_vocab",
+        ),
         ({"exceptions": (((4, 3), -6),)}, "the pair (4, 3) is an exception and held out"),
-        ({"exceptions": (((3, 4), -10),)}, "has the shift -10, its anchors' sum; give another or leave it out"),
+        (
+            {"exceptions": (((3, 4), -10),)},
+            "has the shift -10, its anchors' sum; give another or leave it out",
+        ),
         ({"random_exceptions": 15}, "but 14 trained pairs can become one"),
     ],
 )

@@ -1,4 +1,5 @@
-"""Readings and tables of a tiny study are what its raw files say, and statistics what the formulas say."""
+"""Readings and tables of a tiny study are what its raw files say, and statistics what the formulas
+say."""
 
 import math
 
@@ -31,14 +32,20 @@ def anchors_of(task) -> np.ndarray:
 
 def moved(sweep, checkpoint, seed) -> np.ndarray:
     start = sweep.weights(0.8, seed, "init")["embed.W_E"].double()
-    return (checkpoint.member(0.8, seed)["embed.W_E"].double() - start).numpy()[anchors_of(sweep.config.task)]
+    return (checkpoint.member(0.8, seed)["embed.W_E"].double() - start).numpy()[
+        anchors_of(sweep.config.task)
+    ]
 
 
 def test_measured_drift_is_what_the_checkpoints_say(run):
     check_run(run)
     """R^2 at a member's own step, from the raw files, with the formula written out again."""
     sweep = run.sweep("descent")
-    task, step, data = sweep.config.task, sweep.stage_steps("leaving")[Member(0.8, 0)], sweep.dataset(0)
+    task, step, data = (
+        sweep.config.task,
+        sweep.stage_steps("leaving")[Member(0.8, 0)],
+        sweep.dataset(0),
+    )
     assert 0 < step < 100
     assert step not in sweep.checkpoint_steps
     rows, anchors = data.rows("train"), anchors_of(task)
@@ -53,7 +60,9 @@ def test_measured_drift_is_what_the_checkpoints_say(run):
     assert found.leaving.all()
     measured, sums = moved(sweep, kept, 0), kept.drift(0.8, 0)["map"].double().numpy()
     for prediction, maps in (("each_step", sums), ("step_0", fixed)):
-        assert found.r2[prediction] == pytest.approx(r_squared(measured, (pull @ maps)[anchors]), abs=1e-6)
+        assert found.r2[prediction] == pytest.approx(
+            r_squared(measured, (pull @ maps)[anchors]), abs=1e-6
+        )
     assert found.r2["each_step"] > 0.9
     predicted, rng, draws = (pull @ sums)[anchors], np.random.default_rng(0), []
     for _ in range(1000):
@@ -64,11 +73,15 @@ def test_measured_drift_is_what_the_checkpoints_say(run):
 
 
 def test_positions_give_each_occurrence_at_the_end_its_own_way(run):
-    """The one-layer prediction by position, from the raw files: the residual stream carries the last token alone."""
+    """The one-layer prediction by position, from the raw files: the residual stream carries the
+    last token alone."""
     sweep = run.sweep("one_layer")
     task, data, anchors = sweep.config.task, sweep.dataset(1), anchors_of(sweep.config.task)
     rows = data.rows("train")
-    excess, seen = np.eye(task.d_vocab)[data.labels[rows]] - 1 / task.d_vocab, np.eye(task.d_vocab)[data.tokens[rows]]
+    excess, seen = (
+        np.eye(task.d_vocab)[data.labels[rows]] - 1 / task.d_vocab,
+        np.eye(task.d_vocab)[data.tokens[rows]],
+    )
     pull, last = seen.sum(1).T @ excess / len(rows), seen[:, -1].T @ excess / len(rows)
     kept = sweep.checkpoint(10, 0.8, 1)
     sums = {name: value.double().numpy() for name, value in kept.drift(0.8, 1).items()}
@@ -76,13 +89,21 @@ def test_positions_give_each_occurrence_at_the_end_its_own_way(run):
     printed = pull / 3 @ (sums["attention"] + sums["direct"])
     by_position = pull / 3 @ sums["attention"] + last @ sums["direct"]
     for prediction, predicted in (("each_step", printed), ("positions", by_position)):
-        assert found[prediction] == pytest.approx(r_squared(moved(sweep, kept, 1), predicted[anchors]), abs=1e-6)
+        assert found[prediction] == pytest.approx(
+            r_squared(moved(sweep, kept, 1), predicted[anchors]), abs=1e-6
+        )
     assert found["positions"] > 0.99 > 0.95 > found["each_step"]
 
 
 def made(values: dict[int, float], seed: int = 0) -> pd.DataFrame:
     """The drift of one member with R² by step, a cosine of .99, and f = 1 - step / 100."""
-    named = {"sweep": "descent", "gamma": 0.8, "seed": seed, "group": "anchor", "prediction": "each_step"}
+    named = {
+        "sweep": "descent",
+        "gamma": 0.8,
+        "seed": seed,
+        "group": "anchor",
+        "prediction": "each_step",
+    }
     rows = [{"step": 0, "cos": math.nan, "r2": math.nan, "fraction": 1.0}]
     rows += [{"step": s, "cos": 0.99, "r2": v, "fraction": 1 - s / 100} for s, v in values.items()]
     return pd.DataFrame([{**named, **row} for row in rows])
@@ -96,21 +117,37 @@ def test_agreement_is_lost_where_it_first_falls_below():
     low = agreement_table(made({10: 0.5, 20: 0.95, 40: 0.1})).set_index("metric").loc["r2"]
     assert (low.step, low.at_first, low.back) == (10, True, 20)
     assert len(agreement_table(made({10: math.nan}))) == 1  # the cosine alone
-    assert agreement_table(made({10: 0.95, 20: 0.95, 40: math.nan})).set_index("metric").step["r2"] == 40
+    assert (
+        agreement_table(made({10: 0.95, 20: 0.95, 40: math.nan})).set_index("metric").step["r2"]
+        == 40
+    )
 
 
 def test_statistics_without_training_follow_their_formulas(run):
-    widths = pd.DataFrame({"gamma": 0.5, "d_model": [100, 100, 400, 400], "error": [1, 4, 3, 27], "size": [2, 2, 3, 9]})
+    widths = pd.DataFrame(
+        {
+            "gamma": 0.5,
+            "d_model": [100, 100, 400, 400],
+            "error": [1, 4, 3, 27],
+            "size": [2, 2, 3, 9],
+        }
+    )
     found = errors_over_seeds(widths)
     assert found["mean"].tolist() == pytest.approx([2, 9])  # geometric
     assert found["by_eq_13"].tolist() == pytest.approx([2, 2 * 4**0.5])
     assert found["relative"].tolist() == pytest.approx([1.25, 2])
     low = {16: [0.96, 0.5, 0.96], 64: [0.1, 0.96, 0.97], 256: [0.1, 0.2, 0.94]}
-    rows = [(g, d, v, 0.05) for d, values in low.items() for g, v in zip((0.3, 0.5, 0.8), values, strict=True)]
+    rows = [
+        (g, d, v, 0.05)
+        for d, values in low.items()
+        for g, v in zip((0.3, 0.5, 0.8), values, strict=True)
+    ]
     reached = lemma_1_reached(pd.DataFrame(rows, columns=["gamma", "d_model", "low", "tolerance"]))
     np.testing.assert_equal(reached["gamma"].tolist(), [0.8, 0.5, math.nan])
     table = run.table("label_distributions").query("group == 'memory_anchor'")
-    first, second = (table[table.token == t].sort_values("label").empirical.to_numpy() - 1 / 80 for t in (1, 2))
+    first, second = (
+        table[table.token == t].sort_values("label").empirical.to_numpy() - 1 / 80 for t in (1, 2)
+    )
     cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
     pairs = run.table("label_cosines").query("group == 'memory_anchor' and labels == 'empirical'")
     assert pairs.query("token == 1 and other == 2").cos.tolist() == pytest.approx([cosine])

@@ -1,4 +1,5 @@
-"""The golden run of the label study: each number found again another way, and what figures draw; its settings."""
+"""The golden run of the label study: each number found again another way, and what figures draw;
+its settings."""
 
 import numpy as np
 import pytest
@@ -28,7 +29,9 @@ def measured(run):
 
 def reading(measured, probe: str, quantity: str, seed: int, sweep: str) -> dict:
     table = measured.readings
-    found = table[(table["probe"] == probe) & (table["quantity"] == quantity) & (table["seed"] == seed)]
+    found = table[
+        (table["probe"] == probe) & (table["quantity"] == quantity) & (table["seed"] == seed)
+    ]
     found = found[found["sweep"] == sweep]
     (row,) = found.to_dict("records")
     return row
@@ -41,26 +44,38 @@ def test_speed_compares_the_areas_of_the_two_parts(run, measured):
         areas = []
         for name in ("keys", "near_sum"):
             curves = sweeps[name].curves()
-            loss = curves.loc[(curves["set"] == "mem") & (curves["seed"] == seed), "loss"].to_numpy()
+            loss = curves.loc[
+                (curves["set"] == "mem") & (curves["seed"] == seed), "loss"
+            ].to_numpy()
             areas.append(np.minimum(loss / np.log(80), 1).mean())
         found = reading(measured, "label_speed", "bias", seed, "")
         assert found["value"] == pytest.approx((areas[0] - areas[1]) / (areas[0] + areas[1]))
         assert found["value"] != 0
         assert abs(found["untrained"]) < 1e-3  # at step 0 both are uniform guesses
-        assert reading(measured, "label_speed", "area_mem2", seed, "")["value"] == pytest.approx(areas[1])
+        assert reading(measured, "label_speed", "area_mem2", seed, "")["value"] == pytest.approx(
+            areas[1]
+        )
         per_entropy = []
         for name in ("keys", "near_sum"):
             task, data = sweeps[name].config.task, sweeps[name].config.task.dataset(seed)
             rows = data.rows("mem")
             sums = np.take_along_axis(data.tokens[rows], data.anchor_positions[rows], 1).sum(1)
-            widths = 2 * sums + 1 if name == "near_sum" else np.full(len(rows), task.keys[1] - task.keys[0] + 1)
+            widths = (
+                2 * sums + 1
+                if name == "near_sum"
+                else np.full(len(rows), task.keys[1] - task.keys[0] + 1)
+            )
             curves = sweeps[name].curves()
-            loss = curves.loc[(curves["set"] == "mem") & (curves["seed"] == seed), "loss"].to_numpy()
+            loss = curves.loc[
+                (curves["set"] == "mem") & (curves["seed"] == seed), "loss"
+            ].to_numpy()
             per_entropy.append(np.minimum(loss / np.log(widths).mean(), 1).mean())
         index = (per_entropy[0] - per_entropy[1]) / (per_entropy[0] + per_entropy[1])
         found = reading(measured, "label_speed", "bias_per_entropy", seed, "")
         assert found["value"] == pytest.approx(index)
-        assert reading(measured, "learning_order", "area_mem", seed, "keys")["value"] == pytest.approx(areas[0])
+        assert reading(measured, "learning_order", "area_mem", seed, "keys")[
+            "value"
+        ] == pytest.approx(areas[0])
 
 
 def test_inside_is_the_mean_over_inputs_that_the_model_itself_gives(run, measured):
@@ -68,10 +83,16 @@ def test_inside_is_the_mean_over_inputs_that_the_model_itself_gives(run, measure
     data = sweep.config.task.dataset(seed)
     rows = data.sample("mem", 1000)
     step = sweep.checkpoint("before_memory", 0.8, seed).step
-    course = measured.tables["in_range"].query("seed == @seed and step == 50").set_index("group")["inside"]
+    course = (
+        measured.tables["in_range"]
+        .query("seed == @seed and step == 50")
+        .set_index("group")["inside"]
+    )
     for stage, column in (("before_memory", "value"), ("init", "untrained"), (50, "")):
         with torch.no_grad():
-            logits = sweep.model(gamma=0.8, seed=seed, stage=stage)(torch.from_numpy(data.tokens[rows]))[:, -1]
+            logits = sweep.model(gamma=0.8, seed=seed, stage=stage)(
+                torch.from_numpy(data.tokens[rows])
+            )[:, -1]
         probabilities = torch.softmax(logits.double(), -1).numpy()
         groups = [[] for _ in RANGES]
         for row, p in zip(rows, probabilities, strict=True):
@@ -97,10 +118,19 @@ def test_inside_is_the_mean_over_inputs_that_the_model_itself_gives(run, measure
 def test_figures_draw_speeds_ranges_and_the_judged_seeds(measured):
     check_page(LABELS, measured)
     loss, _, index = draw_label_speed(measured).axes
-    for sweep, rows in (("keys", "mem"), ("near_sum", "mem"), ("keys", "rsn_train"), ("near_sum", "rsn_train")):
-        curves = measured.curves[(measured.curves["sweep"] == sweep) & (measured.curves["set"] == rows)]
+    for sweep, rows in (
+        ("keys", "mem"),
+        ("near_sum", "mem"),
+        ("keys", "rsn_train"),
+        ("near_sum", "rsn_train"),
+    ):
+        curves = measured.curves[
+            (measured.curves["sweep"] == sweep) & (measured.curves["set"] == rows)
+        ]
         assert drawn(loss, curves.pivot(index="step", columns="seed", values="loss").mean(axis=1))
-    values = measured.readings.query("probe == 'label_speed' and quantity == 'bias'")["value"].to_numpy()
+    values = measured.readings.query("probe == 'label_speed' and quantity == 'bias'")[
+        "value"
+    ].to_numpy()
     assert drawn(index, values)
     assert drawn(index, [0.05, 0.05])
     assert drawn(index, [values.mean()] * 2)
@@ -108,7 +138,9 @@ def test_figures_draw_speeds_ranges_and_the_judged_seeds(measured):
     *groups, inside = draw_label_range(measured).axes
     for axes, group in zip(groups, (1, 2, 3, 4), strict=True):
         rows = measured.tables["outputs"].query("group == @group")
-        assert drawn(axes, rows.pivot(index="label", columns="seed", values="probability").mean(axis=1))
+        assert drawn(
+            axes, rows.pivot(index="label", columns="seed", values="probability").mean(axis=1)
+        )
         (span,) = axes.patches
         low, high = RANGES[group - 1]
         assert (span.get_x(), span.get_x() + span.get_width()) == (low - 0.5, high + 0.5)

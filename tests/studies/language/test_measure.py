@@ -1,4 +1,5 @@
-"""The language study on a tiny sweep: readings that probes called by hand give too, what figures draw, refusals."""
+"""The language study on a tiny sweep: readings that probes called by hand give too, what figures
+draw, refusals."""
 
 import json
 from dataclasses import replace
@@ -43,48 +44,80 @@ def test_the_page_shows_every_figure_and_every_verdict_and_what_stands_in(run, e
     check_run(run)
     page = check_page(LANGUAGE, evidence)
     assert f"Not the paper's text: {STAND_IN}" in visible(page)
-    real = replace(evidence, tables={**evidence.tables, "corpora": evidence.tables["corpora"].assign(stand_in="")})
-    assert "Not the paper's text" not in visible(render_page(LANGUAGE, real, dict.fromkeys(FIGURES, b"")))
+    real = replace(
+        evidence,
+        tables={**evidence.tables, "corpora": evidence.tables["corpora"].assign(stand_in="")},
+    )
+    assert "Not the paper's text" not in visible(
+        render_page(LANGUAGE, real, dict.fromkeys(FIGURES, b""))
+    )
     assert train_note(run.config) == [STAND_IN]
 
 
 def found_difference(readings):
-    here = readings.query("gamma == 0.3 and seed == 1 and stage == 'final' and probe == 'token_similarity'")
+    here = readings.query(
+        "gamma == 0.3 and seed == 1 and stage == 'final' and probe == 'token_similarity'"
+    )
     return here.set_index("quantity").value["difference"]
 
 
 def test_readings_agree_with_probes_called_by_hand(run):
     text, readings = text_of(run.sweep(), 1), run.readings
     for stage in ("early", "final"):
-        model, untrained = run.model(gamma=0.3, seed=1, stage=stage), run.model(gamma=0.3, seed=1, stage="init")
+        model, untrained = (
+            run.model(gamma=0.3, seed=1, stage=stage),
+            run.model(gamma=0.3, seed=1, stage="init"),
+        )
         by_hand = token_similarity(model, counts=text.counts, untrained=untrained, n_null=20)
-        here = readings.query(f"gamma == 0.3 and seed == 1 and stage == '{stage}' and probe == 'token_similarity'")
+        here = readings.query(
+            f"gamma == 0.3 and seed == 1 and stage == '{stage}' and probe == 'token_similarity'"
+        )
         found = here.set_index("quantity")
         for name, value in by_hand.values.items():
             assert found.value[name] == pytest.approx(value, abs=1e-6, nan_ok=True)
-            assert found.untrained[name] == pytest.approx(by_hand.untrained[name], abs=1e-6, nan_ok=True)
+            assert found.untrained[name] == pytest.approx(
+                by_hand.untrained[name], abs=1e-6, nan_ok=True
+            )
     examples = chain_inputs(text_of(run.sweep(), 0).examples, text.tokenizer)
     reading = chain_accuracy(run.model(gamma=0.8, seed=0, stage="final"), examples, n_null=0)
     skills = run.table("skills").query(
         "gamma == 0.8 and seed == 0 and step == @run.config.train.steps and accuracy_of == 'step'"
     )
     assert np.average(skills.accuracy, weights=skills.n) == pytest.approx(reading.values["step"])
-    final = readings.query("gamma == 0.8 and seed == 0 and probe == 'chain' and stage == 'final'").set_index("quantity")
+    final = readings.query(
+        "gamma == 0.8 and seed == 0 and probe == 'chain' and stage == 'final'"
+    ).set_index("quantity")
     assert final.value["loss_chain"] == pytest.approx(reading.values["loss_chain"], rel=1e-5)
-    course = run.table("similarity").query("gamma == 0.3 and seed == 1 and step == @run.config.train.steps")
+    course = run.table("similarity").query(
+        "gamma == 0.3 and seed == 1 and step == @run.config.train.steps"
+    )
     assert course.difference.item() == pytest.approx(found_difference(readings), abs=1e-6)
-    start = run.table("similarity").query("gamma == 0.3 and seed == 1 and step == 0").difference.item()
-    at_init = readings.query("gamma == 0.3 and seed == 1 and stage == 'init' and quantity == 'difference'")
+    start = (
+        run.table("similarity").query("gamma == 0.3 and seed == 1 and step == 0").difference.item()
+    )
+    at_init = readings.query(
+        "gamma == 0.3 and seed == 1 and stage == 'init' and quantity == 'difference'"
+    )
     assert start == pytest.approx(at_init.value.item(), abs=1e-6)
     for corpus in ("prontoqa", "stories"):
         final, by_hand = run.model(gamma=0.8, seed=1, stage="final"), {}
         for n in (2, run.config.task.held_out):
             rows = text.rows(f"{corpus}_test")
             tokens, counted = rows.tokens[:n, :-1], rows.targets[:n]
-            by_hand[n] = uniformity(final, Inputs(tokens), layer=1, head=1, n_null=0, counted=counted).values["tv"]
-        here = readings.query(f"gamma == 0.8 and seed == 1 and stage == 'final' and `set` == '{corpus}'")
-        assert here.query("layer == 1 and head == 1 and quantity == 'tv'").value.item() == pytest.approx(by_hand[n])
-        few = [reading for where, reading in _read(final, text, replace(run.config, probe_rows=2)) if where == corpus]
+            by_hand[n] = uniformity(
+                final, Inputs(tokens), layer=1, head=1, n_null=0, counted=counted
+            ).values["tv"]
+        here = readings.query(
+            f"gamma == 0.8 and seed == 1 and stage == 'final' and `set` == '{corpus}'"
+        )
+        assert here.query(
+            "layer == 1 and head == 1 and quantity == 'tv'"
+        ).value.item() == pytest.approx(by_hand[n])
+        few = [
+            reading
+            for where, reading in _read(final, text, replace(run.config, probe_rows=2))
+            if where == corpus
+        ]
         assert few[-1].values["tv"] == pytest.approx(by_hand[2]) != pytest.approx(by_hand[n])
     attention = readings.query("probe == 'uniformity' and quantity == 'tv'")
     assert set(attention["set"]) == {"prontoqa", "stories"}
@@ -99,16 +132,20 @@ def test_curves_and_delta_l_are_those_of_the_exported_models(run):
         tokens = torch.from_numpy(rows.tokens[: run.config.train.eval_rows].astype(np.int64))
         with torch.no_grad():
             loss = cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
-        assert curves.query(f"set == '{name}' and step == @run.config.train.steps").loss.item() == pytest.approx(
-            loss.item(), abs=1e-5
-        )
+        assert curves.query(
+            f"set == '{name}' and step == @run.config.train.steps"
+        ).loss.item() == pytest.approx(loss.item(), abs=1e-5)
     wide = curves.pivot(index="step", columns="set", values="loss")
     delta = ((wide.stories_train - wide.prontoqa_train) / wide.prontoqa_train).mean()
     readings = run.readings.query("gamma == 0.5 and seed == 1 and probe == 'corpus_loss'")
     assert readings.set_index("quantity").value["delta_loss"] == pytest.approx(delta)
     first, second = text_of(run.sweep(), 1).entropies
-    per = (wide.stories_train / second - wide.prontoqa_train / first) / (wide.prontoqa_train / first)
-    assert readings.set_index("quantity").value["delta_loss_per_entropy"] == pytest.approx(per.mean())
+    per = (wide.stories_train / second - wide.prontoqa_train / first) / (
+        wide.prontoqa_train / first
+    )
+    assert readings.set_index("quantity").value["delta_loss_per_entropy"] == pytest.approx(
+        per.mean()
+    )
 
 
 def stories_of(path, animal: str) -> None:
@@ -128,7 +165,8 @@ def test_a_run_is_not_continued_on_another_text(tmp_path):
     assert text_of(Run.open(tmp_path / "run", study=LANGUAGE).sweep(), 0).seed == 0
     stories_of(stories, "dogs")
     message = (
-        r"the data of seed 0 is not what .* was begun with \(stories, tokenizer, entropies differ, see .*data\.json\)"
+        r"the data of seed 0 is not what .* was begun with \(stories, tokenizer, entropies "
+        r"differ, see .*data\.json\)"
     )
     with pytest.raises(RunError, match=message):
         Run.open(tmp_path / "run", study=LANGUAGE).sweep().dataset(0)
@@ -143,7 +181,9 @@ def panels_of(evidence, id: str) -> list:
 
 def reading(evidence, probe, quantity, gamma, stage="final", **rest):
     table = evidence.readings
-    here = table[(table["probe"] == probe) & (table["quantity"] == quantity) & (table["gamma"] == gamma)]
+    here = table[
+        (table["probe"] == probe) & (table["quantity"] == quantity) & (table["gamma"] == gamma)
+    ]
     here = here[here["stage"] == stage]
     for column, value in rest.items():
         here = here[here[column] == value]
@@ -158,7 +198,9 @@ def test_losses_are_means_over_seeds_in_the_colour_of_their_corpus(evidence):
                 here = evidence.curves[(evidence.curves["gamma"] == gamma)]
                 here = here[here["set"] == f"{corpus}_{end}"].groupby("step")["loss"].mean()
                 assert drawn(axes, here, CORPUS_COLOURS[corpus])
-        for corpus, entropy in {row["corpus"]: row["entropy"] for row in evidence.records("corpora")}.items():
+        for corpus, entropy in {
+            row["corpus"]: row["entropy"] for row in evidence.records("corpora")
+        }.items():
             assert drawn(axes, [entropy] * 2, CORPUS_COLOURS[corpus])
         steps = reading(evidence, "corpus_loss", "early_step", gamma)["value"].tolist()
         assert [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "^"] == steps
@@ -167,7 +209,9 @@ def test_losses_are_means_over_seeds_in_the_colour_of_their_corpus(evidence):
 def test_delta_is_relative_to_prontoqa(evidence):
     curves, raw, fair = panels_of(evidence, "learning")[3:]
     for gamma in evidence.gammas:
-        wide = evidence.curves.query("gamma == @gamma").pivot(index=["step", "seed"], columns="set", values="loss")
+        wide = evidence.curves.query("gamma == @gamma").pivot(
+            index=["step", "seed"], columns="set", values="loss"
+        )
         expected = (wide["stories_train"] / wide["prontoqa_train"] - 1).unstack()
         assert drawn(curves, expected.mean(axis=1))
         assert drawn(curves, expected[1])
@@ -186,10 +230,15 @@ def test_cosines_are_those_of_early_with_the_tokens_of_their_seed(evidence):
     table = evidence.tables["tokens"]
     for column, group in enumerate(("prontoqa", "stories", "control")):
         place = "0.8/0/early//token_similarity"
-        matrix, tokens = (evidence.arrays[f"{place}/{name}"] for name in (f"cos_{group}_matrix", f"tokens_{group}"))
+        matrix, tokens = (
+            evidence.arrays[f"{place}/{name}"]
+            for name in (f"cos_{group}_matrix", f"tokens_{group}")
+        )
         whole, named = figure.axes[column], figure.axes[3 + column]
         np.testing.assert_allclose(np.ma.getdata(whole.images[0].get_array()), matrix)
-        np.testing.assert_allclose(np.ma.getdata(named.images[0].get_array()), matrix[:NAMED, :NAMED])
+        np.testing.assert_allclose(
+            np.ma.getdata(named.images[0].get_array()), matrix[:NAMED, :NAMED]
+        )
         words = table[table["seed"] == 0].drop_duplicates("token").set_index("token")["text"]
         shown = [text.get_text() for text in named.get_yticklabels()]
         assert shown == [as_shown(words[token]) for token in tokens[:NAMED]]

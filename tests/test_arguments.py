@@ -1,4 +1,5 @@
-"""Arguments are checked where the user calls; numpy's numbers, lists, arrays and tensors give the same values."""
+"""Arguments are checked where the user calls; numpy's numbers, lists, arrays and tensors give the
+same values."""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 import rb_interp as rb
+from rb_interp.arguments import _hints, as_array, checked
 from rb_interp.errors import ArgumentError
 from rb_interp.interventions import metrics
 from rb_interp.probes.vectors import cosines
 from rb_interp.theory import permuted_r2
-from rb_interp.typed import _hints, as_array, typed
 
 FORMS = {"list": np.ndarray.tolist, "array": np.asarray, "tensor": torch.from_numpy}
 LOGITS = torch.tensor([[1.0, 4.0, 2.0], [0.0, 0.0, 5.0]])
@@ -35,7 +36,7 @@ def test_shapes_are_checked_while_testing():
         cosines(np.zeros(3))
 
 
-@typed
+@checked
 def asked(
     n: int = 1,
     share: float = 0.5,
@@ -54,14 +55,22 @@ def asked(
         ({"side": "more"}, "asked got side='more'; expected Literal['greater', 'less']."),
         (
             {"x": torch.ones(3)},
-            "asked got x=an array of shape [3] and type torch.float32; expected Float[Tensor, 'a b'] | None.",
+            "asked got x=an array of shape [3] and type torch.float32; expected Float[Tensor, 'a "
+            "b'] | None.",
         ),
         (
             {"x": torch.ones(3, 2), "rows": np.ones(1)},
-            "asked got rows=an array of shape [1] and type float64; expected Float[ndarray, 'a'] | None.",
+            "asked got rows=an array of shape [1] and type float64; expected Float[ndarray, 'a'] | "
+            "None.",
         ),
-        ({"rows": [[1.0], [1.0, 2.0]]}, "asked got [[1.0], [1.0, 2.0]]; expected an array, all rows of one length."),
-        ({"m": 1}, "asked: got an unexpected keyword argument 'm'; it takes n, share, side, x, rows."),
+        (
+            {"rows": [[1.0], [1.0, 2.0]]},
+            "asked got [[1.0], [1.0, 2.0]]; expected an array, all rows of one length.",
+        ),
+        (
+            {"m": 1},
+            "asked: got an unexpected keyword argument 'm'; it takes n, share, side, x, rows.",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(given: dict, said: str) -> None:
@@ -83,17 +92,25 @@ def test_numpy_numbers_count_as_numbers(kind: type) -> None:
     model = rb.build_model(TASK, gamma=0.8, seed=kind(0))
     rows = rb.Inputs(np.arange(8).reshape(2, 4), [0, 0], rb.tasks.Roles({"last": [[3], [3]]}))
     reading = rb.probes.uniformity(model, rows, layer=kind(1), head=kind(0))
-    assert reading.values == rb.probes.uniformity(rb.build_model(TASK, gamma=0.8, seed=0), rows, layer=1, head=0).values
+    assert (
+        reading.values
+        == rb.probes.uniformity(
+            rb.build_model(TASK, gamma=0.8, seed=0), rows, layer=1, head=0
+        ).values
+    )
 
 
 def test_a_probe_makes_few_calls_of_this_package() -> None:
-    """What stands between a user and the formula, in the second call: the first one reads annotations."""
+    """What stands between a user and the formula, in the second call: the first one reads
+    annotations."""
     model, calls = rb.build_model(TASK, gamma=0.8, seed=0), []
     rows = rb.Inputs(np.arange(8).reshape(2, 4), roles=rb.Roles({"subject": [[1], [2]]}))
 
     def count(frame: Any, event: str, _: Any) -> None:
         own = frame.f_code.co_filename.startswith(str(Path(rb.__file__).parent))
-        if event == "call" and own and frame.f_code.co_name not in ("hooked", "<lambda>"):  # the tests' shape checks
+        if (
+            event == "call" and own and frame.f_code.co_name not in ("hooked", "<lambda>")
+        ):  # the tests' shape checks
             calls.append(frame.f_code.co_name)
 
     for _ in range(2):
@@ -110,7 +127,11 @@ def test_a_probe_makes_few_calls_of_this_package() -> None:
 def test_lists_arrays_and_tensors_give_the_same_values(form: str) -> None:
     give = FORMS[form]
     places = np.array([[1], [2]])
-    rows = rb.Inputs(give(places), give(places[:, 0]), rb.tasks.Roles({"key": give(places)}, {"a": give(places[:, 0])}))
+    rows = rb.Inputs(
+        give(places),
+        give(places[:, 0]),
+        rb.tasks.Roles({"key": give(places)}, {"a": give(places[:, 0])}),
+    )
     assert rows.tokens.tolist() == places.tolist()
     assert rows.take(give(np.array([1]))).labels.tolist() == [2]
     assert rows.roles.position("key").tolist() == places.tolist()
@@ -124,13 +145,23 @@ def test_lists_arrays_and_tensors_give_the_same_values(form: str) -> None:
 
 
 def arguments() -> Iterator[Any]:
-    """Of every public function and method that is `typed`: an argument's annotation, and the first array in there."""
-    packages = (rb, *(getattr(rb, name) for name in rb.__all__ if inspect.ismodule(getattr(rb, name))))
-    names = ((package, name) for package in packages for name in getattr(package, "__all__", vars(package)))
+    """Of every public function and method that is `checked`: an argument's annotation, and the first
+    array in there."""
+    packages = (
+        rb,
+        *(getattr(rb, name) for name in rb.__all__ if inspect.ismodule(getattr(rb, name))),
+    )
+    names = (
+        (package, name)
+        for package in packages
+        for name in getattr(package, "__all__", vars(package))
+    )
     found = {id(value): value for value in (getattr(*place) for place in names)}
-    members = (one for value in found.values() for one in (value, *getattr(value, "__dict__", {}).values()))
+    members = (
+        one for value in found.values() for one in (value, *getattr(value, "__dict__", {}).values())
+    )
     for function in (getattr(one, "__func__", one) for one in members):
-        if getattr(function, "__code__", None) is asked.__code__:  # that of all that are `typed`
+        if getattr(function, "__code__", None) is asked.__code__:  # that of all that are `checked`
             for argument, (hint, _) in _hints(function.__wrapped__).items():
                 kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
                 arrays = [kind for kind in kinds if hasattr(kind, "dim_str")]
@@ -140,27 +171,37 @@ def arguments() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("hint", "kind"), [*arguments()])
 def test_every_public_argument_takes_a_list_an_array_or_a_tensor(hint: Any, kind: Any) -> None:
-    axes = [int(axis) if axis.isdigit() else 3 for axis in kind.dim_str.split() if not axis.startswith(("*", "."))]
-    values = np.arange(np.prod(axes)).reshape(axes).astype(float if kind.dtypes == Float.dtypes else int)
+    axes = [
+        int(axis) if axis.isdigit() else 3
+        for axis in kind.dim_str.split()
+        if not axis.startswith(("*", "."))
+    ]
+    values = (
+        np.arange(np.prod(axes)).reshape(axes).astype(float if kind.dtypes == Float.dtypes else int)
+    )
 
     def given_back(x: Any) -> Any:
         return x
 
     given_back.__annotations__["x"] = hint
     for form in FORMS.values():
-        taken = typed(given_back)(form(values))
+        taken = checked(given_back)(form(values))
         assert isinstance(taken, kind.array_type | list)
         assert np.asarray(taken).tolist() == values.tolist()
 
 
-@pytest.mark.parametrize("given", [[False, True], np.array([False, True]), torch.tensor([False, True]), (True,)])
+@pytest.mark.parametrize(
+    "given", [[False, True], np.array([False, True]), torch.tensor([False, True]), (True,)]
+)
 def test_a_mask_in_place_of_numbers_is_refused(given):
-    @typed
+    @checked
     def chosen(layers: Sequence[int] | None = None, layer: int | None = None) -> Any:
         return layers, layer
 
     assert chosen([0, 1], 1) == ([0, 1], 1)
-    with pytest.raises(ArgumentError, match=r"chosen got layers=.*True.*; expected Sequence\[int\] \| None"):
+    with pytest.raises(
+        ArgumentError, match=r"chosen got layers=.*True.*; expected Sequence\[int\] \| None"
+    ):
         chosen(given)
     with pytest.raises(ArgumentError, match=r"chosen got layer=True; expected int"):
         chosen(layer=True)
