@@ -1,4 +1,4 @@
-"""Draw which circuit the members at the paper's sizes learned, beside those of the preset `quick`.
+"""Draw which circuit members learned: small models of the preset `quick` and the paper's sizes.
 
     python experiments/paper_sizes.py
 
@@ -29,11 +29,13 @@ def main() -> None:
     paper = pd.read_parquet(ROOT / "results/anchor_paper_200k/circuits.parquet")
     quick = pd.read_csv(ROOT / "results/quick_circuits.csv").query("seeds == '0-19'")
     rows = {
-        "preset quick,\nγ = 0.8": quick[quick.gamma == 0.8].cause,
-        "paper's sizes,\nγ = 0.8": paper[paper.gamma == 0.8].cause,
-        "paper's sizes,\nγ = 0.3": paper[paper.gamma == 0.3].cause,
+        "paper's sizes, γ = 0.8": paper[paper.gamma == 0.8].cause,
+        "paper's sizes, γ = 0.3": paper[paper.gamma == 0.3].cause,
+        "small, γ = 0.8": quick[quick.gamma == 0.8].cause,
+        "small, γ = 0.5": quick[quick.gamma == 0.5].cause,
+        "small, γ = 0.3": quick[quick.gamma == 0.3].cause,
     }
-    figure, axes = plt.subplots(figsize=(9, 3.4), layout="constrained")
+    figure, axes = plt.subplots(figsize=(9, 4.2), layout="constrained")
     for row, causes in enumerate(rows.values()):
         left, n = 0.0, len(causes)
         for name, (colour, label) in COLOURS.items():
@@ -51,11 +53,13 @@ def main() -> None:
             va="center",
         )
     axes.set_yticks(range(len(rows)), rows)
-    axes.set(xlim=(0, 1.32), xlabel="share of seeds (number in each bar)")
+    axes.set(xlim=(0, 1.32), xlabel="share of models (number in each bar; one model a seed)")
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines["bottom"].set_bounds(0, 1)
-    axes.set_title("Which circuit did they learn?", loc="left")
+    axes.set_title(
+        "Which circuit did each model learn? Larger γ: smaller initial weights", loc="left"
+    )
     handles, labels = axes.get_legend_handles_labels()
     known = dict(zip(labels, handles, strict=True))
     ordered = [label for _, label in COLOURS.values() if label in known]
