@@ -30,7 +30,7 @@ from rb_interp.errors import ModelError, RolesError
 from rb_interp.models.protocol import hooked
 from rb_interp.probes import capturing
 from rb_interp.probes.capturing import (
-    Source,
+    ActivationSource,
     attention_layers,
     capture,
     float64,
@@ -103,33 +103,33 @@ class Probe(Protocol):
 
     def __call__(
         self,
-        model: Source,
+        model: ActivationSource,
         inputs: Inputs | None = None,
         *,
         layer: int | None = ...,
         head: int | None = ...,
-        untrained: Source | None = ...,
+        untrained: ActivationSource | None = ...,
         n_null: int = ...,
         seed: int = ...,
         **own: Any,
     ) -> Reading: ...
 
 
-def source(model: Source, **_: Any) -> Source:
+def source(model: ActivationSource, **_: Any) -> ActivationSource:
     """What a probe reads that says itself what it needs of a model."""
     return model
 
 
-def embedding(model: Source, **_: Any) -> Tensor:
+def embedding(model: ActivationSource, **_: Any) -> Tensor:
     """The rows of W_E."""
     return model_of(model).W_E.detach()
 
 
-def pattern(model: Source, inputs: Inputs, layer: int, head: int) -> Attention:
+def pattern(model: ActivationSource, inputs: Inputs, layer: int, head: int) -> Attention:
     """The attention of a head; ModelError where TransformerLens wrote 0 for what is not finite."""
     name = f"blocks.{layer}.attn.hook_pattern"
     read = inspect.unwrap(capture)  # the probe has checked its arguments, and has few threads
-    found = float64(read(model, inputs.tokens, [name], keep=lambda every: every[:, head])[name])
+    found = float64(read(model, inputs.tokens, [name], select=lambda every: every[:, head])[name])
     attends, alike = np.asarray(found.any(-1)), np.zeros(len(found), int)
     if not attends.all():
         check_attends(model, attends)
@@ -166,12 +166,12 @@ def probe(
         takes = own.keys() & {"inputs", "layer", "head"}
 
         def call(
-            model: Source,
+            model: ActivationSource,
             inputs: Inputs | None = None,
             *,
             layer: int | None = None,
             head: int | None = None,
-            untrained: Source | None = None,
+            untrained: ActivationSource | None = None,
             n_null: int = 200,
             seed: int = 0,
             **options: Any,
@@ -263,11 +263,11 @@ def _renamed(reading: Reading, words: Mapping[str, str]) -> Reading:
 
 
 def check_layer_head(
-    model: Source,
+    model: ActivationSource,
     layer: int,
     head: int | None,
     probe: str,
-    untrained: Source | None = None,
+    untrained: ActivationSource | None = None,
     *,
     caches: bool = False,
 ) -> None:
@@ -346,7 +346,7 @@ def occupied(inputs: Inputs, role: str, probe: str) -> Int[np.ndarray, "row n"]:
     return places
 
 
-def check_attends(model: Source, attends: Bool[np.ndarray, "*lead query"]) -> None:
+def check_attends(model: ActivationSource, attends: Bool[np.ndarray, "*lead query"]) -> None:
     """Raise ModelError where queries attend to nothing and are no padding in front: TransformerLens
     wrote 0 for NaN."""
     finite, ends = (
@@ -359,7 +359,7 @@ def check_attends(model: Source, attends: Bool[np.ndarray, "*lead query"]) -> No
         )
 
 
-def finite_weights(source: Source) -> bool:
+def finite_weights(source: ActivationSource) -> bool:
     """Whether every weight of a model is finite; those of a diverged one are not."""
     if (known := getattr(source, "finite", None)) is not None:  # a scan asks once for all heads
         return known
@@ -370,10 +370,10 @@ def finite_weights(source: Source) -> bool:
 
 def undefined(
     values: Mapping[str, float],
-    model: Source | None,
+    model: ActivationSource | None,
     why: str | Mapping[str, str],
     before: Mapping[str, float] | None = None,
-    untrained: Source | None = None,
+    untrained: ActivationSource | None = None,
 ) -> dict[str, str]:
     """The notes of a reading: why some of its values, or the untrained model's, are not finite.
 
@@ -411,7 +411,7 @@ def undefined(
 @checked
 def scan(
     probe: Callable[..., Reading],
-    model: Source,
+    model: ActivationSource,
     inputs: Inputs,
     *,
     layers: Iterable[int] | None = None,
@@ -472,7 +472,7 @@ class OnePass:
     """A source for one call: what is asked of one layer is captured of all layers, and
     remembered."""
 
-    def __init__(self, source: Source, layers: Sequence[int]) -> None:
+    def __init__(self, source: ActivationSource, layers: Sequence[int]) -> None:
         self.source, self.model, self.layers = source, model_of(source), sorted(layers)
         self.cache_dict: dict[str, Tensor] = {}
         self._kept: dict[tuple, dict[str, Tensor]] = {}
@@ -488,7 +488,7 @@ class OnePass:
         return finite_weights(self.model)
 
     def of_rows(
-        self, rows: Int[Tensor, "row pos"], names: Sequence[str], keep: capturing.Keep = None
+        self, rows: Int[Tensor, "row pos"], names: Sequence[str], select: capturing.Select = None
     ) -> dict[str, Tensor]:
         """Named activations of any rows, which the model runs where they are not kept yet."""
         places = [
@@ -515,4 +515,4 @@ class OnePass:
             held = self._kept[key] = capture(
                 self.model, rows, wanted
             )  # in place of the layers before
-        return {name: capturing.kept(held[name], keep) for name in names}
+        return {name: capturing.selected(held[name], select) for name in names}

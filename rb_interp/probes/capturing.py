@@ -48,14 +48,14 @@ from rb_interp.models.protocol import HookedModel, hooked
 if TYPE_CHECKING:
     from transformer_lens import ActivationCache
 
-    Source: TypeAlias = "HookedModel | ActivationCache | Arrays"
+    ActivationSource: TypeAlias = "HookedModel | ActivationCache | Arrays"
 else:
-    Source = Annotated[object, Is[lambda value: hooked(value, caches=True) is not None]]
+    ActivationSource = Annotated[object, Is[lambda value: hooked(value, caches=True) is not None]]
 
 Tokens = np.ndarray | Tensor
 """Integers ``[row, pos]``. The annotation leaves the shape to ``as_rows``, whose message says what
 to change."""
-Keep = Callable[[Tensor], Tensor] | None
+Select = Callable[[Tensor], Tensor] | None
 NOWHERE = torch.empty(0)
 """Stands for the weights of a wrapper that lists none."""
 MAX_LOGITS = 2**26
@@ -99,12 +99,12 @@ class MissingArrayError(ModelError, AttributeError):
 @checked
 @single_threaded
 def capture(
-    model: Source,
+    model: ActivationSource,
     tokens: Tokens,
     names: Sequence[str],
     *,
     batch: int | None = None,
-    keep: Callable[[Tensor], Tensor] | None = None,
+    select: Callable[[Tensor], Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """Run tokens through a model and return the named activations, rows first, on CPU, in the
     model's own dtype.
@@ -117,7 +117,7 @@ def capture(
         tokens: integers ``[row, pos]``.
         names: full hook names, such as ``blocks.0.attn.hook_pattern``, or ``logits``.
         batch: rows of one pass; by default at most 1,024 and no more than MAX_LOGITS allows.
-        keep: what to keep of each activation, for instance ``lambda pattern: pattern[:, 0]`` for
+        select: what to keep of each activation, for instance ``lambda pattern: pattern[:, 0]`` for
             one head.
 
     Raises ModelError for a hook that does not exist in this model or does not fire, for tokens
@@ -128,9 +128,9 @@ def capture(
         model, "source", model
     )  # that of a scan, which remembers what a model has given
     if hasattr(own, "cache_dict"):
-        return {name: kept(_held(own, rows, name), keep) for name in names}
+        return {name: selected(_held(own, rows, name), select) for name in names}
     if own is not model:
-        return cast(Any, model).of_rows(rows, names, keep)
+        return cast(Any, model).of_rows(rows, names, select)
     model = model_of(model)
     for name in names:
         if name not in model.hook_dict and name != "logits":
@@ -159,7 +159,7 @@ def capture(
                         f"(for instance cfg.use_attn_result for 'hook_result', cfg.use_attn_in for "
                         f"'hook_attn_in')."
                     )
-                parts[name].append(kept(fired[name], keep))
+                parts[name].append(selected(fired[name], select))
     return {name: torch.cat(chunks) for name, chunks in parts.items()}
 
 
@@ -223,33 +223,35 @@ def _fits(name: str, heads: int, n_heads: int) -> bool:
     return heads == n_heads or (name.endswith(GROUPED) and heads > 0 and n_heads % heads == 0)
 
 
-def kept(value: Tensor, keep: Keep) -> Tensor:
+def selected(value: Tensor, select: Select) -> Tensor:
     """What is kept of an activation, on CPU."""
-    part: Any = value if keep is None else keep(value)
+    part: Any = value if select is None else select(value)
     if not isinstance(part, Tensor) or part.shape[:1] != value.shape[:1]:
         raise ArgumentError(
-            f"keep gave {shown(part)} for an activation of shape {list(value.shape)}; expected a "
+            f"select gave {shown(part)} for an activation of shape {list(value.shape)}; expected a "
             f"tensor of its rows, "
             f"such as lambda z: z[:, -1] gives."
         )
     return part.detach().cpu()
 
 
-def logits_of(source: Source, tokens: Tokens, keep: Keep = None) -> Tensor:
+def logits_of(source: ActivationSource, tokens: Tokens, select: Select = None) -> Tensor:
     """Logits ``[row, pos, d_vocab]`` of some rows, or what is kept of them, on CPU; of a cache its
     model's."""
     model = model_of(source)
-    return capture(source if isinstance(model, Arrays) else model, tokens, ["logits"], keep=keep)[
-        "logits"
-    ]
+    return capture(
+        source if isinstance(model, Arrays) else model, tokens, ["logits"], select=select
+    )["logits"]
 
 
-def model_of(source: Source) -> HookedModel:
+def model_of(source: ActivationSource) -> HookedModel:
     """The model that a source is, or that its activations are of."""
     return cast(Any, source).model if hasattr(source, "cache_dict") else cast(Any, source)
 
 
-def caller_hooks(model: Source, untrained: Source | None = None) -> dict[str, str]:
+def caller_hooks(
+    model: ActivationSource, untrained: ActivationSource | None = None
+) -> dict[str, str]:
     """A caution that names the hooks that somebody left on a model, which act in every pass; none
     of activations."""
     for who, source in (("the model", model), ("the untrained model", untrained)):
@@ -279,7 +281,7 @@ def has_attention(model: HookedModel) -> bool:
     return model.cfg.n_layers > 0 and model.cfg.n_heads > 0
 
 
-def attention_layers(source: Source) -> list[int]:
+def attention_layers(source: ActivationSource) -> list[int]:
     """The layers that have attention: all, or of a model of several kinds of layers those that have
     its hooks."""
     model: Any = model_of(source)
@@ -396,7 +398,9 @@ def modules_of(model: HookedModel) -> dict[nn.Module, str]:
     return found
 
 
-def layer_heads(source: Source, layer: int, name: str) -> Float[Tensor, "head rows columns"]:
+def layer_heads(
+    source: ActivationSource, layer: int, name: str
+) -> Float[Tensor, "head rows columns"]:
     """W_Q, W_K, W_V or W_O of all heads of a layer; grouped heads may share one, so that there are
     fewer.
 

@@ -65,7 +65,7 @@ from torch import Tensor
 from rb_interp.errors import ModelError, RolesError, shown
 from rb_interp.probes import vectors as of_vectors
 from rb_interp.probes._probe import Found, embedding, probe, source
-from rb_interp.probes.capturing import Source, float64, model_of
+from rb_interp.probes.capturing import ActivationSource, float64, model_of
 from rb_interp.probes.values import numbered, token_embeddings, token_groups
 from rb_interp.probes.vectors import (
     cosines,
@@ -142,7 +142,7 @@ class Laid(NamedTuple):
     looks=False,
 )
 def geometry(
-    model: Source,
+    model: ActivationSource,
     inputs: Inputs | None = None,
     *,
     layer: int,
@@ -350,7 +350,7 @@ def lattice(
     return Found(values, nulls, {"tokens": ids, "pca": _columns(scores, COMPONENTS)})
 
 
-def token_vectors(model: Source, ids: Int[np.ndarray, " token"]) -> Vectors:
+def token_vectors(model: ActivationSource, ids: Int[np.ndarray, " token"]) -> Vectors:
     """Rows of W_E in float64."""
     return float64(model_of(model).W_E.detach()[ids])
 

@@ -75,8 +75,8 @@ from rb_interp.errors import ModelError, RolesError, TaskError, shown
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import Found, check_labels, occupied, probe, source
 from rb_interp.probes.capturing import (
+    ActivationSource,
     Arrays,
-    Source,
     capture,
     float64,
     layer_heads,
@@ -108,7 +108,7 @@ Labels = Int[np.ndarray, " row"]
     place={},
 )
 def cosines_by_target(
-    model: Source,
+    model: ActivationSource,
     inputs: Inputs,
     *,
     hook: str,
@@ -177,7 +177,9 @@ def cosines_by_target(
     return Found(values, nulls, {"cosines": raw, "centred_cosines": inner}, n)
 
 
-def position_vectors(model: Source, inputs: Inputs, hook: str, role: str | None = None) -> Vectors:
+def position_vectors(
+    model: ActivationSource, inputs: Inputs, hook: str, role: str | None = None
+) -> Vectors:
     """An activation at one position of each row in float64, as one vector a row; ModelError without
     positions."""
     (n, length), at = inputs.tokens.shape, positions_of(inputs, role, "cosines_by_target")
@@ -203,7 +205,9 @@ def means_by_target(
 
 
 @probe(source, place={})
-def label_range(model: Source, inputs: Inputs, *, groups: Labels, ranges: Ranges) -> Found:
+def label_range(
+    model: ActivationSource, inputs: Inputs, *, groups: Labels, ranges: Ranges
+) -> Found:
     """How much of its output a model gives to the labels that an input's group can have.
 
     Values, all in [0, 1]: those of the module's table, ``inside_1`` and so on; ``accuracy`` on
@@ -222,7 +226,7 @@ def label_range(model: Source, inputs: Inputs, *, groups: Labels, ranges: Ranges
         check_labels(inputs, "label_range"),
     )
     probabilities = float64(
-        logits_of(model, inputs.tokens, keep=lambda logits: logits[:, -1]).double().softmax(-1)
+        logits_of(model, inputs.tokens, select=lambda logits: logits[:, -1]).double().softmax(-1)
     )
     d_vocab, numbers = probabilities.shape[1], np.unique(groups)
     within = all(0 <= low <= high < d_vocab for low, high in ranges)
@@ -264,7 +268,7 @@ def pooled_inside(ranges: Ranges) -> Float[np.ndarray, " group"]:
 
 @probe(source, UNDEFINED, place={"layer": None, "head": None})
 def variance_explained(
-    model: Source,
+    model: ActivationSource,
     inputs: Inputs,
     *,
     layer: int | None,
@@ -372,7 +376,7 @@ def row_groupings(inputs: Inputs) -> dict[str, Labels]:
 
 
 def position_outputs(
-    model: Source,
+    model: ActivationSource,
     inputs: Inputs,
     layer: int | None = None,
     head: int | None = None,
@@ -382,8 +386,8 @@ def position_outputs(
     heads' or one head's."""
     hooks = component_hooks(model_of(model), layer, head)
     rows, at = np.arange(len(inputs)), positions_of(inputs, role, "variance_explained")
-    keep = (lambda activation: activation[:, [-1]]) if role is None else None
-    cache = capture(model, inputs.tokens, list(hooks.values()), keep=keep)
+    select = (lambda activation: activation[:, [-1]]) if role is None else None
+    cache = capture(model, inputs.tokens, list(hooks.values()), select=select)
     outputs = {}
     for name, hook in hooks.items():
         outputs[name] = float64(cache[hook][rows, 0 if role is None else at])

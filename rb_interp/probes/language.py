@@ -90,7 +90,7 @@ from rb_interp.arguments import checked
 from rb_interp.errors import TextError
 from rb_interp.probes import vectors as of_vectors
 from rb_interp.probes._probe import Found, embedding, probe, source
-from rb_interp.probes.capturing import Source, float64, logits_of, model_of
+from rb_interp.probes.capturing import ActivationSource, float64, logits_of, model_of
 from rb_interp.probes.embeddings import TIES
 from rb_interp.probes.tokens import MIN_COUNT, NamedCounts, Vectors, checked_counts, typical_tokens
 from rb_interp.probes.vectors import (
@@ -429,7 +429,7 @@ def _padded(examples: Sequence[Encoded]) -> Int[np.ndarray, "row pos"]:
 
 
 @probe(source, "no example that fits into the context has such a sentence.", name="chain", place={})
-def chain_accuracy(model: Source, inputs: ChainInputs) -> Found:
+def chain_accuracy(model: ActivationSource, inputs: ChainInputs) -> Found:
     """How often a model answers PrOntoQA's questions and writes each sentence of the chain, and the
     same by hops.
 
@@ -478,7 +478,7 @@ def chain_accuracy(model: Source, inputs: ChainInputs) -> Found:
     return Found(values, nulls, n=len(outcomes), tables=tables)
 
 
-def chain_outcomes(model: Source, inputs: ChainInputs) -> list[Outcome]:
+def chain_outcomes(model: ActivationSource, inputs: ChainInputs) -> list[Outcome]:
     """Run the examples that fit into the context, each with its gold text, and judge every sentence
     and the answer."""
     lengths, n_ctx = (

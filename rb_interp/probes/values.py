@@ -49,8 +49,8 @@ from torch import Tensor
 from rb_interp.errors import ModelError, RolesError, nearest, shown
 from rb_interp.probes._probe import Found, check_layer_head, probe, source
 from rb_interp.probes.capturing import (
+    ActivationSource,
     Arrays,
-    Source,
     capture,
     float64,
     has_attention,
@@ -77,7 +77,7 @@ Embeddings = Float[np.ndarray, "token d_model"]
 
 @probe(source, UNDEFINED)
 def value_alignment(
-    model: Source,
+    model: ActivationSource,
     inputs: Inputs,
     *,
     layer: int,
@@ -210,7 +210,7 @@ def draw(
 
 
 def value_matrix(
-    model: Source, *, layer: int = 0, head: int = 0
+    model: ActivationSource, *, layer: int = 0, head: int = 0
 ) -> Float[np.ndarray, "d_model d_head"]:
     """W_V of one head in float64, which grouped queries share; ModelError where it is not there, or
     not finite."""
@@ -281,7 +281,7 @@ def numbered(groups: Groups) -> tuple[Int[np.ndarray, " token"], Int[np.ndarray,
 
 
 def token_embeddings(
-    source: Source, ids: Int[np.ndarray, " token"], length: int, layer: int, head: int
+    source: ActivationSource, ids: Int[np.ndarray, " token"], length: int, layer: int, head: int
 ) -> Embeddings:
     """Embedding of each token as the head reads it, in float64; see the module's docstring.
 
@@ -303,7 +303,7 @@ def token_embeddings(
 
 
 def attention_inputs(
-    source: Source, rows: Int[Tensor, "row pos"], layer: int, head: int
+    source: ActivationSource, rows: Int[Tensor, "row pos"], layer: int, head: int
 ) -> tuple[str, Tensor]:
     """Where the head reads, ``residual`` or ``normalised``, and that tensor in float64; ModelError
     for neither."""

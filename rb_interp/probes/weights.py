@@ -63,7 +63,7 @@ from jaxtyping import Float, Int
 from scipy import special
 
 from rb_interp.probes._probe import Found, probe, source
-from rb_interp.probes.capturing import Source, float64, model_of
+from rb_interp.probes.capturing import ActivationSource, float64, model_of
 from rb_interp.probes.vectors import cosines, pairs
 from rb_interp.statistics.reading import Null
 
@@ -75,7 +75,7 @@ ZERO = "the matrix is zero."
 Matrix = Float[np.ndarray, "input output"]
 
 
-def layer_matrices(model: Source, layer: int, **_: Any) -> dict[str, Matrix]:
+def layer_matrices(model: ActivationSource, layer: int, **_: Any) -> dict[str, Matrix]:
     """The matrices of a layer by name, in the convention x W, heads joined, in float64."""
     block = model_of(model).blocks[layer]
     # matrices that heads share count once
@@ -91,7 +91,7 @@ def layer_matrices(model: Source, layer: int, **_: Any) -> dict[str, Matrix]:
 
 
 @probe(source, ZERO, place={"layer": 0})
-def weight_rank(model: Source, *, layer: int) -> Found:
+def weight_rank(model: ActivationSource, *, layer: int) -> Found:
     """Stable ranks of one layer's matrices.
 
     Values: stable_rank_W_QK and stable_rank_W_OV (mean over heads), stable_rank_W_in and

@@ -259,7 +259,7 @@ def _next_token(s: Subject) -> Any:
 def _captured(s: Subject) -> Any:
     names = ["hook_embed", "blocks.0.hook_resid_post"]
     cache = probes.captured(s.model, s.inputs.tokens, names)
-    kept = probes.capture(s.model, s.inputs.tokens, names, keep=lambda value: value[:, -1])
+    kept = probes.capture(s.model, s.inputs.tokens, names, select=lambda value: value[:, -1])
     return {"captured": cache[names[1]], "capture": kept[names[1]]}
 
 

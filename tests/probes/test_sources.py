@@ -252,7 +252,7 @@ def test_equals_the_models_own_cache_in_any_batches(model):
         for name in names:
             torch.testing.assert_close(found[name], cache[name], rtol=1e-3, atol=1e-5)
     last = probes.capture(
-        model, torch.from_numpy(TOKENS), [PATTERN], batch=2, keep=lambda a: a[:, 0, -1]
+        model, torch.from_numpy(TOKENS), [PATTERN], batch=2, select=lambda a: a[:, 0, -1]
     )[PATTERN]
     torch.testing.assert_close(last, cache[PATTERN][:, 0, -1], rtol=1e-3, atol=1e-5)
     assert not last.requires_grad
@@ -281,7 +281,7 @@ def test_model_is_given_back_as_it_was(model):
         wrapper.run_with_cache, parts[:] = hooks_on, model.blocks.modules()
         probes.capture(wrapper, TOKENS, [PATTERN])
     with pytest.raises(ZeroDivisionError):
-        probes.capture(model, TOKENS, [PATTERN], keep=lambda a: a / (1 // 0))
+        probes.capture(model, TOKENS, [PATTERN], select=lambda a: a / (1 // 0))
     assert hooks_on(model) == []
     assert [module.training for module in model.modules()] == modes
     assert torch.equal(torch.random.get_rng_state(), state)

@@ -9,7 +9,7 @@ from rb_interp import probes
 from rb_interp.interventions.circuits import anchor_routes
 from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import Source
+from rb_interp.probes.capturing import ActivationSource
 from rb_interp.probes.labels import component_hooks
 from rb_interp.runs import Measured, Run, Sweep
 from rb_interp.runs.measured import MemberModels, measure_members
@@ -83,7 +83,7 @@ def _read(
     inputs = {set: data.inputs(data.sample(set, config.probe_rows)) for set in (REASONING, MEMORY)}
     inputs[WEIGHTS] = inputs[REASONING]
 
-    def read(sources: Mapping[str, Source], step: Step, **options: Any) -> probes.Reading:
+    def read(sources: Mapping[str, ActivationSource], step: Step, **options: Any) -> probes.Reading:
         probe, set, where = step
         found = probe(sources[set], inputs[set], n_null=config.n_null, **where, **options)
         usual = {None, 0} >= {found.head} and found.layer in (
@@ -92,7 +92,7 @@ def _read(
         )
         return found if usual else replace(found, arrays={})
 
-    def sources(model: HookedModel) -> dict[str, Source]:
+    def sources(model: HookedModel) -> dict[str, ActivationSource]:
         reasoning, memory = (
             one_pass(model, inputs[set], set == REASONING) for set in (REASONING, MEMORY)
         )
@@ -119,7 +119,7 @@ def _read(
     yield "final", REASONING, replace(routes, untrained=routes_before.values)
 
 
-def one_pass(model: HookedModel, inputs: Inputs, components: bool = True) -> Source:
+def one_pass(model: HookedModel, inputs: Inputs, components: bool = True) -> ActivationSource:
     """All that the probes read of some rows: the attention patterns, and what the components
     write."""
     hooks = [Site("pattern", layer).hook for layer in range(model.cfg.n_layers)]

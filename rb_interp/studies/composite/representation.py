@@ -55,7 +55,7 @@ from jaxtyping import Int
 
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import undefined
-from rb_interp.probes.capturing import Source, captured
+from rb_interp.probes.capturing import ActivationSource, captured
 from rb_interp.probes.embeddings import lattice
 from rb_interp.probes.labels import UNDEFINED, cosines_by_target, omega_squared, position_vectors
 from rb_interp.probes.vectors import spearman
@@ -246,15 +246,15 @@ def groupings(
 
 
 def _share_readings(
-    now: Source,
-    before: Source | None,
+    now: ActivationSource,
+    before: ActivationSource | None,
     inputs: Inputs,
     labels: Groupings,
     noise: Int[np.ndarray, " row"],
 ) -> list[Reading]:
     """Shares of variance in both layers, mean over the noises, each by itself."""
 
-    def shares(source: Source, layer: int) -> dict[str, float]:
+    def shares(source: ActivationSource, layer: int) -> dict[str, float]:
         vectors = position_vectors(source, inputs, RESID.format(layer))
         each = [noise == number for number in np.unique(noise)]
         found = {
