@@ -8,7 +8,7 @@ import numpy as np
 
 from rb_interp.claims import Claim, Condition, Term
 from rb_interp.probes import attention
-from rb_interp.runs import Measured, Study, StudyConfig, SweepConfig
+from rb_interp.runs import Study, StudyConfig, StudyResult, SweepConfig
 from rb_interp.tasks import Dataset, fingerprint
 from rb_interp.training import TrainConfig
 
@@ -46,7 +46,7 @@ class Config(SweepConfig, StudyConfig):
 
 
 def measure(run, progress):
-    return Measured(
+    return StudyResult(
         run.probe_members(attention, set="unseen", query="last", to=["first", "second"])
     )
 

@@ -39,7 +39,7 @@ from rb_interp.tasks.induction import InductionTask
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import Part, train_members, train_together
-from rb_interp.training.store import Store, step_name
+from rb_interp.training.store import CheckpointStore, step_name
 
 SEEDS: dict[tuple[str, str], dict[float, tuple[int, ...]]] = {
     ("anchor", "none"): {0.8: (4, 1, 0, 6), 0.5: (1, 0), 0.3: (0, 1)},
@@ -122,7 +122,7 @@ def trained(study: str, norm: str, folder: Path, progress: bool) -> Iterator[dic
     for gamma, seeds in SEEDS[study, norm].items():
         none = {"stages": (), "keep_at": (), "n_checkpoints": 0, "workers": 1, "track_drift": False}
         train = replace(base.train, lr=rates.get(gamma, base.train.lr), **none)
-        store = Store(
+        store = CheckpointStore(
             folder / f"{study}_{norm}_{gamma}", fingerprint(base.task, model, train, gamma, seeds)
         )
         parts.append(Part(train, (gamma,), seeds, {}, store))
@@ -169,7 +169,7 @@ def by_hand(name: str) -> dict[str, Any]:
 def induced(folder: Path) -> dict[str, Any]:
     """What `save_member` takes of a model that has learned induction."""
     task: Any = InductionTask()
-    store = Store(folder / "induction", fingerprint(task, MODEL, TRAIN, GAMMA, SEED))
+    store = CheckpointStore(folder / "induction", fingerprint(task, MODEL, TRAIN, GAMMA, SEED))
     found = train_members(task, MODEL, TRAIN, [GAMMA], [SEED], store=store, progress=False)
     return {
         "study": "",

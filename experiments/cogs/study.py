@@ -17,7 +17,7 @@ import numpy as np
 from cogs.sentences import RULES
 from cogs.task import CogsTask
 from rb_interp.claims import Claim, Condition, Term
-from rb_interp.runs import Measured, MemberModels, Run, StudyConfig, SweepConfig, readings_table
+from rb_interp.runs import MemberModels, Run, StudyConfig, StudyResult, SweepConfig, readings_table
 from rb_interp.runs.measured import measure_members
 from rb_interp.settings import Gammas, ReadRows
 from rb_interp.statistics.reading import Reading
@@ -122,12 +122,12 @@ CLAIMS = (
 )
 
 
-def measure(run: Run, progress: bool = True) -> Measured:
+def measure(run: Run, progress: bool = True) -> StudyResult:
     """Which answers of every member are right at its last step, and the contrasts of the 2 x 2."""
     found = measure_members(
         run, partial(read_with_rules, probe_rows=run.config.probe_rows), progress=progress
     )
-    return Measured(readings_table(found.readings, contrasts(found.readings, HELD_OUT)))
+    return StudyResult(readings_table(found.readings, contrasts(found.readings, HELD_OUT)))
 
 
 def read_with_rules(

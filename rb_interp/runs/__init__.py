@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from rb_interp.runs import config
     from rb_interp.runs.config import Study, StudyConfig, SweepConfig, study
     from rb_interp.runs.measured import (
-        Measured,
         MemberModels,
+        StudyResult,
         over_seeds,
         readings_table,
         summary_table,
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     __all__ = [
         "Circuit",
-        "Measured",
         "MemberModels",
         "Run",
         "SharedMember",
         "Study",
         "StudyConfig",
+        "StudyResult",
         "Sweep",
         "SweepConfig",
         "config",

@@ -260,7 +260,7 @@ class Study:
         question: what it asks, in a few sentences.
         cost: preset -> its time, in words; presets whose time nobody knows are left out.
         config: a `StudyConfig` class; its ``from_preset`` makes the presets.
-        measure: ``measure(run, progress) -> Measured``: reads every member of a trained run, once.
+        measure: ``measure(run, progress) -> StudyResult``: reads every member of a trained run, once.
         tables: name -> columns that tell the rows of a further table apart, with spaces between.
         claims: what is judged, with criteria fixed in advance.
         quantities: probe -> the quantities that ``measure`` reads of it, with spaces between;

@@ -77,7 +77,7 @@ KNOWN = {
 
 @checked
 @dataclass(frozen=True, eq=False, repr=False)
-class Measured(TableRepr):
+class StudyResult(TableRepr):
     """What ``Study.measure`` returns.
 
     Attributes:
@@ -163,7 +163,7 @@ def ablation_means(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def arrays_over_seeds(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Mean over seeds of `Measured.arrays`, cell by cell, with the ends of its 95 % interval
+    """Mean over seeds of `StudyResult.arrays`, cell by cell, with the ends of its 95 % interval
     (Student t).
 
     Returns the same keys with ``mean``, ``low`` and ``high`` in place of the seed. NaN is left out;
@@ -280,7 +280,7 @@ were loaded last."""
 
 def measure_members(
     run: Run, plan: Plan, sweeps: Iterable[str] | None = None, progress: bool = True
-) -> Measured:
+) -> StudyResult:
     """What a plan reads of every sound member of a run's sweeps; tables are kept if the study
     declares them."""
     rows, tables, arrays = [], defaultdict(list), {}
@@ -317,7 +317,7 @@ def measure_members(
                     }
                     tables[table].append(reading.tables[table].assign(**keys))
     joined = {table: pd.concat(parts, ignore_index=True) for table, parts in tables.items()}
-    return Measured(readings_table(rows), joined, arrays)
+    return StudyResult(readings_table(rows), joined, arrays)
 
 
 ARRAYS, VERDICTS, WITHIN, CHECKS = (
@@ -334,7 +334,7 @@ JUDGED = {
 """File -> what is in it."""
 
 
-def write_measured(run: Run, measured: Measured) -> None:
+def write_measured(run: Run, measured: StudyResult) -> None:
     """Judge what was measured, and write the files of the step ``probe``; StudyError for undeclared
     tables."""
     tables = {
@@ -399,7 +399,7 @@ def _code_version(run: Run) -> str:
     return code_version(*([] if place.is_relative_to(Path(__file__).parents[1]) else [place]))
 
 
-def _judged(run: Run, measured: Measured) -> dict[str, Any]:
+def _judged(run: Run, measured: StudyResult) -> dict[str, Any]:
     """File -> verdicts as plain data: of claims, within groups of seeds, of causal checks on the
     table ``effects``."""
     diverged = [

@@ -31,7 +31,7 @@ from rb_interp.runs.config import (
     stacks,
 )
 from rb_interp.runs.config import study as find_study
-from rb_interp.runs.measured import KEYS, Measured
+from rb_interp.runs.measured import KEYS, StudyResult
 from rb_interp.runs.shared_member import SharedMember, save_member
 from rb_interp.runs.store import (
     PROBE,
@@ -40,7 +40,7 @@ from rb_interp.runs.store import (
     SETTINGS,
     START,
     TRAIN,
-    Store,
+    RunStore,
     read_run,
     run_record,
     write_file,
@@ -81,7 +81,7 @@ class Run:
     def __init__(
         self, folder: Path, study: Study, config: StudyConfig, metadata: dict[str, Any]
     ) -> None:
-        self.folder, self.study, self.store = Path(folder), study, Store(folder)
+        self.folder, self.study, self.store = Path(folder), study, RunStore(folder)
         self._take(config, metadata)
 
     def _take(self, config: StudyConfig, metadata: dict[str, Any]) -> None:
@@ -439,8 +439,8 @@ class Run:
         with self.writing():
             self.store.check(TRAIN)
             result = single_threaded(self.study.load("measure"))(self, progress)
-            if not isinstance(result, Measured):
-                told = f"measure of study '{self.study.name}' returned {shown(result)}; expected Measured(readings"
+            if not isinstance(result, StudyResult):
+                told = f"measure of study '{self.study.name}' returned {shown(result)}; expected StudyResult(readings"
                 raise StudyError(f"{told}, tables, arrays), with readings of readings_table.")
             measured.write_measured(self, result)
 
@@ -542,7 +542,7 @@ class Run:
             if (
                 find is not None and stage == "final" and not sweep
             ):  # of these alone a study names circuits
-                circuit = find(Measured(self.evidence.readings, self.evidence.tables)).get(
+                circuit = find(StudyResult(self.evidence.readings, self.evidence.tables)).get(
                     (gamma, seed)
                 )
         return save_member(

@@ -66,7 +66,7 @@ def write_file(path: Path, content: bytes | Callable[[Path], object]) -> None:
             temporary.unlink()
 
 
-class Store:
+class RunStore:
     """The files of a folder, by names relative to it, and the right to write them.
 
     Whoever writes a folder in one process shares one store: its lock can be entered again, that of

@@ -16,8 +16,8 @@ from torch import Tensor
 from rb_interp.arguments import checked
 from rb_interp.errors import RunError, nearest
 from rb_interp.models.protocol import HookedModel
-from rb_interp.runs import store as run_store
 from rb_interp.runs.config import SweepConfig, fingerprint
+from rb_interp.runs.store import RunStore
 from rb_interp.tasks.dataset import vocabulary
 from rb_interp.training.loop import kept_by
 from rb_interp.training.member_group import Member
@@ -26,8 +26,8 @@ from rb_interp.training.store import (
     CURVES,
     SUFFIX,
     Checkpoint,
+    CheckpointStore,
     Curves,
-    Store,
     saved_curves,
     stage_name,
     step_name,
@@ -80,7 +80,7 @@ class Sweep:
         config: SweepConfig,
         batches: Sequence[tuple[int, ...]],
         siblings: Mapping[str, tuple[str, float]],
-        files: run_store.Store,
+        files: RunStore,
     ) -> None:
         self.folder, self.name, self.config, self.siblings, self.files = (
             folder,
@@ -99,7 +99,7 @@ class Sweep:
         )
         place = folder / "checkpoints"
         self.stores = {
-            seeds: Store(
+            seeds: CheckpointStore(
                 place / f"seeds_from_{seeds[0]}" if number else place,
                 fingerprint(*own, seeds),
                 files,

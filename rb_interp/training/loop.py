@@ -25,8 +25,8 @@ from rb_interp.training.store import (
     CURVES,
     SPECTRA,
     Checkpoint,
+    CheckpointStore,
     Curves,
-    Store,
     saved_curves,
     stage_name,
     step_name,
@@ -57,7 +57,7 @@ class Training:
         shares: Sequence[Sequence[MemberGroup]],
         task: Task,
         train: TrainConfig,
-        parts: Sequence[tuple[Sequence[Member], Store | None]],
+        parts: Sequence[tuple[Sequence[Member], CheckpointStore | None]],
     ) -> None:
         self.shares, self.train = shares, train
         sizes = slices(len(own) for own, _ in parts)

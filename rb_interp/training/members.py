@@ -31,7 +31,7 @@ from rb_interp.training.member_group import (
     NextGroup,
     make_optimiser,
 )
-from rb_interp.training.store import Store
+from rb_interp.training.store import CheckpointStore
 from rb_interp.training.tracking import Batches
 
 GROUPS = {"last": LastGroup, "next": NextGroup}
@@ -64,7 +64,7 @@ def train_members(
     *,
     rates: Mapping[float, float] = {},
     data_seed: int | None = None,
-    store: Store | None = None,
+    store: CheckpointStore | None = None,
     progress: bool = True,
 ) -> Trained:
     """Train every gamma with every seed in one program; with a store, a run that was stopped
@@ -104,7 +104,7 @@ class Part:
     gammas: tuple[float, ...]
     seeds: tuple[int, ...]
     rates: Mapping[float, float] = field(default_factory=dict)
-    store: Store | None = None
+    store: CheckpointStore | None = None
 
     @property
     def members(self) -> tuple[Member, ...]:

@@ -15,8 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-import rb_interp.runs.store as run_store
 from rb_interp.errors import RunError
+from rb_interp.runs.store import RunStore, write_file
 from rb_interp.training.member_group import DRIFT, Member
 
 FORMAT, KEY = "rb_interp checkpoint 2", "rb_interp"
@@ -70,15 +70,13 @@ class Checkpoint:
         }
 
 
-class Store:
+class CheckpointStore:
     """The ``checkpoints`` folder of a run; files of another configuration's fingerprint are
     refused."""
 
-    def __init__(
-        self, folder: Path | str, fingerprint: str, files: run_store.Store | None = None
-    ) -> None:
+    def __init__(self, folder: Path | str, fingerprint: str, files: RunStore | None = None) -> None:
         self.folder, self.fingerprint = Path(folder), fingerprint
-        self.files = files or run_store.Store(self.folder)
+        self.files = files or RunStore(self.folder)
 
     def path(self, name: str) -> Path:
         """File of a checkpoint: ``step_00000000``, ``half_gamma0.8_seed0``, ``state``."""
@@ -110,9 +108,7 @@ class Store:
             KEY: json.dumps(content)
         }  # one entry, for several would be written in any order
         contiguous = {key: value.contiguous() for key, value in tensors.items()}
-        run_store.write_file(
-            self.path(name), lambda path: save_file(contiguous, path, metadata=metadata)
-        )
+        write_file(self.path(name), lambda path: save_file(contiguous, path, metadata=metadata))
 
     def read(
         self, name: str, prefix: str = "", member: tuple[float, int] | None = None

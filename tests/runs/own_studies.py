@@ -8,11 +8,11 @@ import numpy as np
 from rb_interp.claims import Claim, Condition, Term
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs import (
-    Measured,
     MemberModels,
     Run,
     Study,
     StudyConfig,
+    StudyResult,
     SweepConfig,
     readings_table,
 )
@@ -92,7 +92,7 @@ def measure(run, progress):
             arrays[f"{where}/turned"] = (
                 models.model.W_E.detach().numpy().copy().T
             )  # not in the order of memory
-    return Measured(
+    return StudyResult(
         readings_table(rows),
         {"doubled": readings_table(rows).assign(value=lambda t: 2 * t.value)},
         arrays,

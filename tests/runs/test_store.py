@@ -14,7 +14,7 @@ from table_columns import check_run
 from rb_interp.claims import judge
 from rb_interp.errors import RunError, StudyError
 from rb_interp.runs import Run
-from rb_interp.runs.store import PROBE, REPORT, START, TRAIN, Store, write_file
+from rb_interp.runs.store import PROBE, REPORT, START, TRAIN, RunStore, write_file
 
 pytestmark = pytest.mark.trains
 
@@ -50,13 +50,13 @@ def test_a_file_is_whole_or_what_it_was(tmp_path):
 
 
 def test_one_writes_and_a_killed_writer_leaves_nothing(tmp_path):
-    store, found = Store(tmp_path), []
+    store, found = RunStore(tmp_path), []
 
     def beside():
         with pytest.raises(
             RunError, match="is being written by another process; nothing was changed"
         ):
-            Store(tmp_path).writing().__enter__()
+            RunStore(tmp_path).writing().__enter__()
         found.append("refused")
 
     (tmp_path / ".state.abc.tmp").write_bytes(b"left")
@@ -67,7 +67,7 @@ def test_one_writes_and_a_killed_writer_leaves_nothing(tmp_path):
             other.join()
         beside()
     assert found == ["refused"] * 2
-    with Store(tmp_path).writing():
+    with RunStore(tmp_path).writing():
         assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
@@ -215,5 +215,5 @@ def test_a_row_twice_is_refused(tmp_path):
         StudyError,
         match=r"the table 'a' has two rows with gamma = 0\.5, seed = 1; measure each once",
     ):
-        Store(tmp_path).write_table("a", table, ["gamma", "seed"])
+        RunStore(tmp_path).write_table("a", table, ["gamma", "seed"])
     assert not list(tmp_path.iterdir())

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs import store as run_store
 from rb_interp.runs.config import SweepConfig
+from rb_interp.runs.store import RunStore
 from rb_interp.runs.sweep import Sweep, train_sweeps
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.store import Store
+from rb_interp.training.store import CheckpointStore
 
 pytestmark = pytest.mark.trains
 
@@ -27,7 +27,7 @@ LOW = SweepConfig(
 def sweeps(folder, save_every):
     low = replace(LOW, train=replace(TRAIN, save_every=save_every))
     high = replace(low, train=replace(low.train, weight_decay=0.5))
-    files = run_store.Store(folder)
+    files = RunStore(folder)
     return [
         Sweep(folder / name, name, own, [(0,)], {}, files)
         for name, own in (("low", low), ("high", high))
@@ -55,7 +55,7 @@ def test_a_sweep_that_was_killed_before_its_sibling_was_saved_has_the_same_bits(
     tmp_path, monkeypatch, save_every, at
 ):
     train_sweeps(sweeps(tmp_path / "whole", save_every), progress=False)
-    written, write = [], Store.write
+    written, write = [], CheckpointStore.write
 
     def killed(self, name, step, *rest):
         written.append((name, step))
@@ -64,7 +64,7 @@ def test_a_sweep_that_was_killed_before_its_sibling_was_saved_has_the_same_bits(
         write(self, name, step, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "write", killed)
+        patch.setattr(CheckpointStore, "write", killed)
         with pytest.raises(Killed):
             train_sweeps(sweeps(tmp_path / "killed", save_every), progress=False)
     low, high = (sweep.step for sweep in sweeps(tmp_path / "killed", save_every))

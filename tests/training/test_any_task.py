@@ -15,7 +15,7 @@ from rb_interp.runs.config import SweepConfig
 from rb_interp.tasks import Dataset, Stage, Task, fingerprint
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import train_members
-from rb_interp.training.store import Store, stage_name
+from rb_interp.training.store import CheckpointStore, stage_name
 
 pytestmark = [pytest.mark.wide, pytest.mark.trains]
 
@@ -79,7 +79,7 @@ class Copy:
 def test_a_foreign_task_trains_keeps_its_stages_and_continues_bit_for_bit(tmp_path):
     task = Copy(predicts="next", batch_sets=("low", "high"))
     assert isinstance(task, Task)
-    store = Store(tmp_path / "whole", task.fingerprint())
+    store = CheckpointStore(tmp_path / "whole", task.fingerprint())
     trained = train_members(task, MODEL, TRAIN, [0.4, 0.8], [0, 1], store=store, progress=False)
     curves = trained.curves.to_frame()
     assert curves["set"].unique().tolist() == ["held_out", "low", "high"]
@@ -96,7 +96,7 @@ def test_a_foreign_task_trains_keeps_its_stages_and_continues_bit_for_bit(tmp_pa
         wrong = mine[(mine.set == "held_out") & (mine.accuracy < 0.5)]
         assert (bad.step, bad.members) == (wrong.step.max(), ((member.gamma, member.seed),))
 
-    class Stopping(Store):
+    class Stopping(CheckpointStore):
         def write(self, name, step, *rest):
             path = super().write(name, step, *rest)
             if name == "state" and step == 40:
@@ -109,7 +109,7 @@ def test_a_foreign_task_trains_keeps_its_stages_and_continues_bit_for_bit(tmp_pa
     )
     with pytest.raises(KeyboardInterrupt):
         train_members(task, MODEL, often, [0.4, 0.8], [0, 1], store=stopped, progress=False)
-    again = Store(stopped.folder, task.fingerprint())
+    again = CheckpointStore(stopped.folder, task.fingerprint())
     assert again.read("state").step == 40
     train_members(task, MODEL, TRAIN, [0.4, 0.8], [0, 1], store=again, progress=False)
     assert again.names() == store.names()

@@ -13,16 +13,16 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import train_members
-from rb_interp.training.store import Store
+from rb_interp.training.store import CheckpointStore
 
 TASK, MODEL = AnchorTask.preset("smoke"), ModelConfig(d_model=12, d_head=6, d_mlp=20)
 
 RUN = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
-from test_killed_runs import run, Store
+from test_killed_runs import run, CheckpointStore
 
-class Killed(Store):
+class Killed(CheckpointStore):
     def write(self, name, step, *rest):
         if (name, step) == ("state", 60):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -32,7 +32,7 @@ run(sys.argv[2], Killed)
 """
 
 
-def run(folder, store=Store):
+def run(folder, store=CheckpointStore):
     train = TrainConfig(
         steps=120, batch_size=16, eval_every=20, eval_rows=20, lr=1e-2, workers=2, save_every=0.0
     )
@@ -45,8 +45,8 @@ def run(folder, store=Store):
 @pytest.mark.wide
 def test_a_killed_run_ends_with_the_same_bits(tmp_path):
     whole, stopped, here = (
-        Store(tmp_path / "whole", "same"),
-        Store(tmp_path / "stopped", "same"),
+        CheckpointStore(tmp_path / "whole", "same"),
+        CheckpointStore(tmp_path / "stopped", "same"),
         Path(__file__).parent,
     )
     run(whole.folder)

@@ -14,7 +14,7 @@ from rb_interp.tasks import AnchorTask, Stage
 from rb_interp.training.config import TrainConfig, checkpoint_steps, learning_rate
 from rb_interp.training.member_group import LastGroup, Member
 from rb_interp.training.members import Part, share_out, train_members, train_together
-from rb_interp.training.store import Store, stage_name, step_name
+from rb_interp.training.store import CheckpointStore, stage_name, step_name
 
 pytestmark = pytest.mark.trains
 
@@ -35,7 +35,7 @@ def short(**changes):
 
 
 def test_stages_are_kept_with_their_siblings(tmp_path):
-    store = Store(tmp_path, "x")
+    store = CheckpointStore(tmp_path, "x")
     train = short(steps=150, lr=1e-2, workers=1, stages=("half",))
     easy = AnchorTask(
         length=4,
@@ -73,7 +73,7 @@ def test_a_member_in_company_of_other_rates_and_decays_is_as_it_is_alone(tmp_pat
 
     def parts(folder, **changes):
         trainings = [replace(base, lr=lr, weight_decay=decay, **changes) for lr, decay in settings]
-        stores = [Store(tmp_path / folder / str(i), "x") for i in range(len(settings))]
+        stores = [CheckpointStore(tmp_path / folder / str(i), "x") for i in range(len(settings))]
         return [
             Part(train, (0.3, 0.8), (0, 1), store=store)
             for train, store in zip(trainings, stores, strict=True)
@@ -171,7 +171,7 @@ def test_a_schedule_may_be_longer_or_shorter_than_training():
     assert learning_rate(5, replace(ended, warmup=300)) == pytest.approx(6 / 300)  # warm-up alone
 
 
-class Noting(Store):
+class Noting(CheckpointStore):
     """Notes what is written: names and steps."""
 
     def __init__(self, folder):

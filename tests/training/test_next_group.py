@@ -18,7 +18,7 @@ from rb_interp.text.task import TEXT_SETS, TextTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.member_group import Member, NextGroup
 from rb_interp.training.members import train_members
-from rb_interp.training.store import Store, step_name
+from rb_interp.training.store import CheckpointStore, step_name
 
 pytestmark = pytest.mark.trains
 
@@ -206,7 +206,7 @@ def test_a_member_in_company_equals_itself_alone(texts):
 
 
 def test_a_language_run_continues_bit_for_bit(texts, tmp_path):
-    class Stopping(Store):
+    class Stopping(CheckpointStore):
         writes = 0
 
         def write(self, name, *args):
@@ -219,7 +219,13 @@ def test_a_language_run_continues_bit_for_bit(texts, tmp_path):
 
     train = replace(TRAIN, save_every=0.0, dtype="float32")
     whole = train_members(
-        task_of(texts), GPT2, train, [0.5], [0, 1], store=Store(tmp_path / "a", "x"), progress=False
+        task_of(texts),
+        GPT2,
+        train,
+        [0.5],
+        [0, 1],
+        store=CheckpointStore(tmp_path / "a", "x"),
+        progress=False,
     )
     with pytest.raises(KeyboardInterrupt):
         train_members(
@@ -231,7 +237,7 @@ def test_a_language_run_continues_bit_for_bit(texts, tmp_path):
             store=Stopping(tmp_path / "b", "x"),
             progress=False,
         )
-    store = Store(tmp_path / "b", "x")
+    store = CheckpointStore(tmp_path / "b", "x")
     again = train_members(task_of(texts), GPT2, train, [0.5], [0, 1], store=store, progress=False)
     for name, value in whole.final.tensors.items():
         assert torch.equal(value, again.final.tensors[name]), name

@@ -15,7 +15,7 @@ from rb_interp.theory.drift import emb_mlp_map, one_layer_maps, pull, value_flow
 from rb_interp.training.config import TrainConfig, checkpoint_steps
 from rb_interp.training.member_group import LastGroup, Member
 from rb_interp.training.members import train_members
-from rb_interp.training.store import Store
+from rb_interp.training.store import CheckpointStore
 
 pytestmark = pytest.mark.trains
 
@@ -112,13 +112,13 @@ def run(folder, steps, model=ONE_LAYER, **changes):
         DESCENT,
         **{"steps": 32, "stages": ("half", "leaving", "before_memory"), "lr": 1.0, **changes},
     )
-    store = Store(folder, "same")
+    store = CheckpointStore(folder, "same")
     if steps is not None:
 
         class StopError(Exception):
             pass
 
-        class Stopping(Store):
+        class Stopping(CheckpointStore):
             def write(self, name, step, *rest):
                 super().write(name, step, *rest)
                 if name == "state" and step >= steps:
@@ -144,7 +144,7 @@ def run(folder, steps, model=ONE_LAYER, **changes):
 def test_stopped_descent_goes_on_to_the_same_bits_with_its_sums_and_stages(tmp_path):
     whole = run(tmp_path / "whole", None)
     run(tmp_path / "stopped", 16, save_every=0.0)
-    assert Store(tmp_path / "stopped", "same").read("state").step == 16
+    assert CheckpointStore(tmp_path / "stopped", "same").read("state").step == 16
     stopped = run(tmp_path / "stopped", None)
     assert stopped.names() == whole.names()
     assert any(key.startswith("drift/") for key in whole.read("state").tensors)

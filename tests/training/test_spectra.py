@@ -11,7 +11,7 @@ from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import train_members
-from rb_interp.training.store import Store, saved_curves
+from rb_interp.training.store import CheckpointStore, saved_curves
 from rb_interp.training.tracking import MOST, leading_eigenvalues
 
 pytestmark = pytest.mark.wide
@@ -30,7 +30,7 @@ def watched(monkeypatch):
 
 
 def train(folder, steps, **changes):
-    store = Store(folder, "same")
+    store = CheckpointStore(folder, "same")
     settings = replace(TRAIN, steps=steps, **changes)
     return store, train_members(TASK, MODEL, settings, [0.5, 0.8], [0], store=store, progress=False)
 

@@ -15,7 +15,7 @@ from crossed_seeds.components import variance_components
 from crossed_seeds.config import CrossedSeedsConfig
 from rb_interp.interventions import circuit_by_cause
 from rb_interp.interventions.circuits import anchor_routes
-from rb_interp.runs import Measured, MemberModels, Run, Sweep, readings_table
+from rb_interp.runs import MemberModels, Run, StudyResult, Sweep, readings_table
 from rb_interp.statistics.learning_order import learning_order_of
 
 SET = "rsn_train"
@@ -23,7 +23,7 @@ SHARES = {"key_from_key": "key:from_key", "key_from_anchors": "key:from_anchors"
 """Columns of `crossing_table` -> the quantities of ``routes`` that they are; the first is y."""
 
 
-def measure(run: Run, progress: bool = True) -> Measured:
+def measure(run: Run, progress: bool = True) -> StudyResult:
     """Readings ``learning_order`` and ``routes`` of every member of every sweep; one that diverged
     has no routes."""
     found = []
@@ -31,7 +31,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
         data = {seed: sweep.dataset(seed) for seed in sweep.seeds}
         order = learning_order_of(sweep.curves(), sweep.config.task.d_vocab, data)
         found += [order.assign(sweep=name), _routes(sweep, run.config.probe_rows, progress)]
-    return Measured(readings_table(*found))
+    return StudyResult(readings_table(*found))
 
 
 def _routes(sweep: Sweep, probe_rows: int, progress: bool) -> pd.DataFrame:

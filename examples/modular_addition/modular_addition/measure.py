@@ -7,7 +7,7 @@ import numpy as np
 
 from rb_interp.interventions import ablation
 from rb_interp.probes import Null, Reading, geometry
-from rb_interp.runs import Measured, MemberModels, readings_table
+from rb_interp.runs import MemberModels, StudyResult, readings_table
 from rb_interp.statistics.learning_order import bias_index, fraction_left
 from rb_interp.tasks import Inputs
 
@@ -60,7 +60,7 @@ def order(curves, d_vocab: int) -> Reading:
     return Reading("order", {"bias": bias_index(*areas), **final}, untrained={"bias": 0.0})
 
 
-def measure(run, progress: bool = True) -> Measured:
+def measure(run, progress: bool = True) -> StudyResult:
     """Every reading of every member, at the end of training."""
     sweep, found, curves = run.sweep(), [], run.curves.set_index(["gamma", "seed"])
     models = MemberModels(sweep)
@@ -78,4 +78,4 @@ def measure(run, progress: bool = True) -> Measured:
             "set": "",
         }
         found += [{**place, **row} for reading in readings for row in reading.rows()]
-    return Measured(readings_table(found))
+    return StudyResult(readings_table(found))

@@ -41,8 +41,8 @@ from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import as_rows, evaluation, passes
 from rb_interp.runs.measured import (
-    Measured,
     MemberModels,
+    StudyResult,
     arrays_over_seeds,
     measure_members,
     readings_table,
@@ -75,7 +75,7 @@ CONTRASTS: dict[str, tuple[Cell, Cell]] = {
 """Name -> the two cells, (weight decay, gamma), of which the second is subtracted."""
 
 
-def measure(run: Run, progress: bool = True) -> Measured:
+def measure(run: Run, progress: bool = True) -> StudyResult:
     """Read the answers of every member of a finished run.
 
     Raises RunError where a checkpoint is missing or broken.
@@ -83,7 +83,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
     rows = cast(AdditionAndScanConfig, run.config).probe_rows
     found = measure_members(run, partial(read_member, probe_rows=rows), progress=progress)
     readings = readings_table(found.readings, contrasts(found.readings))
-    return Measured(readings, arrays={**found.arrays, **arrays_over_seeds(found.arrays)})
+    return StudyResult(readings, arrays={**found.arrays, **arrays_over_seeds(found.arrays)})
 
 
 def read_member(

@@ -23,7 +23,7 @@ from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.values import value_matrix
-from rb_interp.runs import Measured, Run, readings_table
+from rb_interp.runs import Run, StudyResult, readings_table
 from rb_interp.runs.measured import MemberModels, measure_members
 from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.reading import Reading
@@ -48,7 +48,7 @@ Found = tuple[str, str, Effect]
 """Name of the intervention, the set that it was made on, and its effect."""
 
 
-def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> Measured:
+def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> StudyResult:
     """Intervene on all members of a finished run, whose circuits are named by cause in a table.
 
     Returns the tables ``effects``, ``ablations`` and ``patching``, and the effects as readings,

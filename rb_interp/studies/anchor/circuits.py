@@ -42,7 +42,7 @@ from rb_interp.interventions.circuits import (
     SHARES,
     circuit_by_cause,
 )
-from rb_interp.runs import Circuit, Measured
+from rb_interp.runs import Circuit, StudyResult
 from rb_interp.settings import SMALL
 
 TV_MAX = 0.20
@@ -139,7 +139,7 @@ def circuit_table(readings: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def circuits(measured: Measured) -> dict[tuple[float, int], Circuit]:
+def circuits(measured: StudyResult) -> dict[tuple[float, int], Circuit]:
     """Gamma and seed of each member -> its circuit by cause, with the shares that the name rests
     on."""
     found = {}

@@ -17,7 +17,7 @@ from rb_interp.claims.rule import (
     ordered_anchors,
     reasoning_learned,
 )
-from rb_interp.runs.measured import Measured
+from rb_interp.runs.measured import StudyResult
 from rb_interp.settings import LARGE, MIDDLE, SMALL
 from rb_interp.studies.anchor.config import FIXED
 
@@ -515,7 +515,7 @@ def stopped_early(claim: Claim) -> Claim:
     )
 
 
-def groups(measured: Measured) -> Grouping:
+def groups(measured: StudyResult) -> Grouping:
     """Seeds by the circuit of their member at gamma .8, and the claims that are read within
     circuits."""
     from rb_interp.studies.anchor.circuits import circuit_of_seed  # imports TransformerLens

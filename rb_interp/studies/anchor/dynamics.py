@@ -40,7 +40,7 @@ from rb_interp import probes
 from rb_interp.claims.rule import COMPARE
 from rb_interp.errors import RunError
 from rb_interp.models.protocol import HookedModel
-from rb_interp.runs import Measured, Run, readings_table
+from rb_interp.runs import Run, StudyResult, readings_table
 from rb_interp.runs.measured import MemberModels, measure_members
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.learning_order import fraction_left
@@ -106,7 +106,7 @@ ROWS = 300
 """Inputs that the probes see at each checkpoint, at most: enough for a mean to .03, and cheap."""
 
 
-def dynamics(run: Run, progress: bool = True) -> Measured:
+def dynamics(run: Run, progress: bool = True) -> StudyResult:
     """Read every mechanism of every member at every checkpoint that the run kept, and date the
     events.
 
@@ -139,7 +139,7 @@ def dynamics(run: Run, progress: bool = True) -> Measured:
         [*places, "quantity", "value"]
     ]
     values = pd.DataFrame(values).sort_values(places, kind="stable", ignore_index=True)
-    return Measured(
+    return StudyResult(
         readings_table(),
         {"dynamics": values, "events": event_table(values, sweep.curves(), config.task.d_vocab)},
     )

@@ -33,7 +33,7 @@ from jaxtyping import Int
 
 from rb_interp.interventions.circuits import CAUSES
 from rb_interp.interventions.sites import most_likely
-from rb_interp.runs.measured import Measured, MemberModels, each_member, frame, readings_table
+from rb_interp.runs.measured import MemberModels, StudyResult, each_member, frame, readings_table
 from rb_interp.runs.run import Run
 from rb_interp.settings import SMALL
 from rb_interp.statistics.intervals import proportion_interval
@@ -53,7 +53,7 @@ from rb_interp.theory.theorem_1 import lemma_1
 from rb_interp.training.member_group import Member
 
 
-def measure(run: Run, progress: bool = True) -> Measured:
+def measure(run: Run, progress: bool = True) -> StudyResult:
     """Probe all members of a finished run, intervene on them, and date what happened when.
 
     Raises RunError where a checkpoint that a stage needs is missing or broken.
@@ -85,7 +85,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
     readings = readings_table(
         found.readings, *lemma, order, causes.readings, equal.readings, *fixed
     )
-    return Measured(readings, tables, found.arrays)
+    return StudyResult(readings, tables, found.arrays)
 
 
 def summaries(circuits: pd.DataFrame, events: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -131,7 +131,7 @@ COLUMNS = {
 """Table -> its columns."""
 
 
-def measure_equivalence(run: Run, circuits: pd.DataFrame, progress: bool = True) -> Measured:
+def measure_equivalence(run: Run, circuits: pd.DataFrame, progress: bool = True) -> StudyResult:
     """Let every member at gamma .8 answer the battery, trained and untrained; empty where the run
     has none."""
     sweep, names, step = run.sweep(), circuit_of_seed(circuits), 0
@@ -162,7 +162,7 @@ def compare(
     untrained: Mapping[str, Answers],
     names: Mapping[int, str],
     step: int,
-) -> Measured:
+) -> StudyResult:
     """Readings and tables of answers that were given.
 
     Args:
@@ -251,6 +251,6 @@ def compare(
             for s in answers[name]
         ]
     readings = found.pop("readings")
-    return Measured(
+    return StudyResult(
         readings_table(readings), {name: frame(rows, COLUMNS[name]) for name, rows in found.items()}
     )

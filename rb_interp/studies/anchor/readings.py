@@ -11,7 +11,7 @@ from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import ActivationSource
 from rb_interp.probes.labels import component_hooks
-from rb_interp.runs import Measured, Run, Sweep
+from rb_interp.runs import Run, StudyResult, Sweep
 from rb_interp.runs.measured import MemberModels, measure_members
 from rb_interp.settings import SMALL
 from rb_interp.tasks.anchor import GROUPS
@@ -63,7 +63,7 @@ def own_stage(sweep: Sweep, member: Member) -> str:
     return "matched" if SMALL in sweep.config.gammas and member.gamma != SMALL else "half"
 
 
-def read_members(run: Run, progress: bool = True) -> Measured:
+def read_members(run: Run, progress: bool = True) -> StudyResult:
     """Readings of all members at init, half, matched and final, and their arrays."""
     return measure_members(
         run, lambda models, member: _read(models, member, run.config), [""], progress

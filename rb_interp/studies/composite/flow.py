@@ -48,7 +48,7 @@ from jaxtyping import Bool, Int
 from rb_interp.interventions.attention import blocked_edits
 from rb_interp.interventions.sites import interchange_edits, most_likely
 from rb_interp.models.protocol import HookedModel
-from rb_interp.runs.measured import Measured, frame
+from rb_interp.runs.measured import StudyResult, frame
 from rb_interp.runs.shared_member import Circuit
 from rb_interp.statistics.intervals import mean_of_shares, proportion_interval
 from rb_interp.statistics.reading import Reading
@@ -280,7 +280,7 @@ def moved(readings: pd.DataFrame) -> dict[tuple[float, int], tuple[dict[str, flo
     }
 
 
-def circuits(measured: Measured) -> dict[tuple[float, int], Circuit]:
+def circuits(measured: StudyResult) -> dict[tuple[float, int], Circuit]:
     """Gamma and seed of each member -> its flow, with the shares that the name rests on."""
     return {place: circuit_of(shares) for place, (shares, _) in moved(measured.readings).items()}
 

@@ -52,8 +52,8 @@ from rb_interp.probes._attention import EXCESS, attention
 from rb_interp.probes.capturing import captured
 from rb_interp.runs import Run, Sweep
 from rb_interp.runs.measured import (
-    Measured,
     MemberModels,
+    StudyResult,
     arrays_over_seeds,
     frame,
     measure_members,
@@ -86,7 +86,7 @@ FEWEST_SETTINGS = 5
 nothing of them."""
 
 
-def measure(run: Run, progress: bool = True) -> Measured:
+def measure(run: Run, progress: bool = True) -> StudyResult:
     """Read phase and flow of the members of a finished run; docs/tables.md has the tables.
 
     Raises RunError where a checkpoint is missing or broken.
@@ -105,7 +105,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
     cosines = {key: array for key, array in found.arrays.items() if "/grid/" in key}
     means = {name: array.astype("float32") for name, array in arrays_over_seeds(cosines).items()}
     tables = {**found.tables, "phases": phases, "eigenvalues": eigenvalues}
-    return Measured(readings, tables, {**found.arrays, **means})
+    return StudyResult(readings, tables, {**found.arrays, **means})
 
 
 def of_members(readings: pd.DataFrame, phases: pd.DataFrame, curves: pd.DataFrame) -> Placed:
@@ -187,7 +187,7 @@ def read_attention(
     return found
 
 
-def measure_map(run: Run, progress: bool = True) -> Measured:
+def measure_map(run: Run, progress: bool = True) -> StudyResult:
     """Read the phase of every member of a finished map; RunError where a checkpoint is missing or
     broken."""
     config = cast(CompositeMapConfig, run.config)
@@ -212,7 +212,7 @@ def measure_map(run: Run, progress: bool = True) -> Measured:
         "cells": cells(members, config),
         "boundaries": boundaries(members, config),
     }
-    return Measured(readings_table(found, map_readings(found, config)), tables)
+    return StudyResult(readings_table(found, map_readings(found, config)), tables)
 
 
 def cells(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFrame:

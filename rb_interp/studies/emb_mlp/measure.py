@@ -39,7 +39,7 @@ from rb_interp import theory
 from rb_interp.models.config import ModelConfig
 from rb_interp.probes import geometry
 from rb_interp.probes.vectors import cosines
-from rb_interp.runs import Measured, MemberModels, Run, Sweep, readings_table
+from rb_interp.runs import MemberModels, Run, StudyResult, Sweep, readings_table
 from rb_interp.runs.measured import measure_members
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.statistics.learning_order import fraction_left, learning_order_of
@@ -55,7 +55,7 @@ from rb_interp.training.store import Checkpoint
 GEOMETRY = {"groups": GROUPS, "alike": ("memory", "reasoning"), "ordered": ("key", "reasoning")}
 
 
-def measure(run: Run, progress: bool = True) -> Measured:
+def measure(run: Run, progress: bool = True) -> StudyResult:
     """Readings, tables and arrays of a trained run.
 
     Raises RunError where a checkpoint is missing or broken.
@@ -77,7 +77,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
     }
     data = {seed: adamw.dataset(seed) for seed in adamw.seeds}
     order = learning_order_of(adamw.curves(), adamw.config.task.d_vocab, data).assign(sweep="adamw")
-    return Measured(readings_table(order, found.readings, *leaving), tables, found.arrays)
+    return StudyResult(readings_table(order, found.readings, *leaving), tables, found.arrays)
 
 
 def _geometry(

@@ -20,7 +20,7 @@ import pandas as pd
 from jaxtyping import Int
 
 from rb_interp.probes.labels import label_range
-from rb_interp.runs import Measured, Run, Sweep, readings_table
+from rb_interp.runs import Run, StudyResult, Sweep, readings_table
 from rb_interp.runs.measured import MemberModels, measure_members
 from rb_interp.statistics.learning_order import bias_index, learning_order_of
 from rb_interp.statistics.reading import Reading
@@ -34,7 +34,7 @@ Areas = Mapping[Any, float]
 """(gamma, seed) -> mean over training."""
 
 
-def measure(run: Run, progress: bool = True) -> Measured:
+def measure(run: Run, progress: bool = True) -> StudyResult:
     """Read learning curves and outputs of the three finished sweeps.
 
     Readings: learning_order of every sweep, label_speed (of no sweep), label_range (of ``ranges``).
@@ -53,7 +53,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
     speed = label_speed(orders["keys"], orders["near_sum"], keys, near_sum)
     rows = cast(LabelsConfig, run.config).probe_rows
     found = measure_members(run, partial(_along_training, probe_rows=rows), ["ranges"], progress)
-    return Measured(readings_table(*orders.values(), speed, found.readings), found.tables)
+    return StudyResult(readings_table(*orders.values(), speed, found.readings), found.tables)
 
 
 def label_speed(

@@ -13,7 +13,7 @@ import pandas as pd
 
 from rb_interp import probes
 from rb_interp.models.protocol import HookedModel
-from rb_interp.runs import Measured, Run, Sweep, readings_table
+from rb_interp.runs import Run, StudyResult, Sweep, readings_table
 from rb_interp.runs.measured import MemberModels, measure_members
 from rb_interp.statistics.learning_order import by_set, corpus_loss, delta_loss, readings_of_curves
 from rb_interp.statistics.reading import Reading
@@ -38,7 +38,7 @@ KEPT = "kept"
 """In the column ``stage`` of the table ``token_intervals``: read along training, at a kept step."""
 
 
-def measure(run: Run, progress: bool = True) -> Measured:
+def measure(run: Run, progress: bool = True) -> StudyResult:
     """Probe all members of a finished run at init, early and final, and their skills at every kept
     step.
 
@@ -56,7 +56,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
         sweep.curves(), {seed: text.entropies for seed, text in texts.items()}
     )
     tables = {**found.tables, "tokens": _tokens(texts), "corpora": corpora(texts)}
-    return Measured(readings_table(found.readings, losses), tables, found.arrays)
+    return StudyResult(readings_table(found.readings, losses), tables, found.arrays)
 
 
 def text_of(sweep: Sweep, seed: int) -> TextData:

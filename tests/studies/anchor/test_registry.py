@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from rb_interp.runs.measured import Measured
+from rb_interp.runs.measured import StudyResult
 from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
 from rb_interp.studies.anchor.claims import CLAIMS, CLAIMS_WITHIN, groups
 
@@ -32,7 +32,7 @@ def test_a_seed_belongs_to_the_circuit_by_cause_of_its_member_at_small_initialis
         "circuit": ["x"] * 4,
         "cause": ["c", "none", "a", "b"],
     }
-    grouping = groups(Measured(pd.DataFrame(), {"circuits": pd.DataFrame(columns)}))
+    grouping = groups(StudyResult(pd.DataFrame(), {"circuits": pd.DataFrame(columns)}))
     assert (grouping.by, grouping.groups) == ("circuit, gamma 0.8", {0: "a", 1: "b", 2: "c"})
 
 
