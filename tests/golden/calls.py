@@ -43,7 +43,8 @@ from rb_interp.runs.config import fingerprint
 from rb_interp.settings import overlay
 from rb_interp.studies.anchor import causes
 from rb_interp.studies.anchor.checks import CHECKS
-from rb_interp.studies.anchor.claims import CLAIMS, stopped_early
+from rb_interp.studies.anchor.claims import CLAIMS
+from rb_interp.studies.anchor.config import stopped_early
 from rb_interp.studies.composite.flow import flow_of, read_interchange, read_knock_out
 from rb_interp.studies.composite.phase import read_phase
 from rb_interp.studies.composite.representation import read_grid, read_shares

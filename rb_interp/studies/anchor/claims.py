@@ -4,7 +4,6 @@ Criteria were written down before the runs. They are never tuned to turn a verdi
 proves ill-defined keeps its verdict, and a second one is added.
 """
 
-import re
 from dataclasses import replace
 from functools import partial
 
@@ -492,27 +491,6 @@ CLAIMS_WITHIN = tuple(
 )
 """Claims that are read within circuits too. One that compares gammas (M2) speaks of members of
 several circuits."""
-
-
-def stopped_early(claim: Claim) -> Claim:
-    """The claim for training that ends long before the paper's: what it says of the end is judged
-    where that came.
-
-    At least half of the seeds must have learned the reasoning mapping, at the gamma that the claim
-    reads at the end first. Areas and the bias index are over the steps that there are.
-    """
-    at_end = [
-        t
-        for t in claim.terms
-        if t.stage == "final" and not re.match("area|bias|abs_bias", t.quantity)
-    ]
-    if claim.gate or not at_end:
-        return claim
-    return replace(
-        claim,
-        learned=claim.learned or reasoning_learned(at_end[0].gamma or SMALL),
-        stopped_early=True,
-    )
 
 
 def groups(measured: StudyResult) -> Grouping:

@@ -1,20 +1,16 @@
 """The anchor study as a configuration: one sweep over gamma on an anchor task."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from rb_interp.claims.rule import Claim, reasoning_learned
 from rb_interp.errors import ConfigError
 from rb_interp.runs.config import StudyConfig, SweepConfig, sizes
 from rb_interp.settings import SMALL, Draws, ReadRows, Size
 from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.anchor import RATES, check_both_kinds
 from rb_interp.training.config import TrainConfig
-
-if TYPE_CHECKING:
-    from rb_interp.claims import Claim
 
 FIXED = "fixed_average"
 """The sweep of claim M10b."""
@@ -80,8 +76,6 @@ class AnchorConfig(SweepConfig, StudyConfig):
     def judged(self, claim: Claim) -> Claim:
         """At the tenth of the paper's steps, what a claim says of the end is judged where the end
         came."""
-        from rb_interp.studies.anchor.claims import stopped_early
-
         return stopped_early(claim) if self.preset == STOPPED_EARLY else claim
 
     @property
@@ -99,3 +93,18 @@ class AnchorConfig(SweepConfig, StudyConfig):
             replace(self.train, stages=(), n_checkpoints=0),
         )
         return {"": self, FIXED: SweepConfig((SMALL,), self.task, model, train, self.rates)}
+
+
+def stopped_early(claim: Claim) -> Claim:
+    """The claim for training that ends long before the paper's.
+
+    What it says of the end is judged at the last step that there is. At least half of the seeds
+    must have learned the reasoning mapping, at the gamma that the claim reads at the end first.
+    Areas and the bias index are over the steps that there are.
+    """
+    final = [term for term in claim.terms if term.stage == "final"]
+    final = [term for term in final if not term.quantity.startswith(("area", "bias", "abs_bias"))]
+    if claim.gate or not final:
+        return claim
+    learned = claim.learned or reasoning_learned(final[0].gamma or SMALL)
+    return replace(claim, learned=learned, stopped_early=True)
