@@ -31,6 +31,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions.effect import REDRAWN, SHARES, Direction, Effect
@@ -40,7 +41,6 @@ from rb_interp.interventions.sites import (
     Sites,
     edits_of,
     interchange_edits,
-    intervention,
     parse_sites,
     told,
     values_at,
@@ -116,7 +116,8 @@ def patch(model: HookedModel, rows: Inputs, source: Inputs, sites: Sites) -> Ite
         yield model
 
 
-@intervention
+@checked
+@single_threaded
 def patching_effect(
     model: HookedModel,
     clean: Inputs,
@@ -133,6 +134,16 @@ def patching_effect(
 
     Values are divided by the mean over all rows of the whole difference, taken as known, so that
     their mean is a cell of ``patching_matrix``, whose arguments all others are.
+
+    Args:
+        model: any model with TransformerLens's hooks.
+        sites: one site or several, as `Site` or as text.
+        metric: a name, such as ``logit_diff`` or ``loss`` (nats), or a function, see
+            ``interventions.metrics``.
+        answer_at: where the answer is read, by default at the last position.
+        direction: ``denoise`` puts clean activations into corrupted rows, ``noise`` corrupted ones
+            into clean rows.
+        control: rows that differ in noise alone from those that run, or None for no control.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
@@ -151,7 +162,8 @@ def patching_effect(
     )
 
 
-@intervention
+@checked
+@single_threaded
 def ablation(
     model: HookedModel,
     inputs: Inputs,
@@ -168,6 +180,13 @@ def ablation(
     Components that stand in for each other lose nothing one by one, and everything together.
 
     Args:
+        model: any model with TransformerLens's hooks.
+        inputs: rows, with labels if the metric asks for them, and with the roles that are named.
+        sites: one site or several, as `Site` or as text.
+        metric: a name, such as ``logit_diff`` or ``loss`` (nats), or a function, see
+            ``interventions.metrics``.
+        answer_at: where the answer is read, by default at the last position.
+        seed: seed of the draws.
         method: what stands in their place, of METHODS.
         control: the same rows with their noise redrawn, or None for no control.
     """
@@ -197,7 +216,8 @@ def ablation(
     return pair.effect(f"{method} ablation", told(parsed, model), runs)
 
 
-@intervention
+@checked
+@single_threaded
 def ablations(
     model: HookedModel,
     inputs: Inputs,
@@ -215,6 +235,10 @@ def ablations(
     n, note (such as of a control's rows).
 
     Args:
+        model: any model with TransformerLens's hooks.
+        inputs: rows, with labels if the metric asks for them, and with the roles that are named.
+        control: rows that differ in noise alone from those that run, or None for no control.
+        seed: seed of the draws.
         sites: any components. methods: what stands in their place.
     """
     parsed, rows = parse_sites(sites), []
@@ -255,7 +279,8 @@ def ablations(
     return pd.DataFrame(rows, columns=pd.Index(["component", "method", "accuracy", *columns]))
 
 
-@intervention
+@checked
+@single_threaded
 def interchange(
     model: HookedModel,
     base: Inputs,
@@ -271,6 +296,8 @@ def interchange(
     source, in [0, 1].
 
     Args:
+        model: any model with TransformerLens's hooks.
+        answer_at: where the answer is read, by default at the last position.
         base, source, control: as many rows each; ``control`` has the base's key, anchors and
             position, and other noise.
         sites: what is taken, all together. hold: sites that keep their base value meanwhile.

@@ -52,6 +52,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import entr, softmax
 from torch import Tensor
 
+from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions import sites
@@ -112,11 +113,18 @@ def forced_pattern(
     return [Edit(site.hook, change, len(wanted) if wanted.ndim == 4 else None)]
 
 
-@sites.intervention
+@checked
+@single_threaded
 def pattern_of(
     model: HookedModel, tokens: Tokens, *, layer: int = 0
 ) -> Float[Tensor, "row head query key"]:
-    """What every head of a layer attends to."""
+    """What every head of a layer attends to.
+
+    Args:
+        model: any model with TransformerLens's hooks.
+        tokens: integers ``[row, pos]``.
+        layer: the layer, counted from 0.
+    """
     site = Site("pattern", layer)
     site.check(model)
     pattern = capture(model, tokens, [site.hook])[site.hook]
@@ -133,12 +141,19 @@ def _seen(model: HookedModel, inputs: Inputs, layer: int) -> Bool[np.ndarray, "*
     return seen if attends.all() else seen & attends[:, None] & attends[..., None]
 
 
-@sites.intervention
+@checked
+@single_threaded
 def row_entropies(
     model: HookedModel, tokens: Tokens, *, layer: int = 0
 ) -> Float[np.ndarray, "head query"]:
     """Entropy of each query's attention, 0 (one position) to ln i nats at query i; mean over rows
-    where it attends."""
+    where it attends.
+
+    Args:
+        model: any model with TransformerLens's hooks.
+        tokens: integers ``[row, pos]``.
+        layer: the layer, counted from 0.
+    """
     pattern = pattern_of(model, tokens, layer=layer).double().numpy()
     return entr(pattern).sum(-1).sum(0) / np.maximum(pattern.any(-1).sum(0), 1)
 
@@ -182,7 +197,8 @@ def random_patterns(
     return rows(high)
 
 
-@sites.intervention
+@checked
+@single_threaded
 def forced_average(
     model: HookedModel,
     inputs: Inputs,
@@ -204,6 +220,15 @@ def forced_average(
     local one, and never padding in front.
 
     Args:
+        model: any model with TransformerLens's hooks.
+        inputs: rows, with labels if the metric asks for them, and with the roles that are named.
+        layer: the layer, counted from 0.
+        head: the only head that is changed; by default all of them.
+        n_draws: draws of the control; p cannot be below 1 / (1 + draws), .048 for 20.
+        metric: a name, such as ``logit_diff`` or ``loss`` (nats), or a function, see
+            ``interventions.metrics``.
+        answer_at: where the answer is read, by default at the last position.
+        seed: seed of the draws.
         entropies: of each query in nats, those that the random patterns are to have;
             ``row_entropies`` of a model that does not average (M10: the member of larger
             initialisation). ``[query]`` or ``[head, query]``.
@@ -240,7 +265,8 @@ def forced_average(
     return pair.effect(name, str(Site("pattern", layer, unit=head)), runs, control)
 
 
-@sites.intervention
+@checked
+@single_threaded
 def blocked_attention(
     model: HookedModel,
     inputs: Inputs,
@@ -257,6 +283,15 @@ def blocked_attention(
     """What each input loses when one role cannot attend to another in a layer.
 
     Args:
+        model: any model with TransformerLens's hooks.
+        inputs: rows, with labels if the metric asks for them, and with the roles that are named.
+        layer: the layer, counted from 0.
+        head: the only head that is changed; by default all of them.
+        metric: a name, such as ``logit_diff`` or ``loss`` (nats), or a function, see
+            ``interventions.metrics``.
+        answer_at: where the answer is read, by default at the last position.
+        n_draws: draws of the control; p cannot be below 1 / (1 + draws), .048 for 20.
+        seed: seed of the draws.
         query, key: roles, as in ``sites.positions``.
 
     The control blocks as many noise positions, among those that the query sees and other than the
@@ -387,7 +422,8 @@ def leading(W_V: Float[np.ndarray, "d_model d_head"], *, k: int = 1) -> Basis:
     return np.linalg.svd(np.asarray(W_V, dtype=np.float64), full_matrices=False)[0][:, :k]
 
 
-@sites.intervention
+@checked
+@single_threaded
 def token_basis(
     model: HookedModel,
     inputs: Inputs,
@@ -401,6 +437,8 @@ def token_basis(
     tokens of ``groups``.
 
     Args:
+        model: any model with TransformerLens's hooks.
+        layer: the layer, counted from 0.
         inputs: rows, of which only the length is used, and roles that name the groups.
         group: a token group of the roles, or token ids.
         groups: name -> token ids, see ``probes.values.token_groups``; by default those of the
@@ -410,7 +448,8 @@ def token_basis(
     return span(_centred(model, inputs, group, layer, head, groups))
 
 
-@sites.intervention
+@checked
+@single_threaded
 def matched_spans(
     model: HookedModel,
     inputs: Inputs,
@@ -428,6 +467,14 @@ def matched_spans(
 
     Without a group, of k Gaussian directions with the covariance of the embeddings in use, for
     ``leading``. Other arguments are those of ``token_basis``.
+
+    Args:
+        model: any model with TransformerLens's hooks.
+        inputs: rows, with labels if the metric asks for them, and with the roles that are named.
+        n_draws: draws of the control; p cannot be below 1 / (1 + draws), .048 for 20.
+        layer: the layer, counted from 0.
+        head: the only head that is changed; by default all of them.
+        seed: seed of the draws.
     """
     vectors = _centred(model, inputs, group, layer, head, groups)
     if group is None:
@@ -462,7 +509,8 @@ def _centred(
     return vectors[: len(ids)] - vectors[len(ids) :].mean(0)
 
 
-@sites.intervention
+@checked
+@single_threaded
 def subspace_effect(
     model: HookedModel,
     inputs: Inputs,
@@ -484,6 +532,14 @@ def subspace_effect(
     ``keep``: whose W_V) has the same Frobenius norm.
 
     Args:
+        model: any model with TransformerLens's hooks.
+        inputs: rows, with labels if the metric asks for them, and with the roles that are named.
+        layer: the layer, counted from 0.
+        n_draws: draws of the control; p cannot be below 1 / (1 + draws), .048 for 20.
+        metric: a name, such as ``logit_diff`` or ``loss`` (nats), or a function, see
+            ``interventions.metrics``.
+        answer_at: where the answer is read, by default at the last position.
+        seed: seed of the draws.
         basis: orthonormal columns ``[d_model, k]``, as ``span``, ``leading`` and ``token_basis``
             give.
         head: the only head that is changed, with those that share its values where queries are

@@ -75,13 +75,14 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, TaskError
 from rb_interp.interventions.ablating import interchange
 from rb_interp.interventions.attention import leading
 from rb_interp.interventions.effect import REDRAWN, Effect
 from rb_interp.interventions.patching import patching_matrix
-from rb_interp.interventions.sites import Site, intervention, most_likely, replaced
+from rb_interp.interventions.sites import Site, most_likely, replaced
 from rb_interp.models.protocol import HookedModel, writable_tensors
 from rb_interp.probes._probe import check_labels, undefined
 from rb_interp.probes.capturing import caller_hooks
@@ -122,7 +123,8 @@ NEEDED = ":needed"
 """What the name of a share by necessity ends in."""
 
 
-@intervention
+@checked
+@single_threaded
 def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) -> Reading:
     """Share of each change's effect that travels by each route, in [0, 1]; nan where no row counts.
 
@@ -133,6 +135,7 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
     ``n`` is the smallest number of rows of a change.
 
     Args:
+        model: any model with TransformerLens's hooks.
         inputs: rows with labels and the roles ``key`` and ``anchor``, for a model of two layers or
             more.
         changed: name of a change -> as many rows, with key and anchors at the same positions, and
@@ -169,7 +172,8 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
     return Reading("routes", values, n=n, notes=undefined(values, model, UNDEFINED))
 
 
-@intervention
+@checked
+@single_threaded
 def anchor_routes(
     model: HookedModel,
     data: AnchorDataset,
@@ -182,6 +186,7 @@ def anchor_routes(
     """``routes`` of the key and of each anchor, on rows of a dataset's set.
 
     Args:
+        model: any model with TransformerLens's hooks.
         set: whose rows; a changed anchor stays in its set. A row for which the set has no such
             combination does not count for this anchor.
         n: rows of the set, at most; about one in ``length - q`` ends in an anchor and does not
@@ -335,7 +340,8 @@ class KeyAndSum(NamedTuple):
     sum: Effect
 
 
-@intervention
+@checked
+@single_threaded
 def key_and_sum(
     model: HookedModel,
     data: AnchorDataset,
@@ -354,6 +360,8 @@ def key_and_sum(
     sums of anchors; no row is in two pairs. A model that has no such pair gets nan and n = 0.
 
     Args:
+        model: any model with TransformerLens's hooks.
+        seed: seed of the draws.
         circuit: whose sites, one of CARRIERS. set: whose answers are key + sum, such as the
             reasoning sets.
         same_position: whether the pairs share their key's position; by default only for
@@ -406,7 +414,8 @@ def _key_sum(data: AnchorDataset, rows: Int[np.ndarray, " row"]) -> tuple[np.nda
     return data.tokens[rows, data.key_position[rows]], anchors.sum(1)
 
 
-@intervention
+@checked
+@single_threaded
 def permuted_number_line(
     model: HookedModel,
     data: AnchorDataset,
@@ -421,6 +430,9 @@ def permuted_number_line(
     in [0, 1].
 
     Args:
+        model: any model with TransformerLens's hooks.
+        n_draws: draws of the control; p cannot be below 1 / (1 + draws), .048 for 20.
+        seed: seed of the draws.
         set: a reasoning set. n: rows looked at; those that are answered rightly and whose answer is
             to change count.
         direction: ``value``, ``component`` or a vector ``[d_model]``, of any length but 0.

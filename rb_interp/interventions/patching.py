@@ -36,7 +36,7 @@ attribution that noises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple, cast
@@ -48,6 +48,8 @@ from torch import Tensor
 from torch.func import functional_call
 from tqdm import tqdm
 
+from rb_interp._threads import single_threaded
+from rb_interp.arguments import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions import sites
 from rb_interp.interventions.effect import Direction, Matrix
@@ -80,56 +82,50 @@ SLOW = 5
 """Seconds after which a progress bar is shown."""
 
 
-def _matrix(fill: Callable[[Comparison, Cells], np.ndarray]):
-    """The public call of what fills cells with the metric, ``[source, group, role, row]``."""
+@checked
+@single_threaded
+def patching_matrix(
+    model: HookedModel,
+    clean: Inputs,
+    corrupted: Inputs,
+    *,
+    components: Names = None,
+    layers: Numbers = None,
+    roles: Names = None,
+    head: int | None = None,
+    metric: Measured = "logit_diff",
+    answer_at: AnswerAt = None,
+    direction: Direction = "denoise",
+    control: Inputs | None = None,
+) -> Matrix:
+    """Share of the clean answer that each cell restores in the corrupted rows.
 
-    def call(
-        model: HookedModel,
-        clean: Inputs,
-        corrupted: Inputs,
-        *,
-        components: Names = None,
-        layers: Numbers = None,
-        roles: Names = None,
-        head: int | None = None,
-        metric: Measured = "logit_diff",
-        answer_at: AnswerAt = None,
-        direction: Direction = "denoise",
-        control: Inputs | None = None,
-    ) -> Matrix:
-        rows = [corrupted, clean] if direction == "denoise" else [clean, corrupted]
-        cells = Cells(
-            model, rows if control is None else [*rows, control], components, layers, roles, head
-        )
-        pair = Comparison(
-            model, metric, answer_at, clean, corrupted, direction, control, cells.hooks
-        )
-        return cells.matrix(pair, fill(pair, cells), fill.__name__.removesuffix("_matrix"))
-
-    call.__name__ = call.__qualname__ = fill.__name__
-    call.__doc__ = fill.__doc__
-    return sites.intervention(torch.inference_mode(False)(call))
-
-
-@_matrix
-def patching_matrix(pair: Comparison, cells: Cells) -> np.ndarray:
-    """Share of the clean answer that each cell (component, layer, role) restores in the corrupted
-    rows.
-
-    With ``direction="noise"`` the share that is lost in the clean rows when the cell is that of the
-    corrupted ones.
+    A cell is a component of one layer at the positions of one role. With ``direction="noise"`` it
+    is the share that is lost in the clean rows if the cell is that of the corrupted ones.
 
     Args:
-        clean, corrupted: pairs of rows with different answers, for instance ``inputs`` and
-            ``counterfactual``. A role may stand elsewhere in one of a pair than in the other.
+        model: any model with TransformerLens's hooks.
+        clean: rows with labels if the metric asks for them, for instance ``inputs``.
+        corrupted: as many rows with different answers, for instance ``counterfactual``. A role may
+            stand at other positions than in the clean rows.
         components: by default those of ``COMPONENTS`` that the model has; with a head, those that
-            have heads. Where a role stands elsewhere in one of a pair, there are no cells of
-            ``pattern``.
-        layers: by default all. roles: by default all that both kinds of rows have, and the last
-            position.
-        head: one head, or all of them at once; it may share its k and v.
+            have heads. There are no cells of ``pattern`` if a role stands elsewhere in one of a
+            pair.
+        layers: by default all.
+        roles: by default all that both kinds of rows have, and the last position.
+        head: one head, which may share its k and v; by default all of them at once.
+        metric: a name, such as ``logit_diff`` or ``loss`` (nats), or a function, see
+            ``interventions.metrics``.
+        answer_at: where the answer is read, by default at the last position.
+        direction: ``denoise`` puts clean activations into corrupted rows, ``noise`` corrupted ones
+            into clean rows.
         control: rows that differ in noise alone from those that run (denoise: ``corrupted``, noise:
             ``clean``), such as ``corrupted.with_tokens_of(other, "noise")``.
+
+    Raises:
+        ModelError: the model has no such component, layer or head, the rows are no pairs, the
+            metric does not differ between them, or the control is like the rows or their source.
+        RolesError: the rows have no such role.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
@@ -139,6 +135,112 @@ def patching_matrix(pair: Comparison, cells: Cells) -> np.ndarray:
     >>> matrix.to_frame().query("component == 'resid_pre' and layer == 0").recovered.round(3).tolist()
     [1.0, 0.0]
     """
+    with torch.inference_mode(False):
+        pair, cells = pair_and_cells(
+            model,
+            clean,
+            corrupted,
+            components=components,
+            layers=layers,
+            roles=roles,
+            head=head,
+            metric=metric,
+            answer_at=answer_at,
+            direction=direction,
+            control=control,
+        )
+        return cells.matrix(pair, exact_cells(pair, cells), "patching")
+
+
+@checked
+@single_threaded
+def attribution_matrix(
+    model: HookedModel,
+    clean: Inputs,
+    corrupted: Inputs,
+    *,
+    components: Names = None,
+    layers: Numbers = None,
+    roles: Names = None,
+    head: int | None = None,
+    metric: Measured = "logit_diff",
+    answer_at: AnswerAt = None,
+    direction: Direction = "denoise",
+    control: Inputs | None = None,
+) -> Matrix:
+    """The patching matrix to first order: each cell's share if the metric were linear in it.
+
+    The model keeps its weights, gradients, modes and hooks.
+
+    Args:
+        model: any model with TransformerLens's hooks.
+        clean: rows with labels if the metric asks for them, for instance ``inputs``.
+        corrupted: as many rows with different answers, for instance ``counterfactual``.
+        components: as in `patching_matrix`.
+        layers: by default all.
+        roles: by default all that both kinds of rows have, and the last position.
+        head: one head, which may share its k and v; by default all of them at once.
+        metric: a name or a function of torch tensors with a gradient; ``accuracy`` and ``rank``
+            have none.
+        answer_at: where the answer is read, by default at the last position.
+        direction: ``denoise`` puts clean activations into corrupted rows, ``noise`` corrupted ones
+            into clean rows.
+        control: rows that differ in noise alone from those that run, or None for no control.
+
+    Raises:
+        ModelError: the metric has no gradient, and whatever `patching_matrix` refuses.
+        RolesError: the rows have no such role.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
+    >>> rows = data.sample("rsn_test", 8)
+    >>> clean, corrupted = data.inputs(rows), data.task.counterfactual(data, rows, "key")
+    >>> matrix = attribution_matrix(model, clean, corrupted, components=["embed"], layers=[0])
+    >>> matrix.to_frame().query("role == 'noise'")["recovered"].tolist()
+    [0.0]
+    """
+    with torch.inference_mode(False):
+        pair, cells = pair_and_cells(
+            model,
+            clean,
+            corrupted,
+            components=components,
+            layers=layers,
+            roles=roles,
+            head=head,
+            metric=metric,
+            answer_at=answer_at,
+            direction=direction,
+            control=control,
+        )
+        return cells.matrix(pair, attributed_cells(pair, cells), "attribution")
+
+
+def pair_and_cells(
+    model: HookedModel,
+    clean: Inputs,
+    corrupted: Inputs,
+    *,
+    components: Names,
+    layers: Numbers,
+    roles: Names,
+    head: int | None,
+    metric: Measured,
+    answer_at: AnswerAt,
+    direction: Direction,
+    control: Inputs | None,
+) -> tuple[Comparison, Cells]:
+    """The untouched runs of a pair of rows, and the cells of its matrix."""
+    rows = [corrupted, clean] if direction == "denoise" else [clean, corrupted]
+    if control is not None:
+        rows.append(control)
+    cells = Cells(model, rows, components, layers, roles, head)
+    pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control, cells.hooks)
+    return pair, cells
+
+
+def exact_cells(pair: Comparison, cells: Cells) -> Float[np.ndarray, "source group role row"]:
+    """The metric of each row with each cell from each source."""
     (own, *values), n_rows = pair.held, len(pair.base)
     runs = CellRuns(pair, cells, own)
     patched = np.tile(pair.start, (len(pair.sources), len(cells.groups), len(cells.roles), 1))
@@ -154,17 +256,8 @@ def patching_matrix(pair: Comparison, cells: Cells) -> np.ndarray:
     return patched
 
 
-@_matrix
-def attribution_matrix(pair: Comparison, cells: Cells) -> np.ndarray:
-    """The patching matrix to first order: what each cell would recover if the metric were linear in
-    it.
-
-    The model keeps its weights, gradients, modes and hooks.
-
-    Args:
-        metric: a name or a function of torch tensors with a gradient; ``accuracy`` and ``rank``
-            have none. All others are those of ``patching_matrix``.
-    """
+def attributed_cells(pair: Comparison, cells: Cells) -> Float[np.ndarray, "source group role row"]:
+    """The metric of each row with each cell from each source, to first order."""
     model, tokens, is_copy = pair.model, as_rows(pair.base.tokens), resid_mid_is_a_copy(pair.model)
     # a copy of resid_mid reaches the MLP alone, attn_out all that resid_mid does
     reached = [

@@ -29,6 +29,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rb_interp._threads import single_threaded
+from rb_interp.arguments import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions import sites
 from rb_interp.interventions.effect import Effect, Matrix
@@ -57,7 +59,8 @@ pattern."""
 Mlps = Literal["frozen", "recomputed"]
 
 
-@sites.intervention
+@checked
+@single_threaded
 def path_patch(
     model: HookedModel,
     base: Inputs,
@@ -77,6 +80,9 @@ def path_patch(
     known: 1 all, 0 none.
 
     Args:
+        model: any model with TransformerLens's hooks.
+        answer_at: where the answer is read, by default at the last position.
+        control: rows that differ in noise alone from those that run, or None for no control.
         base, source: pairs of rows, for instance ``inputs`` and ``counterfactual``; roles may stand
             elsewhere.
         sender, receiver: sites, such as ``attn_out.0@anchor`` and ``v.1@anchor``. ``resid_post`` of
@@ -110,7 +116,8 @@ def path_patch(
     return pair.effect("path patch", f"{sent_by} -> {received_by}", runs, quantity="recovered")
 
 
-@sites.intervention
+@checked
+@single_threaded
 def path_matrix(
     model: HookedModel,
     base: Inputs,
@@ -130,6 +137,11 @@ def path_matrix(
     receiver sees one of the sender, or the answer sees none of the receiver, is nan and has a note.
 
     Args:
+        model: any model with TransformerLens's hooks.
+        metric: a name, such as ``logit_diff`` or ``loss`` (nats), or a function, see
+            ``interventions.metrics``.
+        answer_at: where the answer is read, by default at the last position.
+        control: rows that differ in noise alone from those that run, or None for no control.
         senders, receivers: sites. All others are those of ``path_patch``.
     """
     sent_by, received_by = sites.parse_sites(senders), sites.parse_sites(receivers)

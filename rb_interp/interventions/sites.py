@@ -17,12 +17,11 @@ Heads are those of the queries. Where several of them share their keys and value
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -69,34 +68,6 @@ own position there."""
 FORM = re.compile(r"([^.@]+)(?:\.(0|[1-9][0-9]{0,8})(?:\.(0|[1-9][0-9]{0,8}))?)?(?:@(.+))?")
 """Component, layer, head or neuron, and role, as they are written; a number is not 01, which may be
 meant as 0.1."""
-F = TypeVar("F", bound=Callable)
-SHARED = {
-    "inputs": "rows, with labels where the metric asks for them, and with the roles that are named.",
-    "metric": "a name, such as ``logit_diff`` or ``loss`` (nats), or a function, see ``interventions.metrics``.",
-    "answer_at": "where the answer is read, by default at the last position.",
-    "layer": "the layer, counted from 0.",
-    "head": "the only head that is changed; by default all of them.",
-    "direction": "``denoise`` puts clean activations into corrupted rows, ``noise`` corrupted ones into clean rows.",
-    "control": "rows that differ in noise alone from those that run, or None for no control.",
-    "n_draws": "draws of the control; p cannot be below 1 / (1 + draws), .048 for 20.",
-    "seed": "seed of the draws.",
-}
-"""What a docstring says of the arguments that interventions share; it stands here alone."""
-
-
-def intervention(function: F) -> F:
-    """The same function with its arguments checked, on few threads, and what is SHARED in its
-    docstring."""
-    text = inspect.getdoc(function) or ""
-    text += "" if "Args:\n" in text else "\n\nArgs:\n"
-    told = (
-        f"    {name}: {SHARED[name]}\n"
-        for name in inspect.signature(function).parameters
-        if name in SHARED
-    )
-    more = [line for line in told if f"\n{line.split(':')[0]}:" not in text]
-    function.__doc__ = text.replace("Args:\n", "Args:\n" + "".join(more), 1)
-    return checked(single_threaded(function))  # type: ignore[return-value]
 
 
 @checked
@@ -312,7 +283,8 @@ def aligned(
     return at, source_at
 
 
-@intervention
+@checked
+@single_threaded
 def values_at(model: HookedModel, rows: Inputs, sites: Sites) -> dict[Site, Tensor]:
     """What a model computes at each of several sites, ``[row, n, ...]`` with n the role's
     positions, from one pass.
@@ -320,6 +292,15 @@ def values_at(model: HookedModel, rows: Inputs, sites: Sites) -> dict[Site, Tens
     One position's activation is ``[d_model]`` for the residual stream, embeddings and sublayer
     outputs, ``[head, d_head]`` for q, k, v and z, ``[head, key]`` for pattern, ``[d_mlp]`` for
     mlp_post; one head's or neuron's is without that axis. All are on CPU.
+
+    Args:
+        model: any model with TransformerLens's hooks.
+        rows: the rows of the pass, with the roles that the sites name.
+        sites: one site or several, as `Site` or as text.
+
+    Raises:
+        ModelError: the model has no such site.
+        RolesError: the rows have no such role.
     """
     parsed = [Site.parse(site) for site in ([sites] if isinstance(sites, Site | str) else sites)]
     for site in parsed:
@@ -424,7 +405,8 @@ def with_edits(
             handle.remove()
 
 
-@intervention
+@checked
+@single_threaded
 def last_logits(
     model: HookedModel,
     tokens: Tokens,
@@ -436,7 +418,13 @@ def last_logits(
     with no gradient.
 
     Args:
-        tokens: integers ``[row, pos]``. at: a position of each row.
+        model: any model with TransformerLens's hooks.
+        tokens: integers ``[row, pos]``.
+        edits: what each pass carries, in this order.
+        at: a position of each row; by default the last one.
+
+    Raises:
+        ModelError: a token or the length is outside the model's range, or a logit is not finite.
     """
     inputs = as_rows(tokens)
     capturing.check_range(model, inputs)
@@ -472,10 +460,23 @@ def most_likely(
     return last_logits(model, tokens, edits).argmax(1).numpy()
 
 
-@intervention
+@checked
+@single_threaded
 def interchange_edits(model: HookedModel, base: Inputs, source: Inputs, sites: Sites) -> list[Edit]:
-    """Edits that give runs on ``base`` the activations that sites have on ``source``, row by row
-    and role to role."""
+    """Edits that give runs on ``base`` the activations that sites have on ``source``.
+
+    They go row by row and role to role.
+
+    Args:
+        model: any model with TransformerLens's hooks.
+        base: the rows that will run.
+        source: as many rows of the same length, from which the activations are taken.
+        sites: one site or several, as `Site` or as text.
+
+    Raises:
+        ModelError: the model has no such site, or the rows are no pairs.
+        RolesError: the rows have no such role.
+    """
     parsed = parse_sites(sites)
     for site in parsed:
         aligned(site, base, source)

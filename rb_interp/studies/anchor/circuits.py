@@ -67,7 +67,7 @@ RULES = {
 CIRCUITS = tuple(RULES)
 
 
-class Source(NamedTuple):
+class Quantity(NamedTuple):
     """Where a number of the name is read: probe and quantity, stage, set, and which of the layers
     and heads read."""
 
@@ -80,15 +80,19 @@ class Source(NamedTuple):
 
 
 SOURCES = {
-    "tv_half": Source("uniformity", "tv", "half", "rsn_train", "min", "min"),
-    "key_attention": Source("attention_by_role", "key", "final", "rsn_train", "max", "max"),
-    "anchor_attention": Source("attention_by_role", "anchors", "final", "rsn_train", "max", "max"),
-    "carry": Source("attention_to_key", "key_from_last_anchor", "final", "rsn_train", "min", "max"),
-    "accuracy": Source("learning_order", "acc_rsn_train", "final", "", "min", "max"),
+    "tv_half": Quantity("uniformity", "tv", "half", "rsn_train", "min", "min"),
+    "key_attention": Quantity("attention_by_role", "key", "final", "rsn_train", "max", "max"),
+    "anchor_attention": Quantity(
+        "attention_by_role", "anchors", "final", "rsn_train", "max", "max"
+    ),
+    "carry": Quantity(
+        "attention_to_key", "key_from_last_anchor", "final", "rsn_train", "min", "max"
+    ),
+    "accuracy": Quantity("learning_order", "acc_rsn_train", "final", "", "min", "max"),
 }
 """The numbers of the name by attention."""
 ROUTES = {
-    column: Source("routes", quantity, "final", "rsn_train", "min", "max")
+    column: Quantity("routes", quantity, "final", "rsn_train", "min", "max")
     for column, quantity in SHARES.items()
 }
 """The shares of the name by cause."""
@@ -171,7 +175,7 @@ def circuit_of_seed(circuits: pd.DataFrame) -> dict[int, str]:
     return dict(zip(map(int, here["seed"]), map(str, here["cause"]), strict=True))
 
 
-def _number(member: pd.DataFrame, source: Source) -> float:
+def _number(member: pd.DataFrame, source: Quantity) -> float:
     wanted = np.ones(len(member), dtype=bool)
     for column in ("probe", "quantity", "stage", "set"):
         wanted &= (member[column] == getattr(source, column)).to_numpy()
