@@ -1,9 +1,12 @@
 """What loads when: public names at first use; help and presets without torch; training without
 TransformerLens."""
 
+import compileall
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,11 +19,8 @@ PUBLIC = [rb, *(getattr(rb, name) for name in rb.__all__ if hasattr(getattr(rb, 
 def test_every_public_name_is_there_and_another_one_is_an_attribute_error(package):
     for name in getattr(package, "__all__", ()):
         assert getattr(package, name) is not None
-    with pytest.raises(
-        AttributeError, match=f"module '{package.__name__}' has no attribute 'nothing'"
-    ) as error:
+    with pytest.raises(AttributeError, match="attribute '?nothing"):
         _ = package.nothing
-    assert error.value.obj is package
 
 
 OWN_PROCESS = """
@@ -65,3 +65,18 @@ def test_help_loads_no_torch_and_training_no_transformer_lens(tmp_path):
         command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_an_installation_of_compiled_files_alone_imports(tmp_path):
+    """Bytecode and stubs are enough: nothing reads a module's own source."""
+    source = Path(rb.__file__).parent
+    target = tmp_path / "rb_interp"
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "zoo"))
+    assert compileall.compile_dir(target, quiet=1, legacy=True)
+    for path in target.rglob("*.py"):
+        path.unlink()
+    code = "import rb_interp as rb; print(rb.__file__, rb.AnchorTask.preset('smoke').dataset(seed=0).tokens.shape)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    assert done.stdout.split() == [str(target / "__init__.pyc"), "(3200,", "6)"]
