@@ -14,14 +14,11 @@ ADDITION_AND_SCAN = Study(
     title="Addition and commands: does a rule carry over to what was held out?",
     question=(
         "Sums whose operands both lie in a block are held out, and so are all commands that "
-        "combine one verb with "
-        "anything. Does a small initialisation with a large weight decay answer them better than a "
-        "large "
-        "initialisation with a small one? Each claim is a sentence of “Initialization is Critical "
-        "to Whether "
-        "Transformers Fit Composite Functions by Reasoning or Memorizing” (arXiv 2405.05409), with "
-        "a criterion that "
-        "was fixed before these runs."
+        "combine one verb with anything. Does a small initialisation with a large weight decay "
+        "answer them better than a large initialisation with a small one? Each claim is a sentence "
+        "of “Initialization is Critical to Whether Transformers Fit Composite Functions by "
+        "Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that was fixed before these "
+        "runs."
     ),
     cost={"smoke": "about a minute", "quick": "about nine minutes on two free CPU cores"},
     config=f"{__name__}.config:AdditionAndScanConfig",

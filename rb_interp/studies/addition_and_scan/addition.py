@@ -55,14 +55,12 @@ class AdditionTask(TaskSettings):
         if not low <= first <= last <= high:
             raise TaskError(
                 f"operands=({low}, {high}), block=({first}, {last}); expected ascending ranges, "
-                f"the block within the "
-                f"operands."
+                f"the block within the operands."
             )
         if self.counts[0] < 1:
             raise TaskError(
                 f"block=({first}, {last}) with test_share={self.test_share:g} leaves no row to "
-                f"train on; give a "
-                f"smaller block or a lower test_share."
+                f"train on; give a smaller block or a lower test_share."
             )
 
     @property

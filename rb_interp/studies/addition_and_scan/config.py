@@ -188,8 +188,7 @@ def _check_alike(one: str, other: str, apart: str, first: SweepConfig, second: S
     if found:
         raise ConfigError(
             f"sweeps '{one}' (there) and '{other}' (here) are compared and may differ in {apart} "
-            f"alone, but also "
-            f"differ in {found}; change all sweeps of a task alike."
+            f"alone, but also differ in {found}; change all sweeps of a task alike."
         )
 
 
@@ -251,8 +250,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "P1",
         "With small initialisation and large weight decay, addition carries over to a block of "
-        "operands that was held "
-        "out, better than with large initialisation and small weight decay.",
+        "operands that was held out, better than with large initialisation and small weight decay.",
         "Fig. 17a",
         _conditions("addition", 0.20),
         context=_context("addition"),
@@ -260,9 +258,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "P2",
         "With small initialisation and large weight decay, a verb that was only trained alone is "
-        "used in commands, "
-        "better than with large initialisation and small weight decay, at each of three numbers of "
-        "rows.",
+        "used in commands, better than with large initialisation and small weight decay, at each "
+        "of three numbers of rows.",
         "Fig. 6a",
         tuple(condition for size in SIZES for condition in _conditions(f"scan_{size}", 0.10)),
         context=tuple(term for size in SIZES for term in _context(f"scan_{size}")),

@@ -182,11 +182,9 @@ class ScanTask(SequenceTask):
         if not 1 <= self.n_sequences - self.n_alone <= most or self.n_alone < 1:
             raise TaskError(
                 f"n_sequences={self.n_sequences} with alone_share={self.alone_share:g}: "
-                f"{self.n_alone} rows of "
-                f"'{PRIMITIVE}' alone and {self.n_sequences - self.n_alone} other commands; "
-                f"expected one at least of "
-                f"either, and at most {most} others with verbs={self.verbs}, so that one is left "
-                f"for seen_test."
+                f"{self.n_alone} rows of '{PRIMITIVE}' alone and {self.n_sequences - self.n_alone} "
+                f"other commands; expected one at least of either, and at most {most} others with "
+                f"verbs={self.verbs}, so that one is left for seen_test."
             )
 
     @property

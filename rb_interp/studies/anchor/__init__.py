@@ -10,10 +10,9 @@ ANCHOR = Study(
     title="Anchor study: is the rule learned before the table?",
     question=(
         "Does a small initialisation make a transformer learn a rule before it learns a table, and "
-        "through which "
-        "circuit? Each claim is a sentence of “An Analysis for Reasoning Bias of Language Models "
-        "with Small "
-        "Initialization” (arXiv 2502.04375), with a criterion that was fixed before these runs."
+        "through which circuit? Each claim is a sentence of “An Analysis for Reasoning Bias of "
+        "Language Models with Small Initialization” (arXiv 2502.04375), with a criterion that was "
+        "fixed before these runs."
     ),
     cost={
         "smoke": "about a minute",

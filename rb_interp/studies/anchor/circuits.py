@@ -183,9 +183,8 @@ def _number(member: pd.DataFrame, source: Quantity) -> float:
     if found.empty:
         raise RunError(
             f"no circuit name for gamma={member['gamma'].iloc[0]}, seed={member['seed'].iloc[0]}: "
-            f"the readings lack "
-            f"{source.probe}/{source.quantity} at stage '{source.stage}' on set '{source.set}'. "
-            f"Run probe '{source.probe}' there first."
+            f"the readings lack {source.probe}/{source.quantity} at stage '{source.stage}' on set "
+            f"'{source.set}'. Run probe '{source.probe}' there first."
         )
     layers = found["layer"].to_numpy(dtype=np.float64)  # nan for readings that are tied to no layer
     layer = getattr(np, f"nan{source.layer}")(layers) if np.isfinite(layers).any() else np.nan

@@ -58,14 +58,13 @@ class AnchorConfig(SweepConfig, StudyConfig):
         if self.model.architecture != "transformer":
             raise ConfigError(
                 f"architecture='{self.model.architecture}'; the anchor study reads attention in "
-                f"two layers. Use the "
-                f"study 'emb-mlp' for the simplified models; train_members trains them alone too."
+                f"two layers. Use the study 'emb-mlp' for the simplified models; train_members "
+                f"trains them alone too."
             )
         if self.model.n_layers < 2:
             raise ConfigError(
                 f"n_layers={self.model.n_layers}; a study asks what L1 does, so give 2 or more. "
-                f"train_members trains "
-                f"models of one layer too."
+                f"train_members trains models of one layer too."
             )
         if "half" not in self.train.stages:
             raise ConfigError(

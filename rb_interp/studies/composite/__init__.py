@@ -14,13 +14,10 @@ COMPOSITE = Study(
     title="Composite study: is an unseen pair of anchors answered by inference, or as its mirror was trained?",
     question=(
         "Two anchors in a row shift a key. One pair is trained with another shift than the sum of "
-        "its anchors, and its "
-        "mirror is never trained. Does the initialisation decide how that mirror is answered, and "
-        "by which flow of "
-        "information? Each claim is a sentence of “Initialization is Critical to Whether "
-        "Transformers Fit Composite "
-        "Functions by Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that was fixed "
-        "before these runs."
+        "its anchors, and its mirror is never trained. Does the initialisation decide how that "
+        "mirror is answered, and by which flow of information? Each claim is a sentence of "
+        "“Initialization is Critical to Whether Transformers Fit Composite Functions by Reasoning "
+        "or Memorizing” (arXiv 2405.05409), with a criterion that was fixed before these runs."
     ),
     cost={
         "smoke": "about a minute",

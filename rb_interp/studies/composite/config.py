@@ -120,22 +120,20 @@ class CompositeConfig(SweepConfig, StudyConfig):
         if task.length < 6:
             raise ConfigError(
                 f"length={task.length}; flows are read where noise stands between the anchors and "
-                f"the last position, "
-                f"so give 6 or more."
+                f"the last position, so give 6 or more."
             )
         for pair in task.held_out:
             key, both = np.array([0]), np.array([pair])
             if task.inferential(key, both) == task.symmetric(key, both):
                 raise ConfigError(
                     f"the held-out pair {pair} gets the same answer by inference and by its "
-                    f"mirror; make the mirror "
-                    f"{pair[::-1]} an exception."
+                    f"mirror; make the mirror {pair[::-1]} an exception."
                 )
         if self.model.architecture != "transformer" or self.model.n_layers < 2:
             raise ConfigError(
                 f"architecture='{self.model.architecture}', n_layers={self.model.n_layers}; the "
-                f"study asks what one "
-                f"layer passes on to the next, so give a transformer of two layers or more."
+                f"study asks what one layer passes on to the next, so give a transformer of two "
+                f"layers or more."
             )
 
     @property

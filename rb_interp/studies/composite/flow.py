@@ -54,7 +54,7 @@ from rb_interp.statistics.intervals import mean_of_shares, proportion_interval
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.config import EACH, EDGES, FIRST_HOP, SUM
 from rb_interp.studies.composite.phase import INFERENTIAL, PHASE_VALUES, SYMMETRIC, Placed, early
-from rb_interp.studies.composite.rows import CompositeDataset
+from rb_interp.studies.composite.task import CompositeDataset
 from rb_interp.tasks.inputs import Inputs
 
 ROLES = ("key", "a1", "a2", "last", "noise")
@@ -247,14 +247,12 @@ RULES = {
     VIA_LAST: (
         ("last:kb_ps", "key:ks_pb"),
         f"taken from another row, the last position brings that row's pair, and the key's position "
-        f"its key, in at "
-        f"least {CARRIES:.2f} of the pairs of rows",
+        f"its key, in at least {CARRIES:.2f} of the pairs of rows",
     ),
     VIA_ANCHORS: (
         ("a1+a2:source",),
         f"taken from another row, both anchors together bring its answer in at least {CARRIES:.2f} "
-        f"of the pairs of "
-        f"rows, and neither does alone in {ALONE:.2f}",
+        f"of the pairs of rows, and neither does alone in {ALONE:.2f}",
     ),
     VIA_A2: (
         ("a2:source",),

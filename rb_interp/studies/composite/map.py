@@ -41,13 +41,10 @@ COMPOSITE_MAP = Study(
     title="Phase map: where in gamma, depth, learning rate and weight decay is an unseen pair inferred?",
     question=(
         "The composite study asks how a pair of anchors that was never trained is answered. This "
-        "map asks where: at "
-        "which initialisations, and how that changes with depth, learning rate, weight decay and "
-        "the kind of block. "
-        "Each claim is a sentence of “Initialization is Critical to Whether Transformers Fit "
-        "Composite Functions by "
-        "Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that was fixed before these "
-        "runs."
+        "map asks where: at which initialisations, and how that changes with depth, learning rate, "
+        "weight decay and the kind of block. Each claim is a sentence of “Initialization is "
+        "Critical to Whether Transformers Fit Composite Functions by Reasoning or Memorizing” "
+        "(arXiv 2405.05409), with a criterion that was fixed before these runs."
     ),
     cost={"smoke": "about a minute", "quick": "about a quarter of an hour on two free CPU cores"},
     config="rb_interp.studies.composite.map:CompositeMapConfig",
@@ -196,8 +193,8 @@ class CompositeMapConfig(StudyConfig):
         if not set(self.coarse_gammas) <= set(self.gammas):
             raise ConfigError(
                 f"coarse_gammas={list(self.coarse_gammas)} are not all among "
-                f"gammas={list(self.gammas)}; the preset's "
-                f"rate is read at depth 2, so take them from there."
+                f"gammas={list(self.gammas)}; the preset's rate is read at depth 2, so take them "
+                f"from there."
             )
         if self.model.d_head % self.heads:
             raise ConfigError(

@@ -75,8 +75,7 @@ from rb_interp.studies.composite.phase import (
     read_phase,
     two_phases,
 )
-from rb_interp.studies.composite.rows import CompositeDataset
-from rb_interp.studies.composite.task import FITTED
+from rb_interp.studies.composite.task import FITTED, CompositeDataset
 from rb_interp.training.member_group import Member
 
 FEWEST_GAMMAS, FROM, TO = 6, 0.5, 1.0

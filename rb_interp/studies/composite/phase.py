@@ -31,8 +31,7 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.runs.measured import frame
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.config import MIDDLE
-from rb_interp.studies.composite.rows import CompositeDataset
-from rb_interp.studies.composite.task import FITTED
+from rb_interp.studies.composite.task import FITTED, CompositeDataset
 
 PHASES = UNFIT, INFERENTIAL, SYMMETRIC, MIXED = ("unfit", "inferential", "symmetric", "mixed")
 DECIDED = 0.90

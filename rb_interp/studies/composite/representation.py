@@ -66,7 +66,8 @@ from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.config import LOWER, MIDDLE, SMALL, TWO_LAYERS
 from rb_interp.studies.composite.flow import inferential_rows
 from rb_interp.studies.composite.phase import INFERENTIAL, SYMMETRIC, Placed
-from rb_interp.studies.composite.rows import CompositeDataset, role_positions
+from rb_interp.studies.composite.rows import role_positions
+from rb_interp.studies.composite.task import CompositeDataset
 from rb_interp.tasks.inputs import Inputs, Roles
 from rb_interp.training.member_group import Member
 
@@ -139,7 +140,7 @@ def draw_grid(data: CompositeDataset) -> Grid:
     tokens[:, at] = np.tile(KEYS, len(pairs) * NOISES)
     tokens[:, at + 1 : at + 3] = np.repeat(pairs, NOISES * len(KEYS), 0)
     keys, anchors = tokens[:, at], tokens[:, at + 1 : at + 3]
-    roles = Roles(role_positions(task, np.full(len(tokens), at)))
+    roles = Roles(role_positions(task.length, np.full(len(tokens), at)))
     steps, answers = (
         keys + np.array(task.shifts)[anchors[:, 0] - 1],
         task.inferential(keys, anchors),

@@ -15,12 +15,14 @@ A key x may stand at position p in training only if x mod m is not p (paper 2, A
 with x mod m = p are test keys there. The paper's text has m = length - 2, the group's code m =
 length. With the code's modulus some items are test keys nowhere: of 20..99 those with x mod 9 of 7
 or 8.
+
+``rows`` has the sets of rows, and how a row is drawn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Annotated, ClassVar, Literal
 
@@ -33,20 +35,67 @@ from rb_interp.settings import Share, Size, Span, Token
 from rb_interp.studies.composite.rows import (
     SETS,
     TRAIN_SETS,
-    CompositeDataset,
-    draw_dataset,
-    random_candidates,
+    RowRules,
+    role_positions,
+    row_hashes,
+    row_kinds,
 )
 from rb_interp.tasks.counterfactual import changed_rows
-from rb_interp.tasks.dataset import Stage, TaskSettings
+from rb_interp.tasks.dataset import Dataset, Stage, TaskSettings
 from rb_interp.tasks.inputs import Inputs, selected
 
 Pair = tuple[Token, Token]
 Shift = Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
 
+SEEN_TEST = SETS.index("seen_test")
 FITTED = 0.90
 """Accuracy on seen_test from which a member counts as fitted."""
-SEEN_TEST = SETS.index("seen_test")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CompositeDataset(Dataset):
+    """The rows that one seed draws, with roles ``key``, ``a1``, ``a2``, ``anchor``, ``last`` and
+    ``noise``."""
+
+    task: CompositeTask
+    """Whose rows these are."""
+    pair_shifts: Int[np.ndarray, "first second"]
+    """The trained shift of each ordered pair, random exceptions included, and the sum for held-out
+    pairs; anchor 1 has index 0."""
+
+    @property
+    def key_position(self) -> Int[np.ndarray, " row"]:
+        """Position of each row's key."""
+        return self.positions["key"][:, 0]
+
+    @property
+    def anchor_positions(self) -> Int[np.ndarray, "row 2"]:
+        """Positions of each row's anchors, in order."""
+        return self.positions["anchor"]
+
+    @property
+    def keys(self) -> Int[np.ndarray, " row"]:
+        """Each row's key."""
+        return np.take_along_axis(self.tokens, self.positions["key"], 1)[:, 0]
+
+    @property
+    def pairs(self) -> Int[np.ndarray, "row 2"]:
+        """Each row's anchors, in order."""
+        return np.take_along_axis(self.tokens, self.anchor_positions, 1)
+
+    def is_exception(self, pairs: Int[np.ndarray, "row 2"]) -> Bool[np.ndarray, " row"]:
+        """Whether each pair has another shift than the sum."""
+        shifts = np.array(self.task.shifts)
+        differs = self.pair_shifts != np.add.outer(shifts, shifts)
+        return differs[pairs[:, 0] - 1, pairs[:, 1] - 1]
+
+    def fresh_keys(
+        self, rows: Int[np.ndarray, " n"], rng: np.random.Generator
+    ) -> Int[np.ndarray, " n"]:
+        """A key for each row, drawn evenly from those of its key's kind at its position."""
+        positions = self.key_position[rows]
+        test = self.task.is_test_key(self.keys[rows], positions)
+        return self.task.rules.draw_keys(positions, test, rng)
 
 
 class CompositeTask(TaskSettings):
@@ -61,7 +110,10 @@ class CompositeTask(TaskSettings):
     ([1, 1], 10)
     """
 
-    sets, train_sets, predicts, q = SETS, TRAIN_SETS, "last", 2
+    sets = SETS
+    train_sets = TRAIN_SETS
+    predicts = "last"
+    q = 2
     PRESETS: ClassVar[dict] = {
         "smoke": {
             "items": (20, 49),
@@ -103,7 +155,10 @@ class CompositeTask(TaskSettings):
     """``code`` (m = length) or ``text`` (m = length - 2): the modulus that tells test keys."""
 
     def __post_init__(self) -> None:
-        check(self)
+        _check_sizes(self)
+        _check_pairs("exceptions", [pair for pair, _ in self.exceptions], len(self.shifts))
+        _check_pairs("held_out", list(self.held_out), len(self.shifts))
+        _check_exceptions(self)
 
     def both_unseen(self) -> CompositeTask:
         """The same task where the mirrored pairs of held-out ones are held out too, and are no
@@ -115,13 +170,18 @@ class CompositeTask(TaskSettings):
         """
         mirrored = [(second, first) for first, second in self.held_out]
         held_out = tuple(dict.fromkeys((*self.held_out, *mirrored)))
-        kept = tuple(each for each in self.exceptions if each[0] not in held_out)
-        return replace(self, held_out=held_out, exceptions=kept)
+        exceptions = tuple((pair, shift) for pair, shift in self.exceptions if pair not in held_out)
+        return replace(self, held_out=held_out, exceptions=exceptions)
 
     @property
     def modulus(self) -> int:
-        """A key x is a test key at position p where x modulo this is p."""
+        """A key x is a test key at position p if x modulo this is p."""
         return self.length if self.split == "code" else self.length - 2
+
+    @property
+    def rules(self) -> RowRules:
+        """What rows may hold."""
+        return RowRules(self.items, self.length, self.modulus)
 
     @property
     def rows_per_pair(self) -> int:
@@ -140,24 +200,66 @@ class CompositeTask(TaskSettings):
         return tuple(pair for pair in product(anchors, anchors) if pair not in held_out)
 
     @property
+    def exception_candidates(self) -> list[Pair]:
+        """Trained pairs with a trained mirror that are no exceptions yet."""
+        taken = {pair for pair, _ in self.exceptions}
+        taken.update(self.held_out)
+        taken.update((second, first) for first, second in self.held_out)
+        return [pair for pair in self.trained if pair not in taken]
+
+    @property
     def stages(self) -> Mapping[str, Stage]:
         """``fit``: the first evaluation with an accuracy of at least .90 on seen_test."""
         return {"fit": Stage(lambda now, start: now[:, SEEN_TEST, 1] >= FITTED)}
 
     @property
     def spectra(self) -> Mapping[str, Int[np.ndarray, " n"]]:
-        """``items``: tokens whose embeddings' spectrum is kept along training, see
-        ``training.tracking``."""
+        """``items``: tokens whose spectrum ``training.tracking`` stores along training."""
         return {"items": self.tokens("key")}
 
     def dataset(self, seed: int) -> CompositeDataset:
         """Draw exceptions and rows; the same seed gives the same rows on every machine.
 
-        Raises TaskError where nearly every possible row is trained on, so that none is left for
-        seen_train.
+        Raises TaskError if no row is left for seen_train.
         """
-        drawn = draw_dataset(self, seed)
-        return replace(drawn, labels=self.answers(drawn, np.arange(len(drawn)), drawn.tokens))
+        tokens: list[np.ndarray] = []
+        keys: list[np.ndarray] = []
+        for number, name in enumerate(SETS):
+            pairs = self.combinations(name)
+            pairs, test = row_kinds(name, pairs, self.rows_per_pair, self.evaluation_rows)
+            rng = np.random.default_rng([seed, 2, number])
+            if name == "seen_train":
+                drawn = self.rules.draw_untrained(pairs, test, rng, row_hashes(tokens[0]))
+            else:
+                drawn = self.rules.draw(pairs, test, rng)
+            tokens.append(drawn[0])
+            keys.append(drawn[1])
+        sizes = [len(rows) for rows in tokens]
+        data = CompositeDataset(
+            seed=seed,
+            tokens=np.concatenate(tokens),
+            labels=np.zeros(sum(sizes), dtype=np.int64),
+            set=np.repeat(np.arange(len(SETS)), sizes),
+            sets=SETS,
+            train_sets=TRAIN_SETS,
+            positions=role_positions(self.length, np.concatenate(keys)),
+            groups={name: self.tokens(name) for name in ("key", "anchor")},
+            name="the composite task",
+            task=self,
+            pair_shifts=self._draw_shifts(np.random.default_rng([seed, 1])),
+        )
+        return replace(data, labels=self.answers(data, np.arange(len(data)), data.tokens))
+
+    def _draw_shifts(self, rng: np.random.Generator) -> Int[np.ndarray, "first second"]:
+        """The shifts of all pairs, with random exceptions."""
+        table = self.shift_table()
+        candidates = self.exception_candidates
+        for number in rng.permutation(len(candidates))[: self.random_exceptions]:
+            first, second = candidates[number]
+            shifts = list(range(2 * min(self.shifts), 2 * max(self.shifts) + 1))
+            shifts.remove(self.shifts[first - 1] + self.shifts[second - 1])
+            table[first - 1, second - 1] = rng.choice(shifts)
+        return table
 
     def answers(
         self,
@@ -177,10 +279,8 @@ class CompositeTask(TaskSettings):
         rows = selected(rows, len(data))
         keys = np.take_along_axis(tokens, data.positions["key"][rows], 1)[:, 0]
         pairs = np.take_along_axis(tokens, data.anchor_positions[rows], 1)
-        if (
-            not np.isin(keys, self.tokens("key")).all()
-            or not np.isin(pairs, self.tokens("anchor")).all()
-        ):
+        known_keys = np.isin(keys, self.tokens("key")).all()
+        if not known_keys or not np.isin(pairs, self.tokens("anchor")).all():
             raise TaskError(
                 "some rows hold other tokens where their key and their anchors stand; give those."
             )
@@ -216,8 +316,10 @@ class CompositeTask(TaskSettings):
         return np.arange(low, high + 1)
 
     def combinations(self, set: str) -> Int[np.ndarray, "pair 2"]:
-        """Ordered pairs of a set: the held-out ones of ``unseen``, else the trained ones; TaskError
-        for another set."""
+        """Ordered pairs of a set: of ``unseen`` the held-out ones, else the trained ones.
+
+        Raises TaskError for an unknown set.
+        """
         if set not in SETS:
             raise TaskError(f"there is no set '{set}'; {nearest(set, SETS)}")
         return np.array(self.held_out if set == "unseen" else self.trained, dtype=np.int64)
@@ -242,7 +344,7 @@ class CompositeTask(TaskSettings):
         >>> CompositeTask().inferential(np.array([50]), np.array([[4, 3]])).tolist()
         [40]
         """
-        first, second = self._places(pairs)
+        first, second = self._indices(pairs)
         shifts = np.array(self.shifts)
         return keys + shifts[first] + shifts[second]
 
@@ -257,13 +359,13 @@ class CompositeTask(TaskSettings):
         >>> CompositeTask().symmetric(np.array([50]), np.array([[4, 3]])).tolist()
         [44]
         """
-        first, second = self._places(pairs)
+        first, second = self._indices(pairs)
         for pair in map(tuple, np.unique(pairs, axis=0).tolist()):
             if pair not in self.held_out or pair[::-1] in self.held_out:
                 raise TaskError(
                     f"the pair {pair} has no symmetric answer: it must be held out and its "
-                    f"mirrored pair trained; this "
-                    f"task holds out {', '.join(map(str, self.held_out))}."
+                    f"mirrored pair trained; this task holds out "
+                    f"{', '.join(map(str, self.held_out))}."
                 )
         return keys + self.shift_table()[second, first]
 
@@ -275,8 +377,8 @@ class CompositeTask(TaskSettings):
             table[first - 1, second - 1] = shift
         return table
 
-    def _places(self, pairs: Int[np.ndarray, "row 2"]) -> tuple[np.ndarray, np.ndarray]:
-        """Both anchors of each pair, counted from 0; TaskError for unknown ones."""
+    def _indices(self, pairs: Int[np.ndarray, "row 2"]) -> tuple[np.ndarray, np.ndarray]:
+        """Index of the first and of the second anchor of each pair; TaskError for unknown ones."""
         if not np.isin(pairs, self.tokens("anchor")).all():
             raise TaskError(
                 f"got anchors {np.unique(pairs).tolist()}; expected 1 to {len(self.shifts)}."
@@ -284,55 +386,63 @@ class CompositeTask(TaskSettings):
         return pairs[:, 0] - 1, pairs[:, 1] - 1
 
 
-def check(task: CompositeTask) -> None:
-    """Raise TaskError, saying what to change, where the settings contradict each other."""
-    n, (low, high), free = len(task.shifts), task.items, len(random_candidates(task))
-    excepted, items = [pair for pair, _ in task.exceptions], f"items=({low}, {high})"
-    shifts = [2 * min(task.shifts), 2 * max(task.shifts), *(shift for _, shift in task.exceptions)]
-    lowest, highest = low + min(shifts), high + max(shifts)
-    for wrong, message in (
-        (low <= n, f"{items} overlap the anchors 1 to {n}; start items at {n + 1} or above."),
-        (
-            high - low + 1 < task.modulus,
-            f"{items} with split='{task.split}' leave some position without a test key; use at "
-            f"least {task.modulus} "
-            f"items.",
-        ),
-        (
-            lowest < 0 or max(high, highest) >= task.d_vocab,
+def _check_sizes(task: CompositeTask) -> None:
+    """Raise TaskError if the numbers of a task contradict each other."""
+    n = len(task.shifts)
+    low, high = task.items
+    if low <= n:
+        raise TaskError(
+            f"items=({low}, {high}) overlap the anchors 1 to {n}; start items at {n + 1} or above."
+        )
+    if high - low + 1 < task.modulus:
+        raise TaskError(
+            f"items=({low}, {high}) with split='{task.split}' leave some position without a test "
+            f"key; use at least {task.modulus} items."
+        )
+    shifts = [2 * min(task.shifts), 2 * max(task.shifts)]
+    shifts += [shift for _, shift in task.exceptions]
+    lowest = low + min(shifts)
+    highest = high + max(shifts)
+    if lowest < 0 or max(high, highest) >= task.d_vocab:
+        raise TaskError(
             f"answers run from {lowest} to {highest}, outside 0..{task.d_vocab - 1}; change items, "
-            f"shifts or d_vocab.",
-        ),
-        (
-            task.random_exceptions > free,
+            f"shifts or d_vocab."
+        )
+    free = len(task.exception_candidates)
+    if task.random_exceptions > free:
+        raise TaskError(
             f"random_exceptions={task.random_exceptions}, but {free} trained pairs can become one: "
-            f"those with a trained "
-            f"mirror that are no exceptions yet; ask for at most {free}.",
-        ),
-        (
-            task.rows_per_pair < 1,
+            f"those with a trained mirror that are no exceptions yet; ask for at most {free}."
+        )
+    if task.rows_per_pair < 1:
+        raise TaskError(
             f"n_sequences={task.n_sequences} with test_share={task.test_share:g} leaves {n**2} "
-            f"pairs without a row to "
-            f"train on; raise n_sequences or lower test_share.",
-        ),
-    ):
-        if wrong:
-            raise TaskError(message)
-    for name, pairs in (("exceptions", excepted), ("held_out", task.held_out)):
-        for pair in pairs:
-            if not all(1 <= anchor <= n for anchor in pair):
-                raise TaskError(
-                    f"{name} has the pair {pair}, which is none of the anchors 1 to {n}; use those."
-                )
-            if pairs.count(pair) > 1:
-                raise TaskError(f"{name} has the pair {pair} twice; give it once.")
-    for pair, shift in task.exceptions:
+            f"pairs without a row to train on; raise n_sequences or lower test_share."
+        )
+
+
+def _check_pairs(name: str, pairs: list[Pair], n_anchors: int) -> None:
+    """Raise TaskError if a setting has a pair of unknown anchors, or a pair twice."""
+    for pair in pairs:
+        if not 1 <= min(pair) <= max(pair) <= n_anchors:
+            raise TaskError(
+                f"{name} has the pair {pair}, which is none of the anchors 1 to {n_anchors}; use "
+                f"those."
+            )
+        if pairs.count(pair) > 1:
+            raise TaskError(f"{name} has the pair {pair} twice; give it once.")
+
+
+def _check_exceptions(task: CompositeTask) -> None:
+    """Raise TaskError if an exception is held out, or is none."""
+    for (first, second), shift in task.exceptions:
+        pair = (first, second)
         if pair in task.held_out:
             raise TaskError(
                 f"the pair {pair} is an exception and held out; exceptions are trained, so choose "
                 f"one."
             )
-        if shift == sum(task.shifts[anchor - 1] for anchor in pair):
+        if shift == task.shifts[first - 1] + task.shifts[second - 1]:
             raise TaskError(
                 f"the exception {pair} has the shift {shift}, its anchors' sum; give another or "
                 f"leave it out."

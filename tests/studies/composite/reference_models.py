@@ -26,7 +26,7 @@ from rb_interp.models.build import lens_model
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.reference import Blueprint
 from rb_interp.models.schemes import parameters
-from rb_interp.studies.composite.rows import CompositeDataset
+from rb_interp.studies.composite.task import CompositeDataset
 
 UNIT = 0.04
 """Length of the number 1 on the lines of keys and of answers."""

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rb_interp.errors import TaskError
-from rb_interp.studies.composite.rows import SETS
-from rb_interp.studies.composite.task import CompositeTask
+from rb_interp.studies.composite.task import SETS, CompositeTask
 
 pytestmark = pytest.mark.wide
 
