@@ -9,7 +9,7 @@ from cogs.sentences import RULES
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.kit import DASHED, INK
-from rb_interp.studies.addition_and_scan.measure import draw_shares
+from rb_interp.studies.addition_and_scan.figures import draw_shares
 
 SETS = {
     "seen_test": "not trained,\nlike trained ones",

@@ -24,6 +24,6 @@ ADDITION_AND_SCAN = Study(
     config=f"{__name__}.config:AdditionAndScanConfig",
     measure=f"{__name__}.measure:measure",
     claims=f"{__name__}.config:CLAIMS",
-    figures=f"{__name__}.measure:FIGURES",
+    figures=f"{__name__}.figures:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
 )

@@ -17,10 +17,10 @@ from rb_interp.statistics.reading import Reading
 from rb_interp.studies.addition_and_scan import ADDITION_AND_SCAN
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.config import CLAIMS, DECAYS, LARGE, SMALL, TASKS
+from rb_interp.studies.addition_and_scan.figures import draw_sums
 from rb_interp.studies.addition_and_scan.measure import (
     answers,
     contrasts,
-    draw_sums,
     right,
     table_of_sums,
 )
