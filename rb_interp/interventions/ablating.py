@@ -47,7 +47,8 @@ from rb_interp.interventions.sites import (
     with_edits,
 )
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import attention_layers, capture
+from rb_interp.models.structure import attention_layers
+from rb_interp.probes.activations import capture
 from rb_interp.tasks.inputs import Inputs
 
 __all__ = ["ablate", "ablation", "ablations", "interchange", "patch", "patching_effect"]

@@ -60,8 +60,9 @@ from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured
 from rb_interp.interventions.sites import Edit, Site
 from rb_interp.models.protocol import HookedModel, value_weights
+from rb_interp.models.structure import visible
 from rb_interp.probes._probe import check_attends, check_layer_head
-from rb_interp.probes.capturing import Tokens, capture, visible
+from rb_interp.probes.activations import Tokens, capture
 from rb_interp.probes.values import token_embeddings, token_groups
 from rb_interp.statistics.nulls import random_subspaces
 from rb_interp.tasks.inputs import Inputs

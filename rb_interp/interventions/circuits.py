@@ -83,9 +83,9 @@ from rb_interp.interventions.attention import leading
 from rb_interp.interventions.effect import REDRAWN, Effect
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import Site, most_likely, replaced
+from rb_interp.models.hooking import caller_hooks
 from rb_interp.models.protocol import HookedModel, writable_tensors
 from rb_interp.probes._probe import check_labels, undefined
-from rb_interp.probes.capturing import caller_hooks
 from rb_interp.probes.embeddings import token_vectors
 from rb_interp.probes.values import value_matrix
 from rb_interp.statistics.nulls import random_directions

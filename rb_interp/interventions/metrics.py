@@ -43,8 +43,10 @@ from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions import sites
 from rb_interp.interventions.effect import REDRAWN, Direction, Effect, Matrix
 from rb_interp.interventions.sites import Edit, Site
+from rb_interp.models.hooking import caller_hooks
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import caller_hooks, capture, visible
+from rb_interp.models.structure import visible
+from rb_interp.probes.activations import capture
 from rb_interp.tasks.inputs import Inputs
 
 __all__ = [

@@ -61,8 +61,10 @@ from rb_interp.interventions.metrics import (
     answer_positions,
     measure,
 )
+from rb_interp.models.hooking import attached, caller_hooks, evaluation
 from rb_interp.models.protocol import HookedModel, resid_mid_is_a_copy
-from rb_interp.probes.capturing import NOWHERE, as_rows, attached, caller_hooks, evaluation, passes
+from rb_interp.models.structure import device_of, rows_of_a_pass
+from rb_interp.probes.activations import as_rows
 from rb_interp.tasks.inputs import Inputs
 
 __all__ = ["attribution_matrix", "patching_matrix"]
@@ -283,7 +285,7 @@ def attributed_cells(pair: Comparison, cells: Cells) -> Float[np.ndarray, "sourc
     (slope,) = torch.autograd.grad(value, logits)
     n_values = sum(activation[0].numel() for activation in own.values())
     for rows in torch.arange(len(tokens)).split(
-        min(passes(model, tokens), max(1, HELD_VALUES // n_values))
+        min(rows_of_a_pass(model, tokens), max(1, HELD_VALUES // n_values))
     ):
         logits, held = _held(model, tokens[rows], reached)
         with torch.enable_grad():
@@ -422,7 +424,7 @@ def _held(
     for name, value in (*module.named_parameters(), *module.named_buffers()):
         copies |= {name: value.clone()} if value.is_inference() else {}
     with torch.enable_grad(), evaluation(model), attached(model, hooks):
-        given = tokens.to(next(model.parameters(), NOWHERE).device)
+        given = tokens.to(device_of(model))
         logits = functional_call(module, copies, given) if copies else model(given)
     return logits, {name: held[name] for name in names}
 
@@ -459,7 +461,7 @@ class CellRuns:
         self.model, self.groups, self.n_layers = model, cells.groups, model.cfg.n_layers
         self.tokens, self.device = (
             as_rows(pair.base.tokens),
-            next(model.parameters(), NOWHERE).device,
+            device_of(model),
         )
         self.n_rows, self.length = self.tokens.shape
         at = answer_positions(pair.answer_at, pair.base)
@@ -595,7 +597,8 @@ class CellRuns:
         in_mlp = 1 if narrow and begin == self.n_layers - 1 else length
         widest = max(length * max(cfg.d_model, cfg.n_heads * length), in_mlp * (cfg.d_mlp or 0))
         most = min(
-            PASS_VALUES // widest, passes(self.model, self.tokens[:, : 1 if narrow else length])
+            PASS_VALUES // widest,
+            rows_of_a_pass(self.model, self.tokens[:, : 1 if narrow else length]),
         )
         for part in runs.split(self.n_rows if self.disturbed else max(1, most)):
             rows, hooks, told, each = part % self.n_rows, [], {}, torch.arange(len(part))

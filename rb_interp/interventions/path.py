@@ -37,7 +37,7 @@ from rb_interp.interventions.effect import Effect, Matrix
 from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_logits
 from rb_interp.interventions.sites import Edit, Site
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import visible
+from rb_interp.models.structure import visible
 from rb_interp.tasks.inputs import Inputs
 
 __all__ = ["path_matrix", "path_patch"]

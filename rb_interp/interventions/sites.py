@@ -31,9 +31,10 @@ from torch import Tensor
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, RolesError, nearest
+from rb_interp.models.hooking import attached, evaluation
 from rb_interp.models.protocol import HookedModel, resid_mid_is_a_copy
-from rb_interp.probes import capturing
-from rb_interp.probes.capturing import Tokens, as_rows
+from rb_interp.models.structure import check_range, device_of, has_attention, rows_of_a_pass
+from rb_interp.probes.activations import Tokens, as_rows, capture
 from rb_interp.tasks.inputs import REST, Inputs, rest_positions
 
 __all__ = [
@@ -202,7 +203,7 @@ def told(sites: Sequence[Site], model: HookedModel) -> str:
 def components_of(model: HookedModel, layer: int | None = None) -> tuple[str, ...]:
     """The components that a model has in any layer, or in one, in the order of HOOKS; none without
     attention."""
-    missing = set() if capturing.has_attention(model) else {*HOOKS}
+    missing = set() if has_attention(model) else {*HOOKS}
     missing |= (
         {"resid_mid", "mlp_post", "mlp_out"} if getattr(model.cfg, "attn_only", False) else set()
     )
@@ -305,11 +306,7 @@ def values_at(model: HookedModel, rows: Inputs, sites: Sites) -> dict[Site, Tens
     parsed = [Site.parse(site) for site in ([sites] if isinstance(sites, Site | str) else sites)]
     for site in parsed:
         site.check(model)
-    values = (
-        capturing.capture(model, rows.tokens, sorted({site.hook for site in parsed}))
-        if parsed
-        else {}
-    )
+    values = capture(model, rows.tokens, sorted({site.hook for site in parsed})) if parsed else {}
     return {
         site: gather(site.in_hook(model), values[site.hook], site_positions(site, rows))
         for site in parsed
@@ -398,7 +395,7 @@ def with_edits(
     hooks = [(edit.hook, lambda value, hook, edit=edit: change(edit, value)) for edit in edits]
     handle = model.embed.register_forward_pre_hook(look, with_kwargs=True) if known else None
     try:
-        with capturing.attached(model, hooks):
+        with attached(model, hooks):
             yield model
     finally:
         if handle is not None:
@@ -427,10 +424,10 @@ def last_logits(
         ModelError: a token or the length is outside the model's range, or a logit is not finite.
     """
     inputs = as_rows(tokens)
-    capturing.check_range(model, inputs)
-    device, parts = next(model.parameters(), capturing.NOWHERE).device, []
-    with torch.no_grad(), capturing.evaluation(model):
-        for rows in torch.arange(len(inputs)).split(capturing.passes(model, inputs)):
+    check_range(model, inputs)
+    device, parts = device_of(model), []
+    with torch.no_grad(), evaluation(model):
+        for rows in torch.arange(len(inputs)).split(rows_of_a_pass(model, inputs)):
             with with_edits(model, edits, rows):
                 logits = model(inputs[rows].to(device))
                 parts.append(

@@ -1,6 +1,6 @@
 from ._attention import attention, attention_by_role, attention_to_key, uniformity
 from ._probe import Null, Reading, scan
-from .capturing import capture, captured, from_arrays
+from .activations import capture, captured, from_arrays
 from .embeddings import geometry, lattice
 from .labels import cosines_by_target, label_range, variance_explained
 from .language import chain_accuracy, chain_inputs, embedding_rank, next_token

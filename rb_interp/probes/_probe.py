@@ -27,16 +27,11 @@ from torch import Tensor
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, RolesError
+from rb_interp.models.arrays import ActivationSource, model_of
+from rb_interp.models.hooking import caller_hooks
 from rb_interp.models.protocol import hooked
-from rb_interp.probes import capturing
-from rb_interp.probes.capturing import (
-    ActivationSource,
-    attention_layers,
-    capture,
-    float64,
-    has_attention,
-    model_of,
-)
+from rb_interp.models.structure import attention_layers, has_attention, visible
+from rb_interp.probes.activations import Select, as_rows, capture, float64, selected
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import REST, Inputs, rest_positions
 
@@ -137,7 +132,7 @@ def pattern(model: ActivationSource, inputs: Inputs, layer: int, head: int) -> A
         alike = first[number.reshape(-1)]
     ahead = bool(np.triu(found, 1).any())  # arrays do not say what their queries may attend to
     return Attention(
-        found, capturing.visible(model_of(model), layer, found.shape[-1]) | ahead, attends, alike
+        found, visible(model_of(model), layer, found.shape[-1]) | ahead, attends, alike
     )
 
 
@@ -203,7 +198,7 @@ def probe(
             notes = dict(found.still if nulls else {})
             notes |= undefined(values, None if sound else model, why, before, untrained)
             notes |= {"roles": found.told} if found.told else {}
-            notes |= capturing.caller_hooks(model, untrained)
+            notes |= caller_hooks(model, untrained)
             arrays: Any = found.arrays() if callable(found.arrays) else found.arrays or {}
             tables, where = found.tables(seed) if found.tables else {}, at if looks else {}
             spot = where.get("layer"), where.get("head")
@@ -302,7 +297,7 @@ def check_layer_head(
 def check_rows(inputs: Inputs, probe: str) -> None:
     """Raise ModelError where tokens are not ``[row, pos]``, and RolesError where roles are of other
     rows."""
-    rows, roles = capturing.as_rows(inputs.tokens), inputs.roles
+    rows, roles = as_rows(inputs.tokens), inputs.roles
     if roles.positions and len(roles) != len(rows):
         raise RolesError(
             f"{probe} got {len(rows)} rows of tokens and roles of {len(roles)} rows; "
@@ -488,7 +483,7 @@ class OnePass:
         return finite_weights(self.model)
 
     def of_rows(
-        self, rows: Int[Tensor, "row pos"], names: Sequence[str], select: capturing.Select = None
+        self, rows: Int[Tensor, "row pos"], names: Sequence[str], select: Select = None
     ) -> dict[str, Tensor]:
         """Named activations of any rows, which the model runs where they are not kept yet."""
         places = [
@@ -515,4 +510,4 @@ class OnePass:
             held = self._kept[key] = capture(
                 self.model, rows, wanted
             )  # in place of the layers before
-        return {name: capturing.selected(held[name], select) for name in names}
+        return {name: selected(held[name], select) for name in names}

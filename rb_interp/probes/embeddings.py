@@ -63,9 +63,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, shown
+from rb_interp.models.arrays import ActivationSource, model_of
 from rb_interp.probes import vectors as of_vectors
 from rb_interp.probes._probe import Found, embedding, probe, source
-from rb_interp.probes.capturing import ActivationSource, float64, model_of
+from rb_interp.probes.activations import float64
 from rb_interp.probes.values import numbered, token_embeddings, token_groups
 from rb_interp.probes.vectors import (
     cosines,

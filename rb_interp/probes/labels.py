@@ -72,17 +72,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 from rb_interp.errors import ModelError, RolesError, TaskError, shown
+from rb_interp.models.arrays import ActivationSource, Arrays, model_of
 from rb_interp.models.protocol import HookedModel
+from rb_interp.models.structure import layer_heads
 from rb_interp.probes._probe import Found, check_labels, occupied, probe, source
-from rb_interp.probes.capturing import (
-    ActivationSource,
-    Arrays,
-    capture,
-    float64,
-    layer_heads,
-    logits_of,
-    model_of,
-)
+from rb_interp.probes.activations import capture, float64, logits_of
 from rb_interp.probes.vectors import cosines
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null

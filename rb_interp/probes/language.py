@@ -88,9 +88,10 @@ from torch import Tensor
 
 from rb_interp.arguments import checked
 from rb_interp.errors import TextError
+from rb_interp.models.arrays import ActivationSource, model_of
 from rb_interp.probes import vectors as of_vectors
 from rb_interp.probes._probe import Found, embedding, probe, source
-from rb_interp.probes.capturing import ActivationSource, float64, logits_of, model_of
+from rb_interp.probes.activations import float64, logits_of
 from rb_interp.probes.embeddings import TIES
 from rb_interp.probes.tokens import MIN_COUNT, NamedCounts, Vectors, checked_counts, typical_tokens
 from rb_interp.probes.vectors import (

@@ -84,7 +84,7 @@ from torch import Tensor
 from rb_interp.arguments import as_array, checked
 from rb_interp.errors import TextError, shown
 from rb_interp.probes._probe import Found, embedding, probe
-from rb_interp.probes.capturing import float64
+from rb_interp.probes.activations import float64
 from rb_interp.probes.vectors import cosines
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null

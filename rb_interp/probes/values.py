@@ -47,16 +47,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, nearest, shown
+from rb_interp.models.arrays import ActivationSource, Arrays, model_of
+from rb_interp.models.structure import has_attention, layer_heads
 from rb_interp.probes._probe import Found, check_layer_head, probe, source
-from rb_interp.probes.capturing import (
-    ActivationSource,
-    Arrays,
-    capture,
-    float64,
-    has_attention,
-    layer_heads,
-    model_of,
-)
+from rb_interp.probes.activations import capture, float64
 from rb_interp.statistics import nulls as null_draws
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs, Roles

@@ -62,8 +62,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
+from rb_interp.models.arrays import ActivationSource, model_of
 from rb_interp.probes._probe import Found, probe, source
-from rb_interp.probes.capturing import ActivationSource, float64, model_of
+from rb_interp.probes.activations import float64
 from rb_interp.probes.vectors import cosines, pairs
 from rb_interp.statistics.reading import Null
 

@@ -20,8 +20,8 @@ from rb_interp.interventions import (
 from rb_interp.interventions.ablating import ablation, interchange, patch
 from rb_interp.interventions.attention import blocked_edits, random_patterns
 from rb_interp.interventions.sites import last_logits, with_edits
+from rb_interp.models.structure import visible
 from rb_interp.probes import attention, from_arrays, uniformity
-from rb_interp.probes.capturing import visible
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.inputs import Roles
 

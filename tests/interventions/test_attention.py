@@ -30,7 +30,7 @@ from rb_interp.interventions.attention import (
 from rb_interp.interventions.sites import last_logits, with_edits
 from rb_interp.models.protocol import live_tensors, read_weights
 from rb_interp.models.reference import reference
-from rb_interp.probes.capturing import capture
+from rb_interp.probes.activations import capture
 from rb_interp.probes.values import token_embeddings, value_matrix
 from rb_interp.statistics.nulls import random_subspaces
 from rb_interp.tasks import Inputs, Roles
@@ -95,7 +95,7 @@ def test_a_forced_pattern_is_what_the_layer_computes_with(kind, monkeypatch):
     same = last_logits(model, INPUTS.tokens, forced_pattern(model, clean, layer=1))
     torch.testing.assert_close(same, last_logits(model, INPUTS.tokens), atol=1e-4, rtol=1e-4)
     whole = last_logits(model, INPUTS.tokens, forced_pattern(model, own, layer=1))
-    monkeypatch.setattr("rb_interp.probes.capturing.passes", lambda *_: 7)
+    monkeypatch.setattr("rb_interp.models.structure.PASS_ROWS", 7)
     small = last_logits(model, INPUTS.tokens, forced_pattern(model, own, layer=1))
     torch.testing.assert_close(small, whole, atol=1e-4, rtol=1e-4)
     assert hooks_on(model) == []

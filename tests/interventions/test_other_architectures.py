@@ -25,7 +25,7 @@ from rb_interp.interventions.attention import blocked_edits, row_entropies, with
 from rb_interp.interventions.patching import COMPONENTS
 from rb_interp.interventions.path import path_logits
 from rb_interp.interventions.sites import Site, last_logits
-from rb_interp.probes.capturing import capture
+from rb_interp.probes.activations import capture
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.inputs import Roles
 

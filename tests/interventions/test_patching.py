@@ -28,7 +28,7 @@ from rb_interp.interventions.path import path_patch
 from rb_interp.interventions.sites import Site, last_logits, positions
 from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
-from rb_interp.probes.capturing import capture
+from rb_interp.probes.activations import capture
 from rb_interp.tasks import AnchorTask, Inputs
 from rb_interp.tasks.inputs import Roles
 

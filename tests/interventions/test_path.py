@@ -99,7 +99,7 @@ def test_in_a_linear_model_the_effects_of_all_paths_add_up():
 def test_rows_keep_their_own_values_over_many_passes(monkeypatch):
     model = model_of()
     once = path_patch(model, BASE, SOURCE, "resid_pre.0@key", "k.1@anchor", control=NOISE)
-    monkeypatch.setattr("rb_interp.probes.capturing.passes", lambda *_: 7)
+    monkeypatch.setattr("rb_interp.models.structure.PASS_ROWS", 7)
     many = path_patch(model, BASE, SOURCE, "resid_pre.0@key", "k.1@anchor", control=NOISE)
     np.testing.assert_allclose(many.values, once.values, atol=1e-9)
     np.testing.assert_allclose(many.control, once.control, atol=1e-9)

@@ -151,7 +151,7 @@ def test_writing_back_changes_nothing_and_writing_all_of_a_state_changes_everyth
             whole = last_logits(model, TOKENS, other)
             assert same or (whole - before).abs().max() > 1e-3
             with monkeypatch.context() as by_two:
-                by_two.setattr("rb_interp.probes.capturing.passes", lambda *_: 2)
+                by_two.setattr("rb_interp.models.structure.PASS_ROWS", 2)
                 close(last_logits(model, TOKENS, other), whole)
     for component in ("resid_pre", "resid_mid", "resid_post"):
         values = read_at(model, OTHERS, Site(component, 1), ROLES)

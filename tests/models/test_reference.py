@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from rb_interp.models.protocol import write_weights
 from rb_interp.models.reference import MECHANISMS, REFERENCES, reference
 from rb_interp.probes import attention_by_role, attention_to_key, uniformity
-from rb_interp.probes.capturing import capture
+from rb_interp.probes.activations import capture
 from rb_interp.studies.anchor.circuits import name_circuit
 from rb_interp.tasks import SETS
 from rb_interp.tasks.anchor import AnchorTask

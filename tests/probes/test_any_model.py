@@ -10,6 +10,7 @@ from lens_models import bridged, encoder, lens_model, transformers_model
 from rb_interp.errors import ModelError
 from rb_interp.interventions import patching_matrix
 from rb_interp.interventions.attention import token_basis
+from rb_interp.models.structure import visible
 from rb_interp.probes import (
     attention_by_role,
     captured,
@@ -21,7 +22,7 @@ from rb_interp.probes import (
     weight_rank,
     weight_spectra,
 )
-from rb_interp.probes.capturing import capture, visible
+from rb_interp.probes.activations import capture
 from rb_interp.probes.values import token_embeddings, value_matrix
 from rb_interp.probes.vectors import cosines, mean_off_diagonal
 from rb_interp.tasks import AnchorTask, Inputs

@@ -13,7 +13,7 @@ from transformer_lens import ActivationCache
 from rb_interp import probes
 from rb_interp.errors import ModelError
 from rb_interp.interventions import attribution_matrix, patching_matrix, subspace_effect
-from rb_interp.probes.capturing import caller_hooks
+from rb_interp.models.hooking import caller_hooks
 from rb_interp.probes.values import token_embeddings
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks import Inputs

@@ -30,8 +30,10 @@ import pandas as pd
 import torch
 from jaxtyping import Bool, Int
 
+from rb_interp.models.hooking import evaluation
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import as_rows, evaluation, passes
+from rb_interp.models.structure import rows_of_a_pass
+from rb_interp.probes.activations import as_rows
 from rb_interp.runs.measured import (
     MemberModels,
     StudyResult,
@@ -160,7 +162,8 @@ def right(
     inputs, device = as_rows(tokens), next(model.parameters()).device
     with torch.no_grad(), evaluation(model):
         parts = [
-            model(rows.to(device)).argmax(-1).cpu() for rows in inputs.split(passes(model, inputs))
+            model(rows.to(device)).argmax(-1).cpu()
+            for rows in inputs.split(rows_of_a_pass(model, inputs))
         ]
     found = torch.cat(parts).numpy()
     return found[:, -1] == labels if labels.ndim == 1 else ((found == labels) | (labels < 0)).all(1)

@@ -8,8 +8,8 @@ from typing import Any
 from rb_interp import probes
 from rb_interp.interventions.circuits import anchor_routes
 from rb_interp.interventions.sites import Site
+from rb_interp.models.arrays import ActivationSource
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import ActivationSource
 from rb_interp.probes.labels import component_hooks
 from rb_interp.runs import Run, StudyResult, Sweep
 from rb_interp.runs.measured import MemberModels, measure_members

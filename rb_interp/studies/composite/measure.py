@@ -49,7 +49,7 @@ from scipy.stats import spearmanr
 
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._attention import EXCESS, attention
-from rb_interp.probes.capturing import captured
+from rb_interp.probes.activations import captured
 from rb_interp.runs import Run, Sweep
 from rb_interp.runs.measured import (
     MemberModels,

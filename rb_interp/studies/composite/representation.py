@@ -53,9 +53,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
+from rb_interp.models.arrays import ActivationSource
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import undefined
-from rb_interp.probes.capturing import ActivationSource, captured
+from rb_interp.probes.activations import captured
 from rb_interp.probes.embeddings import lattice
 from rb_interp.probes.labels import UNDEFINED, cosines_by_target, omega_squared, position_vectors
 from rb_interp.probes.vectors import spearman

@@ -1,0 +1,146 @@
+"""What a model consists of: layers with attention, what a query sees, heads that share keys and
+values, weights of a layer, how many rows one pass holds.
+
+Probes and interventions ask these questions here, whatever kind of model it is: a HookedTransformer,
+an encoder, a bridge of TransformerLens 4 around a model of transformers, or plain arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from rb_interp.errors import ModelError
+from rb_interp.models.arrays import ActivationSource, Arrays, model_of
+from rb_interp.models.protocol import HookedModel
+
+PASS_LOGITS = 2**26
+"""Logits of one pass, at most: those of every position."""
+PASS_ROWS = 1024
+"""Rows of one pass, at most."""
+
+
+def has_attention(model: HookedModel) -> bool:
+    """Whether a model has any attention heads; an EmbMLP has none, and its ``cfg`` says so."""
+    return model.cfg.n_layers > 0 and model.cfg.n_heads > 0
+
+
+def attention_layers(source: ActivationSource) -> list[int]:
+    """The layers that have attention: all, or of a model of several kinds of layers those that have
+    its hooks."""
+    model: Any = model_of(source)
+    if not has_attention(model):
+        return []
+    layers = list(range(model.cfg.n_layers))
+    if isinstance(model, Arrays):
+        return layers
+    hooks = getattr(source, "hook_dict", None) or model.hook_dict
+    with_attention = []
+    for layer in layers:
+        names = (f"blocks.{layer}.attn.hook_{name}" for name in ("pattern", "z", "v"))
+        if any(name in hooks for name in names):
+            with_attention.append(layer)
+    return with_attention or layers
+
+
+def has_mlp(model: HookedModel) -> bool:
+    """Whether the layers of a model have MLPs."""
+    return not getattr(model.cfg, "attn_only", False)
+
+
+def adds_positions(model: HookedModel) -> bool:
+    """Whether position embeddings are added to the stream; a bridge has their hook in any case."""
+    return getattr(model.cfg, "positional_embedding_type", "standard") == "standard"
+
+
+def visible(model: HookedModel, layer: int, length: int) -> Bool[np.ndarray, "query key"]:
+    """Which positions each query of a layer may attend to: all, those up to its own, or those of a
+    window before it."""
+    attention = getattr(model.blocks[layer], "attn", None)
+    original = getattr(attention, "original_component", None)  # behind a bridge
+    original = getattr(original, "self", original)  # BERT's
+    direction = getattr(attention, "_attention_dir_override", None)
+    direction = direction or getattr(model.cfg, "attention_dir", "causal")
+    if direction == "bidirectional" or not getattr(original, "is_causal", True):
+        return np.ones((length, length), dtype=bool)
+    config = getattr(original, "config", None)
+    window = getattr(original, "sliding_window", getattr(config, "sliding_window", None))
+    if getattr(attention, "attn_type", "global") == "local":
+        window = model.cfg.window_size
+    causal = np.tri(length, dtype=bool)
+    return np.triu(causal, 1 - window) if window else causal
+
+
+def key_value_head(model: HookedModel, head: int) -> int:
+    """The number of a head's keys and values in their hooks, where grouped queries have fewer."""
+    n_groups = getattr(model.cfg, "n_key_value_heads", None)
+    if not n_groups or getattr(model.cfg, "ungroup_grouped_query_attention", False):
+        return head
+    return head * n_groups // model.cfg.n_heads
+
+
+def heads_sharing(model: HookedModel, head: int) -> list[int]:
+    """The other heads that have the same keys and values as a head."""
+    group = key_value_head(model, head)
+    heads = range(model.cfg.n_heads)
+    return [other for other in heads if other != head and key_value_head(model, other) == group]
+
+
+def layer_heads(
+    source: ActivationSource, layer: int, name: str
+) -> Float[Tensor, "head rows columns"]:
+    """W_Q, W_K, W_V or W_O of all heads of a layer; grouped heads may share one, so that there are
+    fewer.
+
+    ``model.W_V`` would copy the weights of every layer, and in a bridge a block may hold all heads
+    side by side.
+    """
+    model = model_of(source)
+    attention = model.blocks[layer].attn
+    if isinstance(model, Arrays):
+        return getattr(attention, name)
+    weight = getattr(attention, name, None)
+    if isinstance(weight, Tensor) and weight.ndim == 3:
+        return weight
+    return getattr(model, name)[layer]
+
+
+def device_of(model: HookedModel) -> torch.device:
+    """The device of a model's weights; the CPU for a wrapper that lists none."""
+    first = next(model.parameters(), None)
+    return torch.device("cpu") if first is None else first.device
+
+
+def rows_of_a_pass(model: HookedModel, rows: Int[Tensor, "row pos"]) -> int:
+    """How many rows of this length one pass takes: at most PASS_ROWS and PASS_LOGITS."""
+    n_answers = getattr(model.cfg, "d_vocab_out", 0) or 0
+    n_answers = max(model.cfg.d_vocab, n_answers)
+    row_logits = max(1, rows.shape[1] * n_answers)
+    return max(1, min(PASS_ROWS, PASS_LOGITS // row_logits))
+
+
+def widest_activation(model: HookedModel, length: int) -> int:
+    """Values that the widest activation has at each position of rows of a length."""
+    cfg = model.cfg
+    d_mlp = getattr(cfg, "d_mlp", 0) or 0
+    return max(d_mlp, cfg.d_model, cfg.n_heads * max(length, cfg.d_head))
+
+
+def check_range(model: HookedModel, rows: Int[Tensor, "row pos"]) -> None:
+    """Raise ModelError if tokens lie outside the model's vocabulary, or rows outside its context."""
+    cfg = model.cfg
+    low = int(rows.min())
+    high = int(rows.max())
+    if low < 0 or high >= cfg.d_vocab:
+        raise ModelError(
+            f"got tokens from {low} to {high}; this model knows tokens 0 to {cfg.d_vocab - 1}."
+        )
+    if rows.shape[1] > cfg.n_ctx:
+        raise ModelError(
+            f"got rows of {rows.shape[1]} positions; this model's context has {cfg.n_ctx}. Cut the "
+            f"rows."
+        )
