@@ -3,9 +3,8 @@ later."""
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +34,7 @@ from rb_interp.runs.measured import KEYS, StudyResult
 from rb_interp.runs.shared_member import SharedMember, save_member
 from rb_interp.runs.store import (
     PROBE,
+    REMEDY,
     REPORT,
     RUN,
     SETTINGS,
@@ -277,17 +277,10 @@ class Run:
         path = self.folder / "provenance.json"
         if not path.is_file():
             return {**self.metadata["host"], **self.metadata["versions"]}
-        told = json.loads(path.read_text(encoding="utf-8"))
-        steps = {name: step for name, step in told.items() if isinstance(step, dict)}
-        return {
-            name: ", ".join(
-                [
-                    *filter(None, [step.get("device")]),
-                    *map(" ".join, step.get("versions", {}).items()),
-                ]
-            )
-            for name, step in steps.items()
-        }
+        steps = self.store.read_json(path.name)
+        if not isinstance(steps, dict):
+            raise RunError(f"{path} is damaged: it does not tell of each step. {REMEDY}")
+        return {name: _versions(step) for name, step in steps.items() if isinstance(step, dict)}
 
     @property
     def table_keys(self) -> dict[str, str]:
@@ -566,6 +559,15 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}: study {self.study.name}, {self.scale}, {len(self.config.seeds)} seeds)"
+
+
+def _versions(step: Mapping[str, Any]) -> str:
+    """Device and versions of one step of ``provenance.json``."""
+    versions = step.get("versions", {})
+    parts = [step.get("device", "")]
+    if isinstance(versions, dict):
+        parts += [f"{package} {version}" for package, version in versions.items()]
+    return ", ".join(filter(None, parts))
 
 
 def _prepare(config: StudyConfig, seeds: tuple[int, ...]) -> None:

@@ -40,6 +40,7 @@ from rb_interp.settings import class_name, overlay, plain
 from rb_interp.tasks.dataset import Task, vocabulary
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.training.members import evaluate_model
+from rb_interp.training.store import checksum
 
 FORMAT = "rb_interp member 2"
 FILE, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
@@ -448,15 +449,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(inner) for inner in value]
     return value.item() if isinstance(value, np.generic) else value
-
-
-def checksum(weights: Mapping[str, Tensor]) -> str:
-    """SHA-256 over names, shapes and bits of weights."""
-    total = hashlib.sha256()
-    for name, weight in sorted(weights.items()):
-        total.update(f"{name} {list(weight.shape)} {weight.dtype}\n".encode())
-        total.update(weight.detach().cpu().contiguous().numpy().tobytes())
-    return total.hexdigest()
 
 
 def _task_name(told: Mapping[str, Any]) -> str:

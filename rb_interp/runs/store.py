@@ -16,11 +16,13 @@ import json
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
@@ -33,37 +35,65 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT = "rb_interp run 5"
-RUN, SETTINGS, STEPS = "run.json", "config.toml", "steps.json"
+RUN = "run.json"
+SETTINGS = "config.toml"
+STEPS = "steps.json"
+UNFINISHED = ".rb_interp-unfinished-"
+"""What the name of a folder begins with in which a file is being written."""
 START, TRAIN, PROBE, REPORT = ORDER = ("start", "train", "probe", "report")
 """The steps of a run: its configuration; checkpoints and curves; tables and verdicts; figures and
 page."""
+REMEDY = "Put a sound copy of it back, or remove it and repeat the command that made the run."
+RECORD = {
+    "study": str,
+    "created": str,
+    "command": str,
+    "fingerprint": str,
+    "versions": dict,
+    "host": dict,
+    "config": dict,
+    "added_seeds": list,
+}
+"""Key of ``run.json`` -> type of its value."""
 BEFORE: dict[str, str] = dict(zip(ORDER[1:], ORDER, strict=False))
 
 
 def write_file(path: Path, content: bytes | Callable[[Path], object]) -> None:
-    """Write a file whole or not at all: a temporary file beside it is moved into place.
+    """Write a file whole or not at all: it is filled in a folder beside it and moved into place.
 
-    ``content`` is the bytes, or a function that fills the temporary file. Raises RunError if it
-    cannot be written.
+    ``content`` is the bytes, or a function that fills the path which it is given. Raises RunError
+    if the file cannot be written.
 
     >>> import tempfile
-    >>> place = Path(tempfile.mkdtemp()) / "note.txt"
-    >>> write_file(place, b"done")
-    >>> place.read_text(), len(list(place.parent.iterdir()))
+    >>> path = Path(tempfile.mkdtemp()) / "note.txt"
+    >>> write_file(path, b"done")
+    >>> path.read_text(), len(list(path.parent.iterdir()))
     ('done', 1)
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        content(temporary) if callable(content) else temporary.write_bytes(content)
-        os.replace(temporary, path)
+        with TemporaryDirectory(
+            prefix=UNFINISHED, dir=path.parent, ignore_cleanup_errors=True
+        ) as folder:
+            unfinished = Path(folder) / path.name
+            if callable(content):
+                content(unfinished)
+            else:
+                unfinished.write_bytes(content)
+            os.replace(unfinished, path)
     except (OSError, SafetensorError) as error:  # a full disk may arrive as either
-        told = "what was there before is untouched. Free some space, then run the same command: it continues."
-        raise RunError(f"{path} could not be written ({error}); {told}") from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
+        raise RunError(
+            f"{path} could not be written ({error}); what was there before is untouched. Free some "
+            f"space, then run the same command: it continues."
+        ) from None
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what `write_file` of a killed process left in a folder and below; nothing else."""
+    for leftover in folder.rglob(f"{UNFINISHED}????????"):
+        if leftover.is_dir() and not leftover.is_symlink():
+            rmtree(leftover, ignore_errors=True)
 
 
 class RunStore:
@@ -91,15 +121,8 @@ class RunStore:
                 f"{self.folder} {why}; nothing was changed. Wait, or give another folder."
             ) from None
         try:
-            if (
-                self._lock.lock_counter == 1
-            ):  # what a killed process left, here and as safetensors names it
-                for left in (
-                    path
-                    for pattern in (".*.tmp", ".tmp??????")
-                    for path in self.folder.rglob(pattern)
-                ):
-                    left.unlink(missing_ok=True)
+            if self._lock.lock_counter == 1:
+                remove_unfinished(self.folder)
             yield
         finally:
             self._lock.release()
@@ -120,8 +143,8 @@ class RunStore:
         )
 
     def read_json(self, name: str) -> Any:
-        """The content of a JSON file; raises as `verified`."""
-        return json.loads(self.verified(name).read_text(encoding="utf-8"))
+        """The content of a JSON file; raises as `verified`, and RunError if it is not JSON."""
+        return _json(self.verified(name))
 
     def read_table(self, name: str) -> pd.DataFrame:
         """The table in ``name.parquet``; raises as `verified`."""
@@ -154,9 +177,17 @@ class RunStore:
 
     @property
     def steps(self) -> dict[str, Any]:
-        """What ``steps.json`` says now: a record of each finished step."""
+        """What ``steps.json`` says now: a record of each finished step.
+
+        Raises RunError if it says something else.
+        """
         path = self.folder / STEPS
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        if not path.is_file():
+            return {}
+        steps = _json(path)
+        if not isinstance(steps, dict) or not all(map(_is_record, steps.values())):
+            raise RunError(f"{path} is damaged: it does not say which steps are finished. {REMEDY}")
+        return steps
 
     def begin(self, step: str) -> None:
         """Take a step out of ``steps.json``, before its first file is replaced."""
@@ -215,14 +246,33 @@ def read_run(folder: Path) -> dict[str, Any]:
             f"{folder} is not a run folder: it has no {RUN}. Make one with 'rb-interp reproduce'."
         )
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+        content = _json(path)
+    except RunError:
         content = {}
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise RunError(
             f"{path} is not of the format {FORMAT!r}, which this version reads; make the run again."
         )
+    for key, kind in RECORD.items():
+        if not isinstance(content.get(key), kind):
+            raise RunError(f"{path} is damaged: its '{key}' is missing. {REMEDY}")
     return content
+
+
+def _json(path: Path) -> Any:
+    """The content of a JSON file; RunError if it is not JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunError(f"{path} is damaged: it is not JSON ({error}). {REMEDY}") from None
+
+
+def _is_record(record: Any) -> bool:
+    """Whether ``steps.json`` has such a record of a step."""
+    if not isinstance(record, dict) or not isinstance(record.get("files"), dict):
+        return False
+    texts = (record.get("made_from"), record.get("version"), *record["files"].values())
+    return all(isinstance(text, str) for text in texts)
 
 
 def run_record(

@@ -17,14 +17,13 @@ from rb_interp.arguments import checked
 from rb_interp.errors import RunError, nearest
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs.config import SweepConfig, fingerprint
-from rb_interp.runs.store import RunStore
+from rb_interp.runs.store import REMEDY, RunStore
 from rb_interp.tasks.dataset import vocabulary
 from rb_interp.training.loop import kept_by
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import Part, train_together
 from rb_interp.training.store import (
     CURVES,
-    SUFFIX,
     Checkpoint,
     CheckpointStore,
     Curves,
@@ -160,8 +159,11 @@ class Sweep:
         """
         if not (self.folder / PROVENANCE).is_file():
             return {}
-        held = self.files.read_json(self._name(self.folder / PROVENANCE))
-        return {int(seed): found for seed, found in held.items()}
+        path = self.folder / PROVENANCE
+        sources = self.files.read_json(self._name(path))
+        if not isinstance(sources, dict) or not all(map(str.isdecimal, sources)):
+            raise RunError(f"{path} is damaged: it does not say what seeds draw from. {REMEDY}")
+        return {int(seed): source for seed, source in sources.items()}
 
     def _sources(self, seed: int) -> dict[str, Any]:
         tell = getattr(self.config.task, "provenance", None)
@@ -173,7 +175,8 @@ class Sweep:
     @property
     def written(self) -> list[str]:
         """Names of its files in the run's folder: checkpoints, and what the data was."""
-        files = [*self.folder.glob(f"checkpoints/**/[!.]*{SUFFIX}"), *self.folder.glob(PROVENANCE)]
+        files = [store.path(name) for store in self.stores.values() for name in store.names()]
+        files += self.folder.glob(PROVENANCE)
         return [self._name(path) for path in files]
 
     @property
@@ -283,11 +286,9 @@ class Sweep:
     @property
     def checkpoint_steps(self) -> list[int]:
         """Steps at which all members were kept, ascending."""
-        kept = [
-            {name for name in store.names() if name.startswith("step_")}
-            for store in self.stores.values()
-        ]
-        return sorted(int(name.removeprefix("step_")) for name in set.intersection(*kept))
+        names = [set(store.names()) for store in self.stores.values()]
+        steps = [name.removeprefix("step_") for name in set.intersection(*names)]
+        return sorted(int(step) for step in steps if step.isdecimal())
 
     @checked
     def whole_checkpoint(self, step: int) -> Checkpoint:

@@ -219,10 +219,10 @@ class Training:
         for (part, _, state), (*_, store) in zip(found, self.stored, strict=True):
             for name in kept_by(state, self.train, part):
                 if not store.exists(name):
-                    tqdm.write(
-                        f"{store.path(name)} is missing, so training begins again.", file=sys.stderr
-                    )
+                    message = f"{store.path(name)} is missing, so training begins again."
+                    tqdm.write(message, file=sys.stderr)
                     return
+                store.verify(name)
         self._take_up(found)
 
     def _take_up(self, found: Sequence[tuple[Sequence[Member], slice, Checkpoint]]) -> None:

@@ -1,13 +1,19 @@
 """Checkpoints as safetensors files with members stacked, and the learning curves in them.
 
-Every file names its format, the fingerprint of the configuration that made it, its step and its
-members. So a foreign file is recognised before a number is read from it.
+Every file names its format, the fingerprint of the configuration that made it, its own name, its
+step and its members, with a digest of all this and of its tensors. So a file that is foreign,
+damaged or exchanged is recognised before a number is used. Files of the format before have neither
+name nor digest, and are read without.
 """
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,8 +25,13 @@ from rb_interp.errors import RunError
 from rb_interp.runs.store import RunStore, write_file
 from rb_interp.training.member_group import DRIFT, Member
 
-FORMAT, KEY = "rb_interp checkpoint 2", "rb_interp"
+FORMAT = "rb_interp checkpoint 3"
+FORMAT_WITHOUT_DIGEST = "rb_interp checkpoint 2"
+KEY = "rb_interp"
 SUFFIX = ".safetensors"
+AGAIN = "remove it and train again."
+NAME = re.compile(r"state|step_\d{8,}|.+_gamma[-+.\de]+_seed\d+")
+"""Names of checkpoints; a copy that a program for synchronising made has another."""
 CURVES, SPECTRA = "curves/", "curves/spectra/"
 """What the names of learning curves, and of the spectra among them, begin with in a saved state."""
 
@@ -75,8 +86,10 @@ class CheckpointStore:
     refused."""
 
     def __init__(self, folder: Path | str, fingerprint: str, files: RunStore | None = None) -> None:
-        self.folder, self.fingerprint = Path(folder), fingerprint
+        self.folder = Path(folder)
+        self.fingerprint = fingerprint
         self.files = files or RunStore(self.folder)
+        self._compared: set[str] = set()
 
     def path(self, name: str) -> Path:
         """File of a checkpoint: ``step_00000000``, ``half_gamma0.8_seed0``, ``state``."""
@@ -88,7 +101,8 @@ class CheckpointStore:
 
     def names(self) -> list[str]:
         """Checkpoints that are there, in order of their names."""
-        return sorted(path.name.removesuffix(SUFFIX) for path in self.folder.glob(f"[!.]*{SUFFIX}"))
+        names = [path.name.removesuffix(SUFFIX) for path in self.folder.glob(f"*{SUFFIX}")]
+        return sorted(filter(NAME.fullmatch, names))
 
     def write(
         self,
@@ -98,23 +112,44 @@ class CheckpointStore:
         tensors: Mapping[str, Tensor],
     ) -> None:
         """Write a checkpoint, whole or not at all; RunError if the file cannot be written."""
+        contiguous = {key: value.contiguous() for key, value in tensors.items()}
         content = {
             "format": FORMAT,
             "fingerprint": self.fingerprint,
+            "name": name,
             "step": step,
-            "members": members,
+            "members": [list(member) for member in members],
         }
-        metadata = {
-            KEY: json.dumps(content)
-        }  # one entry, for several would be written in any order
-        contiguous = {key: value.contiguous() for key, value in tensors.items()}
+        content["digest"] = digest(content, contiguous)
+        # One entry, for several would be written in any order.
+        metadata = {KEY: json.dumps(content)}
         write_file(self.path(name), lambda path: save_file(contiguous, path, metadata=metadata))
 
     def read(
         self, name: str, prefix: str = "", member: tuple[float, int] | None = None
     ) -> Checkpoint:
-        """Read a checkpoint, or its tensors of a ``prefix``, or one member's part of it; RunError
-        for a wrong file."""
+        """Read a checkpoint, or its tensors of a ``prefix``, or one member's part of it.
+
+        Raises RunError if there is none, and if the file is not what was written under its name.
+        """
+        with self._open(name) as (file, content):
+            members = tuple((float(gamma), int(seed)) for gamma, seed in content["members"])
+            keys = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118 (not a dict)
+            if member is None:
+                tensors = {key: file.get_tensor(key) for key in keys}
+                return Checkpoint(content["step"], members, tensors)
+            index = Checkpoint(content["step"], members, {}).index(*member)
+            tensors = {key: file.get_slice(key)[index : index + 1] for key in keys}
+            return Checkpoint(content["step"], (member,), tensors)
+
+    def verify(self, name: str) -> None:
+        """Raise RunError as `read` does, without reading anything for use."""
+        with self._open(name):
+            pass
+
+    @contextmanager
+    def _open(self, name: str) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """An open file and what it says of itself; its tensors are compared at the first time."""
         path = self.path(name)
         if not path.is_file():
             raise RunError(
@@ -125,26 +160,48 @@ class CheckpointStore:
         try:
             with safe_open(path, framework="pt") as file:
                 content = json.loads((file.metadata() or {}).get(KEY, "{}"))
-                if (content.get("format"), content.get("fingerprint")) != (
-                    FORMAT,
-                    self.fingerprint,
-                ):
-                    raise RunError(
-                        f"{path} is no checkpoint of rb_interp, or was made with another "
-                        f"configuration; move it out of "
-                        f"the run's folder or use another --out."
-                    )
-                members = tuple((float(gamma), int(seed)) for gamma, seed in content["members"])
-                names = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118 (not a dict)
-                if member is None:
-                    return Checkpoint(
-                        content["step"], members, {key: file.get_tensor(key) for key in names}
-                    )
-                index = Checkpoint(content["step"], members, {}).index(*member)
-                tensors = {key: file.get_slice(key)[index : index + 1] for key in names}
-                return Checkpoint(content["step"], (member,), tensors)
-        except SafetensorError as error:
-            raise RunError(f"{path} is damaged ({error}); remove it and train again.") from None
+                if name not in self._compared:
+                    self._compare(name, content, file)
+                yield file, content
+        except (SafetensorError, ValueError) as error:
+            raise RunError(f"{path} is damaged ({error}); {AGAIN}") from None
+
+    def _compare(self, name: str, content: Any, file: Any) -> None:
+        """Raise RunError if a file is not what was written under its name."""
+        path = self.path(name)
+        given = content if isinstance(content, dict) else {}
+        known = (FORMAT, FORMAT_WITHOUT_DIGEST)
+        if given.get("format") not in known or given.get("fingerprint") != self.fingerprint:
+            raise RunError(
+                f"{path} is no checkpoint of rb_interp, or was made with another configuration; "
+                f"move it out of the run's folder or use another --out."
+            )
+        if given["format"] == FORMAT:
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
+            described = {key: value for key, value in given.items() if key != "digest"}
+            if given.get("digest") != digest(described, tensors):
+                raise RunError(f"{path} is damaged: its digest is not that of its tensors; {AGAIN}")
+            if given["name"] != name:
+                raise RunError(
+                    f"{path} holds the checkpoint '{given['name']}': files were exchanged. Give "
+                    f"them their names back, or remove them and train again."
+                )
+        self._compared.add(name)
+
+
+def digest(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over plain data and over names, shapes and bits of tensors."""
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.sha256(f"{text}\n{checksum(tensors)}".encode()).hexdigest()
+
+
+def checksum(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over names, shapes and bits of tensors."""
+    total = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        total.update(f"{name} {list(tensor.shape)} {tensor.dtype}\n".encode())
+        total.update(tensor.detach().cpu().contiguous().numpy())
+    return total.hexdigest()
 
 
 @dataclass(eq=False)

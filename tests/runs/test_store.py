@@ -1,8 +1,12 @@
 """Files of a run: whole or absent, written by one process, refused when outdated, damaged or of
 another format."""
 
+import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from threading import Thread
 
@@ -59,7 +63,6 @@ def test_one_writes_and_a_killed_writer_leaves_nothing(tmp_path):
             RunStore(tmp_path).writing().__enter__()
         found.append("refused")
 
-    (tmp_path / ".state.abc.tmp").write_bytes(b"left")
     with store.writing():
         with store.writing():
             other = Thread(target=beside)
@@ -67,8 +70,90 @@ def test_one_writes_and_a_killed_writer_leaves_nothing(tmp_path):
             other.join()
         beside()
     assert found == ["refused"] * 2
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from rb_interp.runs.store import write_file
+
+def fill(path):
+    path.write_bytes(b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+write_file(Path(sys.argv[1]) / "deep" / "state", fill)
+"""
+
+
+def test_what_a_killed_writer_left_goes_and_files_of_others_stay(tmp_path):
+    assert subprocess.run([sys.executable, "-c", KILLED, tmp_path]).returncode == -signal.SIGKILL
+    assert [path.read_bytes() for path in tmp_path.rglob("state")] == [b"half"]
+    for name in (".mine.tmp", "deep/.tmp4f9aX2", "deep/.state.12.tmp", ".notes.tmp/inside"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / ".rb_interp-unfinished-of_mine").write_text("a file")
     with RunStore(tmp_path).writing():
-        assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+        left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
+    assert left == [
+        ".lock",
+        ".mine.tmp",
+        ".notes.tmp",
+        ".notes.tmp/inside",
+        ".rb_interp-unfinished-of_mine",
+        "deep",
+        "deep/.state.12.tmp",
+        "deep/.tmp4f9aX2",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["half", "empty", "a list", "another file", "a bare record"])
+def test_a_damaged_list_of_steps_is_one_sentence(copy, kind):
+    path = copy.folder / "steps.json"
+    whole = path.read_text()
+    path.write_text(
+        {
+            "half": whole[: len(whole) // 2],
+            "empty": "",
+            "a list": "[1, 2]",
+            "another file": (copy.folder / "run.json").read_text(),
+            "a bare record": '{"train": {"files": {}}}',
+        }[kind]
+    )
+    with pytest.raises(RunError, match=r"steps.json is damaged: .*Put a sound copy") as caught:
+        Run.open(copy.folder, study=ONE).write_report()
+    assert "\n" not in str(caught.value)
+    path.unlink()
+    ONE.run(preset="smoke", out=copy.folder, progress=False)
+    assert json.loads(path.read_text())["probe"]["files"] == json.loads(whole)["probe"]["files"]
+
+
+def test_copies_of_a_sync_program_are_no_part_of_a_run(copy):
+    folder = copy.folder / "checkpoints"
+    for name in ("step_00000020 (1)", "step_00000010.sync-conflict-20240101-101010-ABCDEFG"):
+        shutil.copy(folder / "step_00000020.safetensors", folder / f"{name}.safetensors")
+    assert copy.sweep().checkpoint_steps == [0, 10, 20]
+    copy.store.begin(TRAIN)
+    copy.train(progress=False)
+    names = {Path(name).stem for name in copy.store.steps[TRAIN]["files"]}
+    assert names >= {"state", "step_00000020"}
+    assert not any(" " in name or "sync" in name for name in names)
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"train', "3"])
+def test_a_damaged_provenance_is_one_sentence(copy, content):
+    (copy.folder / "provenance.json").write_text(content)
+    with pytest.raises(RunError, match=r"provenance.json is damaged: it .*Put a sound copy"):
+        copy.write_report()
+    (copy.folder / "provenance.json").write_text('{"a": {"versions": [1], "device": "cpu"}}')
+    assert copy.made_with == {"a": "cpu"}
+
+
+@pytest.mark.parametrize("key", ["study", "config", "versions", "added_seeds"])
+def test_a_run_file_without_a_part_is_one_sentence(copy, key):
+    content = json.loads((copy.folder / "run.json").read_text())
+    (copy.folder / "run.json").write_text(json.dumps({**content, key: None}))
+    with pytest.raises(RunError, match=f"run.json is damaged: its '{key}' is missing"):
+        Run.open(copy.folder, study=ONE)
 
 
 def test_a_run_that_is_reproduced_holds_its_lock_for_its_steps_alone(copy, monkeypatch):
