@@ -27,7 +27,7 @@ Operand = Annotated[int, Field(ge=0, le=4999)]
 class AdditionTask(TaskSettings):
     """Settings of the addition task; ranges are inclusive.
 
-    Raises TaskError where settings contradict each other.
+    Raises TaskError if settings contradict each other.
 
     >>> task = AdditionTask()
     >>> data = task.dataset(seed=0)
@@ -35,7 +35,11 @@ class AdditionTask(TaskSettings):
     ([8603, 956, 441], [0, 199, 0, 200], 0)
     """
 
-    sets, train_sets, predicts, length, stages = SETS, SETS[:1], "last", 4, {}
+    sets = SETS
+    train_sets = SETS[:1]
+    predicts = "last"
+    length = 4
+    stages: ClassVar[dict] = {}
     PRESETS: ClassVar[dict] = {
         "smoke": {"operands": (0, 19), "block": (8, 12)},
         "quick": {},
@@ -46,12 +50,13 @@ class AdditionTask(TaskSettings):
     operands: tuple[Operand, Operand] = (0, 99)
     """Range of both operands; every pair of them is a row."""
     block: tuple[Operand, Operand] = (40, 60)
-    """A row is held out where both operands lie in this range."""
+    """A row is held out if both operands lie in this range."""
     test_share: Share = 0.1
     """Share of the pairs outside the block that is not trained on either."""
 
     def __post_init__(self) -> None:
-        (low, high), (first, last) = self.operands, self.block
+        low, high = self.operands
+        first, last = self.block
         if not low <= first <= last <= high:
             raise TaskError(
                 f"operands=({low}, {high}), block=({first}, {last}); expected ascending ranges, "
@@ -76,24 +81,25 @@ class AdditionTask(TaskSettings):
     @property
     def counts(self) -> tuple[int, int, int]:
         """Rows of each set."""
+        n_operands = self.operands[1] - self.operands[0] + 1
         block = (self.block[1] - self.block[0] + 1) ** 2
-        others = (self.operands[1] - self.operands[0] + 1) ** 2 - block
-        tested = round(self.test_share * others)
-        return others - tested, tested, block
+        outside = n_operands**2 - block
+        tested = round(self.test_share * outside)
+        return outside - tested, tested, block
 
     def dataset(self, seed: int) -> Dataset:
         """Every pair once, by a and then b. The seed (stream 2) draws which pairs are seen_test."""
         numbers = np.arange(self.operands[0], self.operands[1] + 1)
-        a, b = (part.ravel() for part in np.meshgrid(numbers, numbers, indexing="ij"))
+        a = np.repeat(numbers, len(numbers))
+        b = np.tile(numbers, len(numbers))
         low, high = self.block
-        blocked = (low <= a) & (a <= high) & (low <= b) & (b <= high)
-        others = np.random.default_rng([seed, 2]).permutation(np.flatnonzero(~blocked))
-        set = np.where(blocked, SETS.index("block"), SETS.index("train"))
-        set[others[: self.counts[1]]] = SETS.index("seen_test")
-        tokens = np.stack([a, np.full_like(a, self.plus), b, np.full_like(a, self.plus + 1)], 1)
-        positions = {
-            role: np.full((len(a), 1), at) for role, at in {"a": 0, "b": 2, "last": 3}.items()
-        }
+        in_block = (low <= a) & (a <= high) & (low <= b) & (b <= high)
+        order = np.random.default_rng([seed, 2]).permutation(np.flatnonzero(~in_block))
+        set = np.where(in_block, SETS.index("block"), SETS.index("train"))
+        set[order[: self.counts[1]]] = SETS.index("seen_test")
+        plus = np.full_like(a, self.plus)
+        tokens = np.stack([a, plus, b, plus + 1], 1)
+        column = np.zeros((len(a), 1), dtype=np.int64)
         return Dataset(
             seed,
             tokens,
@@ -101,7 +107,7 @@ class AdditionTask(TaskSettings):
             set,
             SETS,
             SETS[:1],
-            positions,
-            {"operand": numbers},
+            positions={"a": column, "b": column + 2, "last": column + 3},
+            groups={"operand": numbers},
             name="the addition task",
         )

@@ -1,5 +1,4 @@
-"""The study of addition and commands as a configuration, two sweeps of each task and size, and its
-claims as data.
+"""Configuration and claims of the study of addition and commands: two sweeps of each task and size.
 
     addition_low, addition_high             addition, weight decay .01 and .1
     scan_small_low, scan_small_high         commands, the smallest number of rows
@@ -13,7 +12,6 @@ alone. P3 is about text and not here, P4 is in experiments/cogs.
 """
 
 from dataclasses import field, replace
-from itertools import product
 from typing import Any, ClassVar
 
 from rb_interp.claims import Claim, Condition, Term
@@ -98,19 +96,21 @@ class ScanSweep(SweepConfig):
 
 def _sweeps(preset: str) -> dict[str, Any]:
     """The sweeps of a preset."""
-    found = {}
-    for task, (decay, weight_decay) in product(TASKS, DECAYS.items()):
+    sweeps: dict[str, Any] = {}
+    for task in TASKS:
         kind, _, size = task.partition("_")
-        own = {
-            "model": MODELS[preset],
-            "train": replace(TRAINING[kind][preset], weight_decay=weight_decay),
-        }
-        if size:
-            commands = replace(ScanTask.preset(preset), n_sequences=ROWS[preset][SIZES.index(size)])
-            found[f"{task}_{decay}"] = ScanSweep(task=commands, **own)
-        else:
-            found[f"{task}_{decay}"] = AdditionSweep(task=AdditionTask.preset(preset), **own)
-    return found
+        for name, decay in DECAYS.items():
+            model = MODELS[preset]
+            train = replace(TRAINING[kind][preset], weight_decay=decay)
+            if kind == "addition":
+                sums = AdditionTask.preset(preset)
+                sweep = AdditionSweep(task=sums, model=model, train=train)
+            else:
+                n_sequences = ROWS[preset][SIZES.index(size)]
+                commands = replace(ScanTask.preset(preset), n_sequences=n_sequences)
+                sweep = ScanSweep(task=commands, model=model, train=train)
+            sweeps[f"{task}_{name}"] = sweep
+    return sweeps
 
 
 _DEFAULT = _sweeps("quick")
@@ -119,7 +119,7 @@ _DEFAULT = _sweeps("quick")
 class AdditionAndScanConfig(StudyConfig):
     """Eight sweeps with the same seeds: each task with weight decay .01 and .1.
 
-    Raises ConfigError where sweeps that are compared differ in more than their names say.
+    Raises ConfigError if sweeps that are compared differ in more than their names say.
 
     >>> config = AdditionAndScanConfig.from_preset("quick")
     >>> config.addition_high.train.weight_decay, config.scan_large_low.task.n_sequences
@@ -155,13 +155,15 @@ class AdditionAndScanConfig(StudyConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         for task in TASKS:
-            low, high = (self.sweeps[f"{task}_{decay}"] for decay in DECAYS)
-            check_decay(task, low, high)
-        sizes = [self.sweeps[f"scan_{size}_low"] for size in SIZES]
-        for name, sweep in zip(SIZES[1:], sizes[1:], strict=True):
-            alike = replace(sweep, task=replace(sweep.task, n_sequences=sizes[0].task.n_sequences))
-            _check_alike("scan_small_low", f"scan_{name}_low", "task.n_sequences", sizes[0], alike)
-        rows = [sweep.task.n_sequences for sweep in sizes]
+            check_decay(task, self.sweeps[f"{task}_low"], self.sweeps[f"{task}_high"])
+        smallest = self.scan_small_low
+        rows = [smallest.task.n_sequences]
+        for size in SIZES[1:]:
+            sweep = self.sweeps[f"scan_{size}_low"]
+            rows.append(sweep.task.n_sequences)
+            as_small = replace(sweep.task, n_sequences=rows[0])
+            sweep = replace(sweep, task=as_small)
+            _check_alike("scan_small_low", f"scan_{size}_low", "task.n_sequences", smallest, sweep)
         if sorted(set(rows)) != rows:
             raise ConfigError(
                 f"n_sequences={rows} of the sizes {', '.join(SIZES)}; expected ascending numbers "
@@ -170,25 +172,28 @@ class AdditionAndScanConfig(StudyConfig):
 
 
 def check_decay(task: str, low: SweepConfig, high: SweepConfig) -> None:
-    """Raise ConfigError where the two sweeps of a task have other decays than their names say, or
-    differ otherwise."""
+    """Raise ConfigError if the two sweeps of a task differ in more than the decay of their names."""
     for name, sweep in {"low": low, "high": high}.items():
         if sweep.train.weight_decay != DECAYS[name]:
             raise ConfigError(
                 f"{task}_{name}.train.weight_decay={sweep.train.weight_decay:g}; it is "
                 f"{DECAYS[name]:g} by definition."
             )
-    alike = replace(high, train=replace(high.train, weight_decay=low.train.weight_decay))
-    _check_alike(f"{task}_low", f"{task}_high", "train.weight_decay", low, alike)
+    train = replace(high.train, weight_decay=low.train.weight_decay)
+    _check_alike(
+        f"{task}_low", f"{task}_high", "train.weight_decay", low, replace(high, train=train)
+    )
 
 
-def _check_alike(one: str, other: str, apart: str, first: SweepConfig, second: SweepConfig) -> None:
-    """Raise ConfigError where two sweeps differ."""
-    found = differences(first, second)
-    if found:
+def _check_alike(
+    name: str, second_name: str, setting: str, sweep: SweepConfig, second: SweepConfig
+) -> None:
+    """Raise ConfigError if two sweeps differ, of which a setting was made equal."""
+    others = differences(sweep, second)
+    if others:
         raise ConfigError(
-            f"sweeps '{one}' (there) and '{other}' (here) are compared and may differ in {apart} "
-            f"alone, but also differ in {found}; change all sweeps of a task alike."
+            f"sweeps '{name}' (there) and '{second_name}' (here) are compared and may differ in "
+            f"{setting} alone, but also differ in {others}; change all sweeps of a task alike."
         )
 
 
@@ -203,47 +208,45 @@ ALONE = {
 }
 
 
+COMPARED = (("high", SMALL), ("low", LARGE))
+"""Weight decay and gamma of the two members that claims compare."""
+
+
 def _share(task: str, decay: str, gamma: float, set: str) -> Term:
-    what = "accuracy" if task == "addition" else "exact match"
-    where = f"{_LABELS[task]}, weight decay {DECAYS[decay]:g}"
+    """The share of right answers of a member on a set."""
+    quantity = "accuracy" if task == "addition" else "exact match"
     return Term(
         "answers",
         "right",
         gamma,
         "final",
         set,
-        label=f"{what} on {set}",
+        label=f"{quantity} on {set}",
         sweep=f"{task}_{decay}",
-        sweep_label=where,
+        sweep_label=f"{_LABELS[task]}, weight decay {DECAYS[decay]:g}",
     )
 
 
-def _conditions(task: str, least: float) -> tuple[Condition, ...]:
-    """The contrast on the held-out set, and the share on the rows that both members have
-    learned."""
-    cells = (("high", SMALL), ("low", LARGE))
-    better, worse = (_share(task, *cell, HELD_OUT[task]) for cell in cells)
-    both = (Condition(_share(task, *cell, "train"), ">=", LEARNED) for cell in cells)
-    return (Condition(better, ">=", least, worse), *both)
+def _conditions(task: str, least: float) -> list[Condition]:
+    """The contrast on the held-out set, and the share on the rows that were trained on."""
+    better, worse = (_share(task, *cell, HELD_OUT[task]) for cell in COMPARED)
+    conditions = [Condition(better, ">=", least, worse)]
+    for cell in COMPARED:
+        trained = _share(task, *cell, "train")
+        conditions.append(Condition(trained, ">=", LEARNED))
+    return conditions
 
 
-def _context(task: str) -> tuple[Term, ...]:
-    """What gamma and weight decay do alone, and both members on seen_test."""
-    alone = (
-        Term(
-            "contrast",
-            f"{task}:{name}",
-            None,
-            "final",
-            HELD_OUT[task],
-            label=f"{_LABELS[task]}: {words}",
-        )
-        for name, words in ALONE.items()
-    )
-    return (
-        *alone,
-        *(_share(task, *cell, "seen_test") for cell in (("high", SMALL), ("low", LARGE))),
-    )
+def _context(task: str) -> list[Term]:
+    """What gamma and weight decay do alone, and the two members on seen_test."""
+    terms = []
+    for name, label in ALONE.items():
+        quantity = f"{task}:{name}"
+        label = f"{_LABELS[task]}: {label}"
+        terms.append(Term("contrast", quantity, None, "final", HELD_OUT[task], label=label))
+    for cell in COMPARED:
+        terms.append(_share(task, *cell, "seen_test"))
+    return terms
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -252,8 +255,8 @@ CLAIMS: tuple[Claim, ...] = (
         "With small initialisation and large weight decay, addition carries over to a block of "
         "operands that was held out, better than with large initialisation and small weight decay.",
         "Fig. 17a",
-        _conditions("addition", 0.20),
-        context=_context("addition"),
+        tuple(_conditions("addition", 0.20)),
+        context=tuple(_context("addition")),
     ),
     Claim(
         "P2",

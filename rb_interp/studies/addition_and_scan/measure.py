@@ -1,9 +1,9 @@
-"""Measure the study of addition and commands, which answers are right at the last step.
+"""Measure the study of addition and commands: which answers are right at the last step.
 
     answers     share of rows whose whole answer is right, of every member and set
-    contrast    differences between members of the same seed on the set that is held out, by the cells of CONTRASTS:
-                ``both`` is what the paper compares, and P1 and P2; the others change gamma or
-                weight decay alone
+    contrast    differences between members of the same seed on the held-out set, by the cells of
+                CONTRASTS: ``both`` is what the paper compares, and P1 and P2; the others change
+                gamma or weight decay alone
 
 The share is accuracy where an answer is one token, and exact match where it is a sequence. A
 sequence is read with the right answer before each of its tokens (teacher forcing). That is the same
@@ -45,14 +45,11 @@ from rb_interp.runs.run import Run
 from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
-from rb_interp.studies.addition_and_scan.config import (
-    HELD_OUT,
-    AdditionAndScanConfig,
-)
+from rb_interp.studies.addition_and_scan.config import HELD_OUT, AdditionAndScanConfig
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.training.member_group import Member
 
-SIDE = 100
+MAX_OPERANDS = 100
 """Operands of the table of sums, at most."""
 Cell = tuple[str, float]
 CONTRASTS: dict[str, tuple[Cell, Cell]] = {
@@ -68,12 +65,14 @@ CONTRASTS: dict[str, tuple[Cell, Cell]] = {
 def measure(run: Run, progress: bool = True) -> StudyResult:
     """Read the answers of every member of a finished run.
 
-    Raises RunError where a checkpoint is missing or broken.
+    Raises RunError if a checkpoint is missing or broken.
     """
-    rows = cast(AdditionAndScanConfig, run.config).probe_rows
-    found = measure_members(run, partial(read_member, probe_rows=rows), progress=progress)
-    readings = readings_table(found.readings, contrasts(found.readings))
-    return StudyResult(readings, arrays={**found.arrays, **arrays_over_seeds(found.arrays)})
+    config = cast(AdditionAndScanConfig, run.config)
+    plan = partial(read_member, probe_rows=config.probe_rows)
+    result = measure_members(run, plan, progress=progress)
+    readings = readings_table(result.readings, contrasts(result.readings))
+    means = arrays_over_seeds(result.arrays)
+    return StudyResult(readings, arrays={**result.arrays, **means})
 
 
 def read_member(
@@ -81,46 +80,44 @@ def read_member(
 ) -> Iterator[tuple[str, str, Reading]]:
     """The answers of a member at its last step, of at most so many rows of each set."""
     models.load(member, "final")
-    data, task = models.sweep.dataset(member.seed), models.sweep.config.task
+    data = models.sweep.dataset(member.seed)
     for set in data.sets:
         rows = data.sample(set, probe_rows)
         yield "final", set, answers(models.model, data, rows, untrained=models.untrained)
+    task = models.sweep.config.task
     if isinstance(task, AdditionTask):
-        yield (
-            "final",
-            "",
-            Reading("answers", {}, arrays={"sums": table_of_sums(models.model, task, data)}),
-        )
+        sums = table_of_sums(models.model, task, data)
+        yield "final", "", Reading("answers", {}, arrays={"sums": sums})
 
 
 def contrasts(readings: pd.DataFrame, held_out: Mapping[str, str] = HELD_OUT) -> pd.DataFrame:
-    """Readings ``contrast`` of every task and seed, ``task:contrast``, of readings ``answers`` of
-    all sweeps.
+    """Readings ``contrast`` of every task and seed, ``task:contrast``, from readings ``answers``.
 
-    A seed of which one of the two members has no finite reading has none.
+    A seed has none if one of the two members has no finite reading.
+
+    Args:
+        readings: of all sweeps. held_out: task -> its held-out set.
     """
-    rows, read = [], readings.loc[readings["probe"] == "answers"]
+    shares = readings.loc[readings["probe"] == "answers"]
+    rows = []
     for (task, set), (name, cells) in product(held_out.items(), CONTRASTS.items()):
-        here = (
-            read.query(
-                f"sweep == '{task}_{decay}' and set == '{set}' and abs(gamma - {gamma}) < 1e-9"
-            )
-            for decay, gamma in cells
-        )
-        first, second = (cell.set_index("seed") for cell in here)
-        for seed, difference in (first["value"] - second["value"]).dropna().items():
-            place = {
-                "gamma": np.nan,
-                "seed": seed,
-                "stage": "final",
-                "step": first.loc[seed, "step"],
-                "set": set,
-            }
-            rows += [
-                {**place, **row}
-                for row in Reading("contrast", {f"{task}:{name}": difference}).rows()
-            ]
+        first, second = (_members(shares, task, set, *cell) for cell in cells)
+        differences = (first["value"] - second["value"]).dropna()
+        for seed, difference in differences.to_dict().items():
+            (row,) = Reading("contrast", {f"{task}:{name}": difference}).rows()
+            row["gamma"] = np.nan
+            row["seed"] = seed
+            row["stage"] = "final"
+            row["step"] = first.loc[seed, "step"]
+            row["set"] = set
+            rows.append(row)
     return readings_table(rows)
+
+
+def _members(shares: pd.DataFrame, task: str, set: str, decay: str, gamma: float) -> pd.DataFrame:
+    """The readings of the members of a cell, by seed."""
+    sweep = shares.loc[(shares["sweep"] == f"{task}_{decay}") & (shares["set"] == set)]
+    return sweep.loc[(sweep["gamma"] - gamma).abs() < 1e-9].set_index("seed")
 
 
 def answers(
@@ -137,42 +134,49 @@ def answers(
             which are read.
         untrained: the same model at step 0, read beside it; None for no comparison.
     """
-    values = [
-        {
-            "right": float(right(one, data.tokens[rows], data.labels[rows]).mean())
-            if len(rows)
-            else np.nan
-        }
-        for one in (model, untrained)
-        if one is not None
-    ]
-    return Reading("answers", values[0], untrained=dict(*values[1:]), n=len(rows))
+    if not len(rows):
+        return Reading("answers", {"right": np.nan})
+    tokens = data.tokens[rows]
+    labels = data.labels[rows]
+    values = {"right": float(right(model, tokens, labels).mean())}
+    before = {}
+    if untrained is not None:
+        before["right"] = float(right(untrained, tokens, labels).mean())
+    return Reading("answers", values, untrained=before, n=len(rows))
 
 
 def right(
     model: HookedModel, tokens: Int[np.ndarray, "row pos"], labels: Int[np.ndarray, "row ..."]
 ) -> Bool[np.ndarray, " row"]:
-    """Which rows a model answers rightly: the most likely token is the answer's at each of its
-    positions.
+    """Which rows a model answers rightly.
+
+    The most likely token is the answer's at each of the answer's positions.
 
     Args:
         labels: ``[row]``, the answer at the last position; or ``[row, pos]``, the next token of the
             answer at each position, -1 where there is none.
     """
-    inputs, device = as_rows(tokens), next(model.parameters()).device
+    inputs = as_rows(tokens)
+    device = next(model.parameters()).device
+    parts = []
     with torch.no_grad(), evaluation(model):
-        parts = [
-            model(rows.to(device)).argmax(-1).cpu()
-            for rows in inputs.split(rows_of_a_pass(model, inputs))
-        ]
-    found = torch.cat(parts).numpy()
-    return found[:, -1] == labels if labels.ndim == 1 else ((found == labels) | (labels < 0)).all(1)
+        for rows in inputs.split(rows_of_a_pass(model, inputs)):
+            logits = model(rows.to(device))
+            parts.append(logits.argmax(-1).cpu())
+    predicted = torch.cat(parts).numpy()
+    if labels.ndim == 1:
+        return predicted[:, -1] == labels
+    return ((predicted == labels) | (labels < 0)).all(1)
 
 
 def table_of_sums(model: HookedModel, task: AdditionTask, data: Dataset) -> Bool[np.ndarray, "a b"]:
-    """Whether a model answers a + b rightly, for all operands, or every so many where there are
-    more than 100."""
+    """Whether a model answers a + b rightly, for all operands.
+
+    Where there are more than 100 operands only every so many are read.
+    """
     n = task.operands[1] - task.operands[0] + 1
-    numbers = np.arange(0, n, -(-n // SIDE))
-    rows = (numbers[:, None] * n + numbers).ravel()
-    return right(model, data.tokens[rows], data.labels[rows]).reshape(len(numbers), -1)
+    stride = -(-n // MAX_OPERANDS)
+    operands = np.arange(0, n, stride)
+    rows = (operands[:, None] * n + operands).ravel()
+    sums = right(model, data.tokens[rows], data.labels[rows])
+    return sums.reshape(len(operands), -1)

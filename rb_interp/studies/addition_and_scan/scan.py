@@ -1,5 +1,6 @@
-"""Commands and their actions as a task of next tokens; one verb is only trained alone (after paper
-2, Fig. 6a).
+"""Commands and their actions as a task of next tokens; one verb is only trained alone.
+
+After paper 2, Fig. 6a:
 
     command  ->  phrase  |  phrase and phrase  |  phrase after phrase
     phrase   ->  verb [left | right] [twice | thrice]
@@ -37,7 +38,8 @@ class SequenceTask(TaskSettings):
     """What tasks of words share; a task adds ``words``, ``length`` and its rows."""
 
     ERROR = TaskError
-    predicts, stages = "next", {}
+    predicts = "next"
+    stages: ClassVar[dict] = {}
     sets: ClassVar[tuple[str, ...]]
     train_sets: ClassVar[tuple[str, ...]]
     length: ClassVar[int]
@@ -53,39 +55,37 @@ class SequenceTask(TaskSettings):
         return len(self.words)
 
     def in_sets(
-        self, seed: int, found: Sequence[Sequence[tuple[Words, Words]]], name: str
+        self, seed: int, sequences: Sequence[Sequence[tuple[Words, Words]]], name: str
     ) -> Dataset:
-        """The dataset of pairs of what is given and its answer, one sequence of them for each of
-        the task's sets.
+        """The dataset of sequences, prompt and answer, listed by set.
 
         A label is the next token of the answer, -1 where nothing is predicted. ``name`` is for
         messages.
         """
-        number = {word: token for token, word in enumerate(self.words)}
-        pairs = [pair for of_set in found for pair in of_set]
-        whole = np.zeros((len(pairs), self.length + 1), dtype=np.int64)
-        target = np.zeros((len(pairs), self.length), dtype=bool)
-        for row, (given, answer) in enumerate(pairs):
-            written = [number[word] for word in (*given, ARROW, *answer)]
-            whole[row, : len(written)] = written
-            target[row, len(given) : len(written)] = True
-        set = np.repeat(np.arange(len(self.sets)), [len(of_set) for of_set in found])
-        labels = np.where(target, whole[:, 1:], -1)
-        return Dataset(seed, whole[:, :-1], labels, set, self.sets, self.train_sets, name=name)
+        pairs = [pair for members in sequences for pair in members]
+        tokens = np.zeros((len(pairs), self.length + 1), dtype=np.int64)
+        predicted = np.zeros((len(pairs), self.length), dtype=bool)
+        token_ids = {word: token for token, word in enumerate(self.words)}
+        for row, (prompt, answer) in enumerate(pairs):
+            sequence = [token_ids[word] for word in (*prompt, ARROW, *answer)]
+            tokens[row, : len(sequence)] = sequence
+            predicted[row, len(prompt) : len(sequence)] = True
+        sizes = [len(members) for members in sequences]
+        set = np.repeat(np.arange(len(self.sets)), sizes)
+        labels = np.where(predicted, tokens[:, 1:], -1)
+        return Dataset(seed, tokens[:, :-1], labels, set, self.sets, self.train_sets, name=name)
 
     def command(self, tokens: Int[np.ndarray, " pos"]) -> str:
-        """What a row gives, in words: all before the arrow."""
-        written = self._written(tokens)
-        return " ".join(written[: written.index(ARROW)])
+        """The command of a row in words: all before the arrow."""
+        words = [self.words[token] for token in tokens]
+        return " ".join(words[: words.index(ARROW)])
 
     def answer(self, labels: Int[np.ndarray, " pos"]) -> str:
         """An answer in words, up to its first end."""
-        written = self._written(labels[labels >= 0])
-        return " ".join(written[: written.index(END)] if END in written else written)
-
-    def _written(self, tokens: Int[np.ndarray, " n"]) -> list[str]:
-        words = self.words
-        return [words[token] for token in tokens]
+        words = [self.words[token] for token in labels[labels >= 0]]
+        if END in words:
+            words = words[: words.index(END)]
+        return " ".join(words)
 
 
 PRIMITIVE = "jump"
@@ -106,16 +106,17 @@ VERBS = (
 TURNS = {"left": "TURN_LEFT", "right": "TURN_RIGHT"}
 TIMES = {"twice": 2, "thrice": 3}
 JOINTS = ("and", "after")
-LONGEST_COMMAND, LONGEST_ANSWER = 7, 12
-"""Words of the longest command, and actions of the longest answer: two phrases with turn and
-``thrice``."""
+LONGEST_COMMAND = 7
+"""Words of the longest command: two phrases with turn and ``thrice``."""
+LONGEST_ANSWER = 12
+"""Actions of the longest answer."""
 
 
 class Sentence(NamedTuple):
     """A command in words, and the actions that it orders."""
 
-    command: tuple[str, ...]
-    actions: tuple[str, ...]
+    command: Words
+    actions: Words
 
 
 def phrases(verbs: tuple[str, ...]) -> list[Sentence]:
@@ -124,12 +125,18 @@ def phrases(verbs: tuple[str, ...]) -> list[Sentence]:
     >>> [" ".join(phrase.command) for phrase in phrases(("walk",))][:4]
     ['walk', 'walk twice', 'walk thrice', 'walk left']
     """
-    found = []
+    sentences = []
     for verb, turn, times in product(verbs, (None, *TURNS), (None, *TIMES)):
-        command = tuple(word for word in (verb, turn, times) if word)
-        once = (*((TURNS[turn],) if turn else ()), verb.upper())
-        found.append(Sentence(command, once * TIMES.get(times or "", 1)))
-    return found
+        command = [verb]
+        actions = [verb.upper()]
+        if turn:
+            command.append(turn)
+            actions.insert(0, TURNS[turn])
+        if times:
+            command.append(times)
+            actions *= TIMES[times]
+        sentences.append(Sentence(tuple(command), tuple(actions)))
+    return sentences
 
 
 def sentences(verbs: tuple[str, ...]) -> list[Sentence]:
@@ -139,13 +146,15 @@ def sentences(verbs: tuple[str, ...]) -> list[Sentence]:
     [171, 10440]
     """
     single = phrases(verbs)
-    found = list(single)
-    for joint, (first, second) in product(JOINTS, product(single, single)):
-        actions = (
-            first.actions + second.actions if joint == "and" else second.actions + first.actions
-        )
-        found.append(Sentence((*first.command, joint, *second.command), actions))
-    return found
+    commands = list(single)
+    for joint, first, second in product(JOINTS, single, single):
+        command = (*first.command, joint, *second.command)
+        if joint == "and":
+            actions = first.actions + second.actions
+        else:
+            actions = second.actions + first.actions
+        commands.append(Sentence(command, actions))
+    return commands
 
 
 SETS = ("train", "seen_test", "composites")
@@ -154,7 +163,7 @@ SETS = ("train", "seen_test", "composites")
 class ScanTask(SequenceTask):
     """Settings of the task of commands.
 
-    Raises TaskError where settings contradict each other.
+    Raises TaskError if settings contradict each other.
 
     >>> task = ScanTask(verbs=3, n_sequences=100)
     >>> data = task.dataset(seed=0)
@@ -163,7 +172,9 @@ class ScanTask(SequenceTask):
     ('jump twice', 'JUMP JUMP')
     """
 
-    sets, train_sets, length = SETS, SETS[:1], LONGEST_COMMAND + 1 + LONGEST_ANSWER
+    sets = SETS
+    train_sets = SETS[:1]
+    length = LONGEST_COMMAND + 1 + LONGEST_ANSWER
     PRESETS: ClassVar[dict] = {
         "smoke": {"verbs": 3, "n_sequences": 200},
         "quick": {},
@@ -178,11 +189,13 @@ class ScanTask(SequenceTask):
     """Share of these rows that are the primitive alone."""
 
     def __post_init__(self) -> None:
-        most = len(_sorted_out(self.verbs)[0]) - 1
-        if not 1 <= self.n_sequences - self.n_alone <= most or self.n_alone < 1:
+        trainable, _ = _by_primitive(self.verbs)
+        most = len(trainable) - 1
+        n_trained = self.n_sequences - self.n_alone
+        if not 1 <= n_trained <= most or self.n_alone < 1:
             raise TaskError(
                 f"n_sequences={self.n_sequences} with alone_share={self.alone_share:g}: "
-                f"{self.n_alone} rows of '{PRIMITIVE}' alone and {self.n_sequences - self.n_alone} "
+                f"{self.n_alone} rows of '{PRIMITIVE}' alone and {n_trained} "
                 f"other commands; expected one at least of either, and at most {most} others with "
                 f"verbs={self.verbs}, so that one is left for seen_test."
             )
@@ -210,23 +223,23 @@ class ScanTask(SequenceTask):
     def dataset(self, seed: int) -> Dataset:
         """The rows of a seed (stream 2), which draws the commands that are trained on; composites
         are always all."""
-        others, composites = _sorted_out(self.verbs)
-        order = np.random.default_rng([seed, 2]).permutation(len(others))
-        drawn = [others[number] for number in order]
-        n = self.n_sequences - self.n_alone
+        trainable, composites = _by_primitive(self.verbs)
+        order = np.random.default_rng([seed, 2]).permutation(len(trainable))
+        drawn = [trainable[number] for number in order]
+        n_trained = self.n_sequences - self.n_alone
         alone = Sentence((PRIMITIVE,), (PRIMITIVE.upper(),))
-        train = [*[alone] * self.n_alone, *drawn[:n]]
-        return self.in_sets(seed, [train, drawn[n:], composites], "the task of commands")
+        train = [alone] * self.n_alone + drawn[:n_trained]
+        return self.in_sets(seed, [train, drawn[n_trained:], composites], "the task of commands")
 
 
 @lru_cache(maxsize=16)
-def _sorted_out(verbs: int) -> tuple[list[Sentence], list[Sentence]]:
+def _by_primitive(verbs: int) -> tuple[list[Sentence], list[Sentence]]:
     """Commands without the primitive, and its composites."""
-    every = sentences(VERBS[:verbs])
-    others = [sentence for sentence in every if PRIMITIVE not in sentence.command]
-    composites = [
-        sentence
-        for sentence in every
-        if PRIMITIVE in sentence.command and len(sentence.command) > 1
-    ]
-    return others, composites
+    without = []
+    composites = []
+    for sentence in sentences(VERBS[:verbs]):
+        if PRIMITIVE not in sentence.command:
+            without.append(sentence)
+        elif len(sentence.command) > 1:
+            composites.append(sentence)
+    return without, composites
