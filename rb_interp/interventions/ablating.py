@@ -35,7 +35,8 @@ from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions.effect import REDRAWN, SHARES, Direction, Effect
-from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, equal_note
+from rb_interp.interventions.metrics import AnswerAt, MetricLike
+from rb_interp.interventions.paired_run import PairedRun, equal_note
 from rb_interp.interventions.sites import (
     Site,
     Sites,
@@ -125,7 +126,7 @@ def patching_effect(
     corrupted: Inputs,
     sites: Sites,
     *,
-    metric: Measured = "logit_diff",
+    metric: MetricLike = "logit_diff",
     answer_at: AnswerAt = None,
     direction: Direction = "denoise",
     control: Inputs | None = None,
@@ -155,7 +156,7 @@ def patching_effect(
     1.0
     """
     parsed = parse_sites(sites)
-    pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control)
+    pair = PairedRun(model, metric, answer_at, clean, corrupted, direction, control)
     runs = [pair.run(interchange_edits(model, pair.base, some, parsed)) for some in pair.sources]
     pair.note_control(parsed)
     return pair.effect(
@@ -172,7 +173,7 @@ def ablation(
     *,
     method: str = "mean",
     control: Inputs | None = None,
-    metric: Measured = "accuracy",
+    metric: MetricLike = "accuracy",
     answer_at: AnswerAt = None,
     seed: int = 0,
 ) -> Effect:
@@ -191,7 +192,7 @@ def ablation(
         method: what stands in their place, of METHODS.
         control: the same rows with their noise redrawn, or None for no control.
     """
-    parsed, pair = parse_sites(sites), Comparison(model, metric, answer_at, inputs, control=control)
+    parsed, pair = parse_sites(sites), PairedRun(model, metric, answer_at, inputs, control=control)
     own = values_at(
         model, inputs, parsed
     )  # the untouched model's, and one other row's where resampled
@@ -244,7 +245,7 @@ def ablations(
     """
     parsed, rows = parse_sites(sites), []
     accuracy, loss = (
-        Comparison(model, metric, None, inputs, control=control) for metric in ("accuracy", "loss")
+        PairedRun(model, metric, None, inputs, control=control) for metric in ("accuracy", "loss")
     )
 
     def means(site: Site, values: Tensor) -> list[float]:
@@ -314,21 +315,21 @@ def interchange(
             f"input."
         )
     taken, kept = parse_sites(sites), parse_sites(hold) if hold else []
-    pair = Comparison(model, "kl", answer_at, base, control=control)  # asks for no labels
+    pair = PairedRun(model, "kl", answer_at, base, control=control)  # asks for no labels
     held = interchange_edits(model, base, base, kept) if kept else []
     runs = [
         pair.run([*held, *interchange_edits(model, base, rows, taken)])
         for rows in (source, control)
     ]
-    if len(predicted) and not 0 <= predicted.min() <= predicted.max() < pair.own.shape[1]:
+    if len(predicted) and not 0 <= predicted.min() <= predicted.max() < pair.base_logits.shape[1]:
         raise ModelError(
             f"got predicted answers from {predicted.min()} to {predicted.max()}; the model answers "
             f"with tokens 0 to "
-            f"{pair.own.shape[1] - 1}."
+            f"{pair.base_logits.shape[1] - 1}."
         )
     pair.note_control(taken)
     place = told(taken, model) + (f"; held: {told(kept, model)}" if kept else "")
-    answers, moved, changed = (some.argmax(1).numpy() for some in (pair.own, *runs))
+    answers, moved, changed = (some.argmax(1).numpy() for some in (pair.base_logits, *runs))
     if n_alike := int((answers == predicted).sum()):
         pair.notes["rows"] = (
             f"{n_alike} of {len(base)} are left out, since their answer is the predicted one "
@@ -338,7 +339,7 @@ def interchange(
         (some * 1.0)[answers != predicted] for some in (moved == predicted, changed != answers)
     )
     ends = (0.0, float(values.mean())) if len(values) else (np.nan, np.nan)
-    about = pair.answered, pair.notes_of(place)
+    about = pair.answered, pair.all_notes("@" in place)
     return Effect(
         "interchange", place, "moved_as_predicted", values, other[None], REDRAWN, *ends, *about
     )

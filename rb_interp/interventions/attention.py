@@ -57,7 +57,8 @@ from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions import sites
 from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured
+from rb_interp.interventions.metrics import AnswerAt, MetricLike
+from rb_interp.interventions.paired_run import PairedRun
 from rb_interp.interventions.sites import Edit, Site
 from rb_interp.models.protocol import HookedModel, value_weights
 from rb_interp.models.structure import visible
@@ -210,7 +211,7 @@ def forced_average(
     layer: int = 0,
     head: int | None = None,
     n_draws: int = 20,
-    metric: Measured = "loss",
+    metric: MetricLike = "loss",
     answer_at: AnswerAt = None,
     seed: int = 0,
 ) -> Effect:
@@ -255,7 +256,7 @@ def forced_average(
             np.asarray(entropies, dtype=np.float64), (n_draws, n_heads, length)
         )
         beside = [*random_patterns(wanted, np.random.default_rng([seed, 10]), seen)]
-    pair = Comparison(model, metric, answer_at, inputs)
+    pair = PairedRun(model, metric, answer_at, inputs)
     average = seen / np.maximum(seen.sum(-1, keepdims=True), 1)
     every = [
         (average if seen.ndim == 2 else average[:, None]) if pattern is None else pattern,
@@ -276,7 +277,7 @@ def blocked_attention(
     query: str = "last",
     key: str = "key",
     head: int | None = None,
-    metric: Measured = "loss",
+    metric: MetricLike = "loss",
     answer_at: AnswerAt = None,
     n_draws: int = 20,
     seed: int = 0,
@@ -299,7 +300,7 @@ def blocked_attention(
     query where there are enough. Without a role ``noise`` it blocks positions that have neither of
     the two roles.
     """
-    pair, rng = Comparison(model, metric, answer_at, inputs), np.random.default_rng([seed, 11])
+    pair, rng = PairedRun(model, metric, answer_at, inputs), np.random.default_rng([seed, 11])
     queries, keys = (
         sites.site_positions(Site("pattern", layer, role), inputs).numpy() for role in (query, key)
     )
@@ -521,7 +522,7 @@ def subspace_effect(
     layer: int = 0,
     head: int | None = None,
     n_draws: int = 20,
-    metric: Measured = "loss",
+    metric: MetricLike = "loss",
     answer_at: AnswerAt = None,
     match: Match | None = None,
     seed: int = 0,
@@ -546,7 +547,7 @@ def subspace_effect(
         head: the only head that is changed, with those that share its values where queries are
             grouped.
     """
-    pair = Comparison(model, metric, answer_at, inputs)
+    pair = PairedRun(model, metric, answer_at, inputs)
     check_layer_head(model, layer, head, "the value subspace")
     W_V = value_weights(model, layer).detach().clone()
     part, (d_model, k) = _inside(basis, W_V), basis.shape

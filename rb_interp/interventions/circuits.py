@@ -210,32 +210,47 @@ def anchor_routes(
 
 def _shares(model: HookedModel, inputs: Inputs, other: Inputs) -> dict[str, float]:
     """What each route alone, and all but it, carries of one change, and the number of rows."""
-    if not len(inputs):
-        return {name + end: np.nan for end in ("", NEEDED) for name in ROUTES} | {"rows": 0.0}
-    length = inputs.tokens.shape[1]
+    names = [*ROUTES, *(name + NEEDED for name in ROUTES)]
+    n_rows = len(inputs)
+    if not n_rows:
+        return {**dict.fromkeys(names, np.nan), "rows": 0.0}
+    positions = _route_positions(inputs)
+    roles = Roles(positions)
+    base = Inputs(inputs.tokens, inputs.labels, roles)
+    source = Inputs(other.tokens, other.labels, roles)
+    filled = [name for name in names if positions[name].shape[1]]
+    last_layer = model.cfg.n_layers - 1
+    matrix = patching_matrix(
+        model, source, base, components=["resid_pre"], layers=[last_layer], roles=filled
+    )
+    effect = (matrix.clean - matrix.corrupted).sum()
+    parts = dict.fromkeys(names, 0.0)  # no position carries nothing
+    for name, patched in zip(filled, matrix.patched[0, 0], strict=True):
+        parts[name] = (patched - matrix.corrupted).sum() / effect
+    shares = {}
+    for name, part in parts.items():
+        share = 1 - part if name.endswith(NEEDED) else part
+        shares[name] = float(np.clip(share, 0, 1))
+    return {**shares, "rows": float(n_rows)}
+
+
+def _route_positions(inputs: Inputs) -> dict[str, Int[np.ndarray, "row n"]]:
+    """Positions of each route, and of all but it under its name by necessity."""
+    n_rows, length = inputs.tokens.shape
 
     def all_but(positions: Int[np.ndarray, "row n"]) -> Int[np.ndarray, "row m"]:
-        free = np.ones((len(positions), length), dtype=bool)
+        free = np.ones((n_rows, length), dtype=bool)
         np.put_along_axis(free, positions, False, 1)
-        return np.nonzero(free)[1].reshape(len(positions), -1)
+        return np.nonzero(free)[1].reshape(n_rows, -1)
 
-    key, anchors = inputs.roles.position("key"), inputs.roles.position("anchor")
-    last = np.full((len(inputs), 1), length - 1)
+    key = inputs.roles.position("key")
+    anchors = inputs.roles.position("anchor")
+    last = np.full((n_rows, 1), length - 1)
     noise = all_but(np.concatenate([key, anchors, last], 1))
-    places = dict(
-        zip(ROUTES, (key, anchors[:, :-1], anchors[:, -1:], anchors, last, noise), strict=True)
-    )
-    places |= {name + NEEDED: all_but(positions) for name, positions in places.items()}
-    roles = Roles(places)
-    base, source = (Inputs(rows.tokens, rows.labels, roles) for rows in (inputs, other))
-    last = model.cfg.n_layers - 1
-    found = patching_matrix(
-        model, source, base, components=("resid_pre",), layers=(last,), roles=tuple(places)
-    )
-    parts = (found.patched[0, 0] - found.corrupted).sum(1) / (found.clean - found.corrupted).sum()
-    alone, others = parts[: len(ROUTES)], parts[len(ROUTES) :]
-    shares = np.clip(np.concatenate([alone, 1 - others]), 0, 1)
-    return dict(zip(places, map(float, shares), strict=True)) | {"rows": float(len(inputs))}
+    routes = (key, anchors[:, :-1], anchors[:, -1:], anchors, last, noise)
+    positions = dict(zip(ROUTES, routes, strict=True))
+    without = {name + NEEDED: all_but(of_route) for name, of_route in positions.items()}
+    return positions | without
 
 
 SHARE_MIN = 0.80

@@ -34,7 +34,8 @@ from rb_interp.arguments import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions import sites
 from rb_interp.interventions.effect import Effect, Matrix
-from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_logits
+from rb_interp.interventions.metrics import AnswerAt, MetricLike, answer_logits
+from rb_interp.interventions.paired_run import PairedRun
 from rb_interp.interventions.sites import Edit, Site
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import visible
@@ -68,7 +69,7 @@ def path_patch(
     sender: Site | str,
     receiver: Site | str,
     *,
-    metric: Measured = "logit_diff",
+    metric: MetricLike = "logit_diff",
     answer_at: AnswerAt = None,
     mlps: Mlps = "frozen",
     control: Inputs | None = None,
@@ -100,7 +101,7 @@ def path_patch(
     True
     """
     sent_by, received_by = sites.parse_sites([sender, receiver])
-    pair = Comparison(model, metric, answer_at, source, base, control=control)
+    pair = PairedRun(model, metric, answer_at, source, base, control=control)
     runs = []
     for some in pair.sources:
         (logits,) = path_logits(model, base, some, sent_by, [received_by], mlps, answer_at)
@@ -125,7 +126,7 @@ def path_matrix(
     senders: Sequence[Site | str],
     receivers: Sequence[Site | str],
     *,
-    metric: Measured = "logit_diff",
+    metric: MetricLike = "logit_diff",
     answer_at: AnswerAt = None,
     mlps: Mlps = "frozen",
     control: Inputs | None = None,
@@ -145,7 +146,7 @@ def path_matrix(
         senders, receivers: sites. All others are those of ``path_patch``.
     """
     sent_by, received_by = sites.parse_sites(senders), sites.parse_sites(receivers)
-    pair = Comparison(model, metric, answer_at, source, base, control=control)
+    pair = PairedRun(model, metric, answer_at, source, base, control=control)
     patched = np.full((len(pair.sources), len(sent_by), len(received_by), len(base)), np.nan)
     notes, own = {}, {}
     for (number, rows), (row, sender) in product(enumerate(pair.sources), enumerate(sent_by)):
@@ -225,7 +226,7 @@ def path_logits(
     return [found.get(site) for site in receivers]
 
 
-def _broken(pair: Comparison, sender: Site, receiver: Site) -> str:
+def _broken(pair: PairedRun, sender: Site, receiver: Site) -> str:
     """Why a sender's positions do not reach the receiver's, or these the answer, in any row; empty
     where they do.
 

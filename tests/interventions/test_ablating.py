@@ -17,7 +17,8 @@ from rb_interp.interventions.ablating import (
     patching_effect,
     replacement,
 )
-from rb_interp.interventions.patching import attribution_matrix, patching_matrix
+from rb_interp.interventions.attribution import attribution_matrix
+from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.path import path_matrix, path_patch
 from rb_interp.interventions.sites import interchange_edits, last_logits
 from rb_interp.models import build_model

@@ -148,7 +148,7 @@ def test_the_model_comes_back_as_it_was():
 def test_rows_in_several_passes_and_metrics_without_a_gradient(monkeypatch):
     model = lens_model("gpt2", n_layers=2)
     whole = attribution_matrix(model, CLEAN, CORRUPTED, metric="kl", control=MOVED)
-    monkeypatch.setattr("rb_interp.interventions.patching.HELD_VALUES", 1)
+    monkeypatch.setattr("rb_interp.interventions.attribution.CAPTURE_VALUES", 1)
     np.testing.assert_allclose(
         attribution_matrix(model, CLEAN, CORRUPTED, metric="kl", control=MOVED).patched,
         whole.patched,

@@ -22,7 +22,7 @@ from rb_interp.interventions import (
     path_patch,
 )
 from rb_interp.interventions.attention import blocked_edits, row_entropies, with_subspace
-from rb_interp.interventions.patching import COMPONENTS
+from rb_interp.interventions.cells import COMPONENTS
 from rb_interp.interventions.path import path_logits
 from rb_interp.interventions.sites import Site, last_logits
 from rb_interp.probes.activations import capture

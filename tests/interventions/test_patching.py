@@ -18,12 +18,10 @@ from transformer_lens import patching as peer
 from rb_interp.errors import ModelError
 from rb_interp.interventions import ablation
 from rb_interp.interventions.ablating import ablate, patch, patching_effect
+from rb_interp.interventions.attribution import attribution_matrix
+from rb_interp.interventions.cells import COMPONENTS
 from rb_interp.interventions.effect import Matrix, ratio_interval
-from rb_interp.interventions.patching import (
-    COMPONENTS,
-    attribution_matrix,
-    patching_matrix,
-)
+from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.path import path_patch
 from rb_interp.interventions.sites import Site, last_logits, positions
 from rb_interp.models.build import build_model
@@ -221,6 +219,27 @@ def test_patches_go_from_role_to_role():
     assert (both.numpy() == source.labels).all()
 
 
+def test_roles_without_positions_and_cells_that_nobody_reads_are_no_silent_zeros():
+    """No position gives no cell, alone or beside others; a cell of the last layer that the answer
+    does not read is 0 in any model, as in generic_activation_patch, and a note names it."""
+    model = MODELS["none"]()
+    positions = {**CLEAN.roles.positions, "nobody": np.zeros((24, 0), dtype=int)}
+    pair = [Inputs(rows.tokens, rows.labels, Roles(positions)) for rows in (CLEAN, BOTH)]
+    wanted = {"components": ("k", "mlp_out"), "roles": ("nobody", "key", "last")}
+    for call in (patching_matrix, attribution_matrix):
+        matrix = call(model, *pair, **wanted)
+        assert np.isnan(matrix.values[..., 0]).all()
+        assert not np.isnan(matrix.values[..., 1:]).any()
+        assert matrix.values[1, 1, 1] == 0
+        assert matrix.notes == {
+            "nobody": "no cells: it has no position in these rows.",
+            "mlp_out of L1": "no path leads from key to the answer, so these shares are 0 in any "
+            "model.",
+        }
+        alone = call(model, *pair, components=["z"], roles=["nobody"])
+        assert np.isnan(alone.values).all()
+
+
 EXACT = {
     ("averager", "key"): {
         "resid_pre.0@key": 1,
@@ -297,7 +316,8 @@ def test_a_matrix_of_roles_that_stand_elsewhere_has_every_component_but_the_patt
     assert not np.array_equal(turned.roles.positions["key"], BOTH.roles.positions["key"])
     matrix = patching_matrix(model, turned, BOTH)
     assert matrix.axes["component"] == tuple(name for name in COMPONENTS if name != "pattern")
-    assert set(matrix.notes) == {"pattern"}
+    unread = "resid_mid, resid_post, attn_out, mlp_out, q, z of L1"
+    assert set(matrix.notes) == {"pattern", unread}
     logits = patched(model, BOTH, turned, "attn_out.0@key")
     cell = matrix.patched[matrix.cell("attn_out", 0, "key")]
     np.testing.assert_allclose(cell, row_metric(logits, turned), atol=1e-4)

@@ -1,0 +1,310 @@
+"""The untouched runs that an intervention is compared with, their checks and their notes.
+
+A `PairedRun` holds one metric of clean rows as they are, and of corrupted rows if there are any.
+Each intervention runs its ``base`` rows under edits, and takes activations from its ``sources``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from rb_interp.errors import ModelError
+from rb_interp.interventions import sites
+from rb_interp.interventions.effect import REDRAWN, Direction, Effect, Matrix
+from rb_interp.interventions.metrics import (
+    AnswerAt,
+    Answers,
+    Metric,
+    MetricLike,
+    answer_logits,
+    answer_positions,
+    measure,
+    metric_of,
+)
+from rb_interp.interventions.sites import Edit, Site
+from rb_interp.models.hooking import caller_hooks
+from rb_interp.models.protocol import HookedModel
+from rb_interp.models.structure import visible
+from rb_interp.probes.activations import capture
+from rb_interp.tasks.inputs import Inputs
+
+Activations = dict[str, Tensor]
+"""Hook name -> what a model computes there, ``[row, ...]`` on CPU."""
+
+
+class PairedRun:
+    """A metric of clean rows as they are, of corrupted ones if there are any, and of edited runs.
+
+    Attributes:
+        model: the model of all runs.
+        metric: what is measured.
+        answer_at: where answers are read.
+        control: rows of the control, or None.
+        direction: ``denoise`` runs the corrupted rows, ``noise`` the clean ones.
+        base: the rows that run.
+        base_logits: their logits untouched, ``[row, d_vocab]``.
+        sources: the rows that activations are taken from, those of the control last.
+        answers: logits and labels of the clean rows, then of the corrupted ones.
+        activations: what ``hooks`` gave in the base rows, then in each of the sources.
+        clean: the metric of each clean row.
+        corrupted: the metric of each corrupted row.
+        start: the metric of each base row.
+        end: the metric of each row of the first source.
+        answered: share of rows whose answers are right, clean and corrupted; NaN without labels.
+        notes: what a reader must know, by subject.
+    """
+
+    corrupted: Float[np.ndarray, " row"]
+    end: Float[np.ndarray, " row"]
+
+    def __init__(
+        self,
+        model: HookedModel,
+        metric: MetricLike,
+        answer_at: AnswerAt,
+        clean: Inputs,
+        corrupted: Inputs | None = None,
+        direction: Direction = "denoise",
+        control: Inputs | None = None,
+        hooks: Sequence[str] = (),
+    ) -> None:
+        self.model = model
+        self.metric = metric_of(metric)
+        self.answer_at = answer_at
+        self.control = control
+        self.direction = direction
+        self.notes = caller_hooks(model)
+        kinds = [clean]
+        if corrupted is not None:
+            sites.aligned(Site("resid_pre", 0), corrupted, clean)  # refuses rows that are no pairs
+            kinds.append(corrupted)
+        runs = [untouched_run(model, rows, answer_at, hooks) for rows in kinds]
+        self.answers = [answers for answers, _ in runs]
+        self.answered = share_answered(self.answers)
+        metrics = [self.of(answers.logits) for answers in self.answers]
+
+        base = len(kinds) - 1 if direction == "denoise" else 0
+        self.base = kinds[base]
+        self.base_logits = self.answers[base].logits
+        self.clean = metrics[0]
+        self.start = metrics[base]
+        self.sources: list[Inputs] = []
+        self.activations = [runs[base][1]]
+        if corrupted is not None:
+            source = 1 - base
+            self.corrupted = metrics[1]
+            self.end = metrics[source]
+            self.sources.append(kinds[source])
+            self.activations.append(runs[source][1])
+            check_difference(self.metric, self.clean, self.corrupted)
+        if control is not None:
+            self.notes |= control_note(control, self.base, self.sources)
+            self.sources.append(control)
+            self.activations.append(capture(model, control.tokens, hooks) if hooks else {})
+
+    def note_control(self, control_sites: Sequence[Site]) -> None:
+        """Note in how many rows the control has the values of the base rows at all of the sites."""
+        if self.control is None:
+            return
+        base = sites.values_at(self.model, self.base, control_sites)
+        control = sites.values_at(self.model, self.control, control_sites)
+        equal = np.ones(len(self.base), dtype=bool)
+        for site, values in base.items():
+            equal &= (values == control[site]).flatten(1).all(1).numpy()
+        self.notes |= equal_note(equal, " + ".join(map(str, control_sites)))
+
+    @cached_property
+    def read_positions(self) -> list[Bool[np.ndarray, "row pos"]]:
+        """Positions of the stream before each layer, and after the last, that reach the answer."""
+        length = self.base.tokens.shape[1]
+        answers = answer_positions(self.answer_at, self.base).numpy()
+        read = [np.arange(length) == answers[:, None]]
+        for layer in reversed(range(self.model.cfg.n_layers)):
+            read.append(read[-1] @ visible(self.model, layer, length) | read[-1])
+        return read[::-1]
+
+    def reads(self, site: Site) -> bool:
+        """Whether what stands at a site can reach the answer in any row, or is at no position."""
+        acts_in_its_layer = site.component in sites.ACTS_ON_OTHERS
+        read = self.read_positions[site.layer + (not acts_in_its_layer)]
+        positions = sites.site_positions(site, self.base).numpy()
+        return not positions.size or bool(np.take_along_axis(read, positions, 1).any())
+
+    def of(
+        self, logits: Float[Tensor, "row d_vocab"], rows: Any = slice(None)
+    ) -> Float[np.ndarray, " row"]:
+        """The metric of each row, or of runs of some rows."""
+        answers = []
+        for untouched in self.answers:
+            labels = None if untouched.labels is None else untouched.labels[rows]
+            answers.append(Answers(untouched.logits[rows], labels))
+        return measure(self.metric, logits, *answers).numpy()
+
+    def lost(self, after: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
+        """What a run costs each clean row: after less before; before less after if a fall is worse."""
+        return self.clean - after if self.metric.worse < 0 else after - self.clean
+
+    def run(self, edits: Sequence[Edit] = ()) -> Float[Tensor, "row d_vocab"]:
+        """Logits of the base rows under edits."""
+        return answer_logits(self.model, self.base, edits, self.answer_at)
+
+    def all_notes(self, names_roles: bool) -> dict[str, str]:
+        """The notes; if sites name roles, also how many positions have none."""
+        notes = dict(self.notes)
+        if names_roles:
+            without_role = self.base.roles.without_a_role(self.base.tokens.shape[1])
+            if without_role:
+                notes["roles"] = without_role
+        return notes
+
+    def matrix(
+        self,
+        axes: Mapping[str, Sequence],
+        patched: Float[np.ndarray, "source *axis row"],
+        notes: Mapping[str, str],
+        method: str,
+    ) -> Matrix:
+        """The metric of each row with each cell, beside the control's, as a matrix."""
+        names_roles = "role" in axes or any("@" in sender for sender in axes["sender"])
+        return Matrix(
+            axes,
+            self.metric.name,
+            self.clean,
+            self.corrupted,
+            patched[0],
+            patched[1] if len(patched) > 1 else None,
+            {**notes, **self.all_notes(names_roles)},
+            self.direction,
+            method,
+            self.answered,
+        )
+
+    def effect(
+        self,
+        name: str,
+        site: str,
+        runs: Iterable[Tensor],
+        control_name: str = REDRAWN,
+        quantity: str = "",
+    ) -> Effect:
+        """What the first run costs, or with a quantity its share of the way; the others are controls."""
+        runs = list(runs)
+        if torch.equal(runs[0], self.base_logits):
+            self.notes["effect"] = (
+                "no logit changes: nothing is read there, or the model takes no such edit."
+            )
+        after = [self.of(logits) for logits in runs]
+        if quantity:
+            way = self.end.mean() - self.start.mean()  # taken as known
+            effects = [(metric - self.start) / way for metric in after]
+        else:
+            effects = [self.lost(metric) for metric in after]
+        return Effect(
+            name,
+            site,
+            quantity or self.metric.change,
+            effects[0],
+            np.array(effects[1:]),
+            control_name,
+            self.start.mean(),
+            after[0].mean(),
+            self.answered,
+            self.all_notes("@" in site),
+        )
+
+
+def untouched_run(
+    model: HookedModel, rows: Inputs, answer_at: AnswerAt, hooks: Sequence[str]
+) -> tuple[Answers, Activations]:
+    """What a model answers on some rows as they are, and what it computes at some hooks."""
+    parts: dict[str, list[Tensor]] = {hook: [] for hook in hooks}
+
+    def store(activation: Tensor, _: Tensor, hook: str) -> Tensor:
+        parts[hook].append(activation.cpu())
+        return activation
+
+    reads = [Edit(hook, partial(store, hook=hook)) for hook in hooks]
+    logits = answer_logits(model, rows, reads, answer_at)
+    activations = {hook: torch.cat(values) for hook, values in parts.items()}
+    labels = rows.labels
+    if labels is None:
+        return Answers(logits, None), activations
+    whole = labels.ndim == 1 and labels.dtype.kind in "iu"
+    if not whole or not np.isin(labels, range(logits.shape[1])).all():
+        raise ModelError(
+            f"got labels of shape {list(labels.shape)} and type {labels.dtype}; expected a token "
+            f"of the model."
+        )
+    return Answers(logits, torch.as_tensor(labels).long()), activations
+
+
+def share_answered(answers: Sequence[Answers]) -> float:
+    """Share of rows whose labels are the most likely answers of every kind; NaN without labels."""
+    right = [logits.argmax(1) == labels for logits, labels in answers if labels is not None]
+    return float(torch.stack(right).all(0).double().mean()) if right else float("nan")
+
+
+def check_difference(metric: Metric, clean: np.ndarray, corrupted: np.ndarray) -> None:
+    """Raise ModelError if the metric's means on clean and corrupted rows are alike."""
+    difference = clean.mean() - corrupted.mean()
+    scale = np.abs(clean).mean() + np.abs(corrupted).mean()
+    if not abs(difference) > 1e-6 * scale:
+        raise ModelError(
+            f"the mean {metric.name} is {clean.mean():.3g} on clean and corrupted rows, so there "
+            f"is nothing to recover; let them differ in what the answer depends on, with another "
+            f"right answer."
+        )
+
+
+def control_note(control: Inputs, base: Inputs, sources: Sequence[Inputs]) -> dict[str, str]:
+    """A note of the control's rows that are the base rows.
+
+    Raises:
+        ModelError: all of them are, or the control has the right answers of the source.
+    """
+    advice = "of the rows that run: with_tokens_of(other, 'noise') of these."
+    equal = equal_rows(control, base)
+    if len(equal) and equal.all():
+        raise ModelError(
+            f"got a control that is the rows themselves, so it changes nothing; redraw the noise "
+            f"{advice}"
+        )
+    for source in sources:
+        labels = [rows.labels for rows in (source, control, base)]
+        if any(of_rows is None for of_rows in labels):
+            continue
+        if np.array_equal(labels[0], labels[1]) and not np.array_equal(labels[0], labels[2]):
+            raise ModelError(
+                f"got a control with the right answers of the rows that activations are taken "
+                f"from, so it is like the effect and no control; make it {advice}"
+            )
+    return equal_note(equal)
+
+
+def equal_rows(rows: Inputs, others: Inputs) -> Bool[np.ndarray, " row"]:
+    """Whether each row has the tokens of the other, and the positions of the roles they share."""
+    if rows.tokens.shape != others.tokens.shape:
+        return np.zeros(len(rows), dtype=bool)
+    equal = (rows.tokens == others.tokens).all(1)
+    for role, positions in rows.roles.positions.items():
+        of_others = others.roles.positions.get(role, positions)
+        if positions.shape != of_others.shape:
+            return np.zeros(len(rows), dtype=bool)
+        equal &= (positions == of_others).all(1)
+    return equal
+
+
+def equal_note(equal: Bool[np.ndarray, " row"], site: str = "") -> dict[str, str]:
+    """A note of a control's rows that are the rows that run, or have their values at a site."""
+    if not equal.any():
+        return {}
+    at_site = f" at {site}" if site else ""
+    text = f"{equal.sum()} of its {len(equal)} rows are the rows themselves{at_site}, and change nothing."
+    return {"control": text}
