@@ -11,6 +11,7 @@ not change the scale of a run.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -263,9 +264,10 @@ class Study:
         measure: ``measure(run, progress) -> StudyResult``: reads every member of a trained run, once.
         tables: name -> columns that tell the rows of a further table apart, with spaces between.
         claims: what is judged, with criteria fixed in advance.
-        quantities: probe -> the quantities that ``measure`` reads of it, with spaces between;
-            claims are checked against it before training. Claims about probes that are not in it
-            are not.
+        quantities: probe -> the quantities that ``measure`` reads of it, with spaces between, or a
+            TOML file of such lists; claims are checked against it before training. A name with
+            other numbers is known too: they stand for layers, rates and the like. Claims about
+            probes that are not in it are not checked.
         figures: name -> ``draw(evidence) -> Figure``.
         report: the Markdown template of its report, see ``report.page``; without one, all figures
             in their order.
@@ -298,7 +300,7 @@ class Study:
     groups: Callable[[Any], Any] | Lazy | None = None
     circuits: Callable[[Any], Mapping[tuple[float, int], Any]] | Lazy | None = None
     train_note: Callable[[Any], list[str]] | Lazy | None = None
-    quantities: Mapping[str, str] = field(default_factory=dict)
+    quantities: Mapping[str, str] | Path = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Study({self.name}: {self.title})"
@@ -363,6 +365,10 @@ class Study:
         presets = [config, *map(kind.from_preset, kind.PRESETS)]
         named = [(name, sweep) for one in presets for name, sweep in one.sweeps.items()]
         claims = [*map(config.judged, found), *(check.check for check in checks)]
+        known_tasks = {type(sweep.task) for _, sweep in named[len(config.sweeps) :]}
+        tasks = {type(sweep.task) for sweep in config.sweeps.values()}
+        # A task of somebody else's has roles of its own, which are in the names of quantities.
+        quantities = self.known_quantities() if tasks <= known_tasks else {}
         for claim, term in ((one, term) for one in claims for term in (*one.terms, *one.context)):
             where, own = (
                 f"claim {claim.id} of study '{self.name}'",
@@ -389,20 +395,24 @@ class Study:
             for word, name, known in (("stage", term.stage, stages), ("set", term.set, sets)):
                 if name and name not in known and get_close_matches(name, known, 1, 0.75):
                     raise StudyError(f"{where} names the {word} '{name}'; {nearest(name, known)}")
-            read = self.quantities.get(term.probe, "").split()
-            if (
-                self.quantities
-                and not read
-                and get_close_matches(term.probe, self.quantities, 1, 0.75)
+            if term.probe not in quantities:
+                if get_close_matches(term.probe, quantities, 1, 0.75):
+                    hint = nearest(term.probe, quantities)
+                    raise StudyError(f"{where} names the probe '{term.probe}'; {hint}")
+            elif _without_numbers(term.quantity) not in map(
+                _without_numbers, quantities[term.probe]
             ):
+                hint = nearest(term.quantity, quantities[term.probe])
                 raise StudyError(
-                    f"{where} names the probe '{term.probe}'; "
-                    f"{nearest(term.probe, self.quantities)}"
+                    f"{where} names the quantity '{term.quantity}' of the probe '{term.probe}'; "
+                    f"{hint} (what the study reads stands in its quantities)"
                 )
-            if read and term.quantity not in read:
-                raise StudyError(
-                    f"{where} names the quantity '{term.quantity}'; {nearest(term.quantity, read)}"
-                )
+
+    def known_quantities(self) -> dict[str, list[str]]:
+        """Probe -> the quantities that are known to be read of it."""
+        if isinstance(self.quantities, Path):
+            return settings.read_toml(self.quantities)
+        return {probe: names.split() for probe, names in self.quantities.items()}
 
     def folder(self, config: StudyConfig) -> Path:
         """``runs/anchor-quick`` for a preset as it stands; a variation gets its fingerprint at the
@@ -410,6 +420,10 @@ class Study:
         name, mark = f"{self.name}-{config.preset}", fingerprint(self.name, config)
         as_it_stands = mark == fingerprint(self.name, self.preset(config.preset))
         return Path("runs") / (name if as_it_stands else f"{name}-{mark}")
+
+
+def _without_numbers(quantity: str) -> str:
+    return re.sub(r"\d+", "0", quantity)
 
 
 def names() -> list[str]:

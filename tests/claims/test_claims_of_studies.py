@@ -1,35 +1,57 @@
 """Claims of the installed studies are about what their study reads."""
 
-from pathlib import Path
+from dataclasses import replace
 
-import pandas as pd
 import pytest
+from quantities import KEPT, joined, read_quantities
 
-from rb_interp.runs.config import names, study
+from rb_interp.errors import StudyError
+from rb_interp.runs.config import study
+from rb_interp.runs.run import Run
 
-ROOT = Path(__file__).parents[2]
-KEPT = {"composite": "composite_quick", "composite-map": "composite_map_quick"}
-"""Study -> its kept run, whose readings are those of more than the preset ``smoke``."""
-LARGER = {
-    "anchor": {("uniformity", "tv_change_eps_1e-12"), ("uniformity", "tv_change_eps_1.01e-8")},
-    "composite": {("phase_by_complexity", "auc")},
-    "composite-map": {("map", "order"), ("map", "fit_rise")},
-}
-"""Study -> what its claims ask for that those readings lack: it needs more rates or seeds; nothing
-reads U4 yet."""
+LARGER = {"composite-map": {"map": {"order", "fit_rise"}}}
+"""Study -> probe -> what it declares and the stored readings lack: that needs more rates."""
 
 
-@pytest.mark.parametrize("name", names())
-def test_every_term_of_a_claim_is_a_quantity_that_the_study_reads(name):
-    """A misspelt one is seen here, and not after all training, as a claim that is NOT JUDGED."""
+@pytest.mark.parametrize("name", KEPT)
+def test_a_study_declares_the_quantities_that_it_reads(name):
+    """``python tests/quantities.py`` adds what is missing."""
+    declared = study(name).known_quantities()
+    read = read_quantities(name)
+    assert joined(declared, read) == declared
+    for probe, quantities in joined({}, read).items():
+        unread = LARGER.get(name, {}).get(probe, set())
+        assert set(declared[probe]) - set(quantities) == unread, probe
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_every_claim_is_about_a_quantity_that_its_study_reads(name):
     asked = study(name)
-    tables = [ROOT / f"tests/golden/smoke_{name}.parquet"]
-    tables += [ROOT / "results" / KEPT[name] / "readings.parquet"] if name in KEPT else []
-    read = set().union(
-        *(pd.read_parquet(table).groupby(["probe", "quantity"]).groups for table in tables)
-    )
-    claims = [*asked.load("claims"), *(check.check for check in asked.load("checks"))]
-    terms = {
-        (term.probe, term.quantity) for claim in claims for term in (*claim.terms, *claim.context)
-    }
-    assert terms - read == LARGER.get(name, set())
+    for preset in asked.load("config").PRESETS:
+        asked.check_claims(asked.preset(preset))
+
+
+@pytest.mark.parametrize(
+    ("name", "probe", "quantity", "hint"),
+    [
+        ("anchor", "attention_by_role", "keys", "did you mean 'key'"),
+        ("labels", "label_range", "inside", "did you mean 'inside_1'"),
+        (
+            "composite",
+            "interchange_roles",
+            "L1's attention at first:base",
+            "did you mean 'L0's att",
+        ),
+        ("emb-mlp", "geometry", "none such", "known: abs_cos, "),
+    ],
+)
+def test_an_unknown_quantity_is_refused_before_there_is_a_folder(
+    name, probe, quantity, hint, tmp_path
+):
+    """It was seen after the training, as a claim that is NOT JUDGED."""
+    asked = study(name)
+    claim = asked.load("claims")[0]
+    wrong = replace(claim, context=(replace(claim.terms[0], probe=probe, quantity=quantity),))
+    with pytest.raises(StudyError, match=f"claim {claim.id} of .* names the quantity .*{hint}"):
+        Run.start(tmp_path / "run", replace(asked, claims=(wrong,)), asked.preset("smoke"))
+    assert not (tmp_path / "run").exists()

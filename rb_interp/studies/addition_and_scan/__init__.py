@@ -26,4 +26,5 @@ ADDITION_AND_SCAN = Study(
     claims=f"{__name__}.config:CLAIMS",
     figures=f"{__name__}.figures:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
+    quantities=Path(__file__).with_name("quantities.toml"),
 )

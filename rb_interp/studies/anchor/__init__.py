@@ -39,6 +39,7 @@ ANCHOR = Study(
     claims=f"{__name__}.claims:CLAIMS",
     figures=f"{__name__}.figures:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
+    quantities=Path(__file__).with_name("quantities.toml"),
     checks=f"{__name__}.checks:CHECKS",
     calibration=f"{__name__}.error_rates:calibration",
     groups=f"{__name__}.claims:groups",

@@ -35,6 +35,7 @@ COMPOSITE = Study(
     claims=f"{__name__}.claims:CLAIMS",
     figures=f"{__name__}.figures:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
+    quantities=Path(__file__).with_name("quantities.toml"),
     calibration=f"{__name__}.claims:calibration",
     circuits=f"{__name__}.flow:circuits",
 )

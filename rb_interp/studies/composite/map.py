@@ -57,6 +57,7 @@ COMPOSITE_MAP = Study(
     claims="rb_interp.studies.composite.map:CLAIMS",
     figures="rb_interp.studies.composite.figures:MAP_FIGURES",
     report=Path(__file__).with_name("map.md.jinja"),
+    quantities=Path(__file__).with_name("map_quantities.toml"),
 )
 
 

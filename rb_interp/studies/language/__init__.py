@@ -33,5 +33,6 @@ LANGUAGE = Study(
     claims=f"{__name__}.config:CLAIMS",
     figures=f"{__name__}.figures:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
+    quantities=Path(__file__).with_name("quantities.toml"),
     train_note=f"{__name__}.config:train_note",
 )
