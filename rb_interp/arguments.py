@@ -1,24 +1,42 @@
-"""Arguments of public calls, checked against their annotations by jaxtyping and beartype."""
+"""Arguments of public calls, converted and checked as their annotations say, by jaxtyping and
+beartype."""
 
-import ast
 import inspect
 import re
-import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache, wraps
-from typing import Any, TypeVar, get_args, get_origin
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+
+import numpy as np
+from beartype import BeartypeConf
+from beartype.door import is_bearable
+from jaxtyping import Float, jaxtyped
 
 from rb_interp.errors import ArgumentError, ModelError, shown
 
 F = TypeVar("F", bound=Callable)
+INT_IS_FLOAT = BeartypeConf(is_pep484_tower=True)
+SEQUENCES = {list, tuple, Sequence, Collection, Iterable}
+WHOLE_NUMBERS = (int, Sequence[int], Iterable[int], Collection[int])
+
+
+class Parameter(NamedTuple):
+    """A parameter of a function: its annotation, and what its arguments are converted to."""
+
+    hint: Any
+    arrays: dict[Any, bool]
+    """Sequence and classes of arrays in the annotation -> whether it asks for floats."""
+    refuses_masks: bool
+    """Whether it takes whole numbers but not True and False, which would count as 1 and 0."""
 
 
 def checked(function: F) -> F:
-    """The same function; of a class, its ``__init__``. ArgumentError for what does not fit an
-    annotation.
+    """The same function, or a class with its ``__init__``, of which each call checks its arguments.
 
-    Numpy's numbers count as Python's, whole numbers as decimals. A list, an array or a tensor
-    becomes the one of these that the annotation says.
+    Numbers of numpy count as Python's, whole numbers as decimals. A list, an array or a tensor is
+    converted to the one of these in the annotation. Tensors of one call get the widest of their
+    dtypes. Raises ArgumentError for what does not fit an annotation.
 
     >>> @checked
     ... def half(n: int) -> float:
@@ -31,120 +49,105 @@ def checked(function: F) -> F:
         function.__init__ = checked(function.__init__)
         return function  # pyright: ignore[reportReturnType] (the class that came)
     signature = inspect.signature(function)
-    asker = function.__qualname__.rpartition("<locals>.")[2].removesuffix(".__init__")
+    caller = function.__qualname__.rpartition("<locals>.")[2].removesuffix(".__init__")
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        from beartype import BeartypeConf
-        from beartype.door import is_bearable
-        from jaxtyping import jaxtyped
-
         try:
-            given = signature.bind(*args, **kwargs)
+            bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise ArgumentError(
-                f"{asker}: {error}; it takes {', '.join(signature.parameters)}."
-            ) from None
-        values, floats, conf = given.arguments, [], BeartypeConf(is_pep484_tower=True)
-        with jaxtyped("context"):  # an axis has one size in all arguments
-            for name, (hint, kinds) in _hints(function).items():
-                if name not in values:
-                    continue
-                try:
-                    sized = (
-                        kinds
-                        and hasattr(values[name], "__len__")
-                        and not isinstance(values[name], str)
-                    )
-                    if kinds.get(type(values[name]), sized or hasattr(values[name], "item")):
-                        values[name] = _converted(values[name], kinds)
-                    if hasattr(values[name], "numel") and values[name].is_floating_point():
-                        floats.append(name)
-                    mask = isinstance(values[name], bool | list | tuple) and _is_mask(
-                        values[name], hint
-                    )
-                    if mask or not is_bearable(values[name], hint, conf=conf):
-                        said = re.sub(r"\b(\w+\.)+", "", inspect.formatannotation(hint))
-                        raise ArgumentError(f"got {name}={shown(values[name])}; expected {said}.")
-                except (ArgumentError, ModelError) as error:  # a model says itself what it misses
-                    raise type(error)(f"{asker} {error}") from None
-        if len(floats) > 1:  # tensors of one call have the widest of their types
-            widest = max((values[name].dtype for name in floats), key=lambda dtype: dtype.itemsize)
-            values.update({name: values[name].to(widest) for name in floats})
-        return function(*given.args, **given.kwargs)
+            names = ", ".join(signature.parameters)
+            raise ArgumentError(f"{caller}: {error}; it takes {names}.") from None
+        try:
+            _fit(bound.arguments, parameters(function))
+        except (ArgumentError, ModelError) as error:  # a model says what it lacks
+            raise type(error)(f"{caller} {error}") from None
+        return function(*bound.args, **bound.kwargs)
 
     return call  # type: ignore[return-value]
 
 
 @cache
-def _hints(function: Callable) -> dict[str, tuple[Any, dict[type, bool]]]:
-    """Argument -> its annotation, and the classes of arrays in it, True for one of floats."""
-    from jaxtyping import Float
-
-    names, hints = dict(inspect.unwrap(function).__globals__), {}
-    for one in inspect.signature(function).parameters.values():
-        hint, kinds = (
-            function.__annotations__.get(one.name),
-            {},
-        )  # a probe checks its own arguments by itself
-        if hint is None or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
-            continue
-        try:
-            hint = eval(hint, names) if isinstance(hint, str) else hint
-        except NameError:  # a name that the module imports for type checkers alone
-            source = ast.parse(inspect.getsource(sys.modules[function.__module__]))
-            imports = next(node.body for node in source.body if isinstance(node, ast.If))
-            exec(compile(ast.Module(imports, []), "", "exec"), names)
-            hint = eval(hint, names)
-        for kind in (hint, *get_args(hint)):
-            sequence = get_origin(kind) in (list, tuple, Sequence, Collection, Iterable)
-            array = list if sequence else getattr(kind, "array_type", kind)
-            if getattr(array, "__name__", "") in ("list", "ndarray", "Tensor"):
-                kinds.setdefault(array, getattr(kind, "dtypes", None) == getattr(Float, "dtypes"))  # noqa: B009
-        hints[one.name] = hint, kinds
-    return hints
+def parameters(function: Callable) -> dict[str, Parameter]:
+    """The annotated parameters of a function by name, without ``*args`` and ``**kwargs``."""
+    annotations = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        several = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if name in function.__annotations__ and not several:
+            annotations[name] = function.__annotations__[name]
+    names = inspect.unwrap(function).__globals__
+    holder = SimpleNamespace(__annotations__=annotations)  # without the annotation of the result
+    hints = get_type_hints(holder, names, include_extras=True)
+    return {name: _parameter(hint) for name, hint in hints.items()}
 
 
-def _is_mask(value: Any, hint: Any) -> bool:
-    """Whether True or False stands where whole numbers are asked for; Python takes them for 1 and
-    0."""
-    wanted = {hint, *get_args(hint)} if type(value) is bool or bool in map(type, value) else set()
-    return bool not in wanted and bool(
-        wanted & {int, Sequence[int], Iterable[int], Collection[int]}
-    )
+def _parameter(hint: Any) -> Parameter:
+    kinds = (hint, *get_args(hint))
+    arrays: dict[Any, bool] = {}
+    for kind in kinds:
+        array = getattr(kind, "array_type", kind)
+        if get_origin(kind) in SEQUENCES:
+            arrays[Sequence] = False
+        elif getattr(array, "__name__", "") in ("ndarray", "Tensor"):
+            arrays.setdefault(array, getattr(kind, "dtypes", None) == Float.dtypes)
+    whole_numbers = any(kind in WHOLE_NUMBERS for kind in kinds)
+    return Parameter(hint, arrays, whole_numbers and bool not in kinds)
 
 
-def _converted(value: Any, kinds: dict[type, bool]) -> Any:
-    """A list, array or tensor as one of the kinds, whole numbers as floats where an annotation asks
-    for these."""
-    if getattr(value, "shape", None) == () and not hasattr(value, "detach"):
-        return value.item()  # a number of numpy's
-    tensor = hasattr(value, "detach")
-    given = list if type(value) is tuple else sys.modules["torch"].Tensor if tensor else type(value)
-    if not kinds or not (given is list or hasattr(value, "detach") or given.__name__ == "ndarray"):
+def _fit(arguments: dict[str, Any], hints: dict[str, Parameter]) -> None:
+    """Convert arguments in place; ArgumentError for the first that does not fit its annotation."""
+    floats = []
+    with jaxtyped("context"):  # an axis has one size in all arguments
+        for name in arguments.keys() & hints.keys():
+            hint, arrays, refuses_masks = hints[name]
+            value = arguments[name]
+            if arrays or isinstance(value, np.generic):
+                value = arguments[name] = _converted(value, arrays)
+            items = value if isinstance(value, list | tuple) else (value,)
+            is_mask = refuses_masks and bool in map(type, items)
+            if is_mask or not is_bearable(value, hint, conf=INT_IS_FLOAT):
+                expected = re.sub(r"\b(\w+\.)+", "", inspect.formatannotation(hint))
+                raise ArgumentError(f"got {name}={shown(value)}; expected {expected}.")
+            if hasattr(value, "detach") and value.is_floating_point():
+                floats.append(name)
+    if len(floats) > 1:
+        widest = max((arguments[name].dtype for name in floats), key=lambda dtype: dtype.itemsize)
+        for name in floats:
+            arguments[name] = arguments[name].to(widest)
+
+
+def _converted(value: Any, arrays: dict[Any, bool]) -> Any:
+    """A number of numpy as Python's; a list, array or tensor as one of the classes."""
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and not value.ndim):
+        return value.item()
+    is_array = isinstance(value, np.ndarray) or hasattr(value, "detach")
+    if not arrays or not (is_array or isinstance(value, list | tuple)):
         return value
-    wanted = given if given in kinds else next(iter(kinds))
-    if wanted is list:
-        return value if isinstance(value, list | tuple) or value.ndim != 1 else value.tolist()
-    value = value if issubclass(given, wanted) else as_array(value)
-    if kinds[wanted] and "int" in str(value.dtype):
+    wanted = next((kind for kind in arrays if isinstance(value, kind)), next(iter(arrays)))
+    if wanted is Sequence:
+        return value.tolist() if is_array and value.ndim == 1 else value
+    if not isinstance(value, wanted):
+        value = as_array(value)
+        if wanted is not np.ndarray:
+            import torch
+
+            value = torch.as_tensor(value)
+    if arrays[wanted] and "int" in str(value.dtype):
         value = value.double() if hasattr(value, "detach") else value.astype(float)
-    return (
-        value if isinstance(value, wanted) else sys.modules["torch"].as_tensor(value)
-    )  # an annotation loaded it
+    return value
 
 
 def as_array(value: Any) -> Any:
-    """A list, an array or a tensor as an array of numpy; ArgumentError for rows of several
-    lengths."""
-    import numpy as np
+    """A list, an array or a tensor as an array of numpy.
 
+    Raises ArgumentError for rows of several lengths.
+    """
     if hasattr(value, "detach"):
         value = value.detach().cpu()
-        value = value.float() if "bfloat16" in str(value.dtype) else value
+        if "bfloat16" in str(value.dtype):
+            value = value.float()
     try:
         return np.asarray(value)
     except (TypeError, ValueError, OverflowError):
-        raise ArgumentError(
-            f"got {shown(value)}; expected an array, all rows of one length."
-        ) from None
+        message = f"got {shown(value)}; expected an array, all rows of one length."
+        raise ArgumentError(message) from None

@@ -19,8 +19,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from rb_interp.arguments import checked
-from rb_interp.errors import ArgumentError, nearest
+from rb_interp.errors import ArgumentError, nearest, shown
 from rb_interp.statistics.intervals import intervals_or_nan
 
 if TYPE_CHECKING:
@@ -90,12 +89,18 @@ def unit_of(quantity: str) -> str:
 
 
 def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
-    """The axes, or those of a new figure of pyplot, inches wide and high."""
-    if ax is not None:
-        return ax
-    from matplotlib import pyplot
+    """The axes, or those of a new figure of pyplot, inches wide and high.
 
-    return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+    Raises ArgumentError for anything but axes of matplotlib, such as a figure.
+    """
+    from matplotlib import pyplot
+    from matplotlib.axes import Axes
+
+    if ax is None:
+        return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+    if not isinstance(ax, Axes):
+        raise ArgumentError(f"got ax={shown(ax)}; expected Axes of matplotlib.")
+    return ax
 
 
 def points(
@@ -305,7 +310,6 @@ def _rectangle(ax: Axes, x: float, y: float, width: float, height: float, **look
     ax.add_patch(Rectangle((x, y), width, height, **look))
 
 
-@checked
 def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
     """One quantity of a scan, layer by head; a small square in each cell has the untrained model's
     colour.
@@ -356,7 +360,6 @@ def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
     return ax
 
 
-@checked
 def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | None = None) -> Axes:
     """Learning curves: each member a thin line, their mean, and from three seeds on its 95 %
     interval as a band.

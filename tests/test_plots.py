@@ -9,6 +9,7 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from rb_interp.errors import ArgumentError
 from rb_interp.interventions.effect import Effect, Matrix
 from rb_interp.plots import learning_curves
 from rb_interp.statistics.intervals import t_interval
@@ -57,6 +58,11 @@ def test_a_reading_is_drawn_beside_its_untrained_model_and_its_null(ax):
     assert bars(ax)[0] == [0.025, 0.975]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["tv", "entropy"]
     assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first quantity is on top
+
+
+def test_what_is_no_axes_is_refused():
+    with pytest.raises(ArgumentError, match="got ax=.*; expected Axes of matplotlib"):
+        READING.plot(Figure())  # type: ignore
 
 
 def test_numbers_without_a_place_are_marked_and_large_ones_leave_room_for_small_ones(ax):

@@ -115,7 +115,6 @@ class Effect(TableRepr):
         """The summary as a table of one row, so that effects can be put below each other."""
         return pd.DataFrame([self.summary()])
 
-    @checked
     def plot(self, ax: Axes | None = None) -> Axes:
         """Effect and control (an open dot) with 95 % intervals over rows, and the control's draws,
         on ``ax`` or new."""
@@ -313,7 +312,6 @@ class Matrix(TableRepr):
         columns = {SHARES[self.direction]: self.values.ravel(), "low": low, "high": high}
         return frame.assign(**columns, control=self.control.ravel(), n=len(self))
 
-    @checked
     def plot(self, ax: Axes | None = None) -> Axes:
         """Share of each cell, a small square with the control's; colours from -1 to 1, beyond them
         a frame."""

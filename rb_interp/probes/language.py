@@ -104,12 +104,11 @@ from rb_interp.probes.vectors import (
 )
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs
+from rb_interp.text.prontoqa import Example
 from rb_interp.text.task import CORPORA
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-    from rb_interp.text.prontoqa import Example
 
 LEADING = (1, 3, 10)
 """Numbers of leading directions whose share of the variance is read."""

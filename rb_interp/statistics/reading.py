@@ -158,7 +158,6 @@ class Reading(TableRepr):
         """Its place, and the rows that it rests on, of which a reading of weights has none."""
         return f"{self.place}, n = {self.n}" if self.n else f"{self.place}, from weights"
 
-    @checked
     def plot(self, ax: Axes | None = None) -> Axes:
         """Each quantity as a dot, beside the untrained model's (an open dot) and 95 % of its null's
         draws (a bar).
