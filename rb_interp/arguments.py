@@ -58,10 +58,30 @@ def checked(function: F) -> F:
         except TypeError as error:
             names = ", ".join(signature.parameters)
             raise ArgumentError(f"{caller}: {error}; it takes {names}.") from None
-        try:
-            _fit(bound.arguments, parameters(function))
-        except (ArgumentError, ModelError) as error:  # a model says what it lacks
-            raise type(error)(f"{caller} {error}") from None
+        values = bound.arguments
+        floats = []
+        with jaxtyped("context"):  # an axis has one size in all arguments
+            for name, (hint, arrays, refuses_masks) in parameters(function).items():
+                if name not in values:
+                    continue
+                value = values[name]
+                convertible = hasattr(value, "item") or (arrays and isinstance(value, list | tuple))
+                try:
+                    if arrays.get(type(value), convertible):
+                        value = values[name] = _converted(value, arrays)
+                    items = value if isinstance(value, list | tuple) else (value,)
+                    is_mask = refuses_masks and bool in map(type, items)
+                    if is_mask or not is_bearable(value, hint, conf=INT_IS_FLOAT):
+                        expected = re.sub(r"\b(\w+\.)+", "", inspect.formatannotation(hint))
+                        raise ArgumentError(f"got {name}={shown(value)}; expected {expected}.")
+                except (ArgumentError, ModelError) as error:  # a model says what it lacks
+                    raise type(error)(f"{caller} {error}") from None
+                if hasattr(value, "detach") and value.is_floating_point():
+                    floats.append(name)
+        if len(floats) > 1:
+            widest = max((values[name].dtype for name in floats), key=lambda dtype: dtype.itemsize)
+            for name in floats:
+                values[name] = values[name].to(widest)
         return function(*bound.args, **bound.kwargs)
 
     return call  # type: ignore[return-value]
@@ -94,38 +114,19 @@ def _parameter(hint: Any) -> Parameter:
     return Parameter(hint, arrays, whole_numbers and bool not in kinds)
 
 
-def _fit(arguments: dict[str, Any], hints: dict[str, Parameter]) -> None:
-    """Convert arguments in place; ArgumentError for the first that does not fit its annotation."""
-    floats = []
-    with jaxtyped("context"):  # an axis has one size in all arguments
-        for name in arguments.keys() & hints.keys():
-            hint, arrays, refuses_masks = hints[name]
-            value = arguments[name]
-            if arrays or isinstance(value, np.generic):
-                value = arguments[name] = _converted(value, arrays)
-            items = value if isinstance(value, list | tuple) else (value,)
-            is_mask = refuses_masks and bool in map(type, items)
-            if is_mask or not is_bearable(value, hint, conf=INT_IS_FLOAT):
-                expected = re.sub(r"\b(\w+\.)+", "", inspect.formatannotation(hint))
-                raise ArgumentError(f"got {name}={shown(value)}; expected {expected}.")
-            if hasattr(value, "detach") and value.is_floating_point():
-                floats.append(name)
-    if len(floats) > 1:
-        widest = max((arguments[name].dtype for name in floats), key=lambda dtype: dtype.itemsize)
-        for name in floats:
-            arguments[name] = arguments[name].to(widest)
-
-
 def _converted(value: Any, arrays: dict[Any, bool]) -> Any:
     """A number of numpy as Python's; a list, array or tensor as one of the classes."""
-    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and not value.ndim):
+    is_tensor = hasattr(value, "detach")
+    is_list = isinstance(value, list | tuple)
+    if not is_tensor and getattr(value, "shape", None) == ():
         return value.item()
-    is_array = isinstance(value, np.ndarray) or hasattr(value, "detach")
-    if not arrays or not (is_array or isinstance(value, list | tuple)):
+    if not arrays or not (is_tensor or is_list or isinstance(value, np.ndarray)):
         return value
-    wanted = next((kind for kind in arrays if isinstance(value, kind)), next(iter(arrays)))
+    wanted = Sequence if is_list else type(value)
+    if wanted not in arrays:
+        wanted = next(iter(arrays))
     if wanted is Sequence:
-        return value.tolist() if is_array and value.ndim == 1 else value
+        return value if is_list or value.ndim != 1 else value.tolist()
     if not isinstance(value, wanted):
         value = as_array(value)
         if wanted is not np.ndarray:
