@@ -16,6 +16,7 @@ from jaxtyping import Float, jaxtyped
 from rb_interp.errors import ArgumentError, ModelError, shown
 
 F = TypeVar("F", bound=Callable)
+FLOATS = getattr(Float, "dtypes", None)
 INT_IS_FLOAT = BeartypeConf(is_pep484_tower=True)
 SEQUENCES = {list, tuple, Sequence, Collection, Iterable}
 WHOLE_NUMBERS = (int, Sequence[int], Iterable[int], Collection[int])
@@ -109,24 +110,21 @@ def _parameter(hint: Any) -> Parameter:
         if get_origin(kind) in SEQUENCES:
             arrays[Sequence] = False
         elif getattr(array, "__name__", "") in ("ndarray", "Tensor"):
-            arrays.setdefault(array, getattr(kind, "dtypes", None) == Float.dtypes)
+            arrays.setdefault(array, getattr(kind, "dtypes", None) == FLOATS)
     whole_numbers = any(kind in WHOLE_NUMBERS for kind in kinds)
     return Parameter(hint, arrays, whole_numbers and bool not in kinds)
 
 
 def _converted(value: Any, arrays: dict[Any, bool]) -> Any:
     """A number of numpy as Python's; a list, array or tensor as one of the classes."""
-    is_tensor = hasattr(value, "detach")
-    is_list = isinstance(value, list | tuple)
-    if not is_tensor and getattr(value, "shape", None) == ():
+    if isinstance(value, np.generic) or (np.ndarray is type(value) and value.ndim == 0):
         return value.item()
-    if not arrays or not (is_tensor or is_list or isinstance(value, np.ndarray)):
+    kind = Sequence if type(value) in (list, tuple) else type(value)
+    if not arrays or not (kind in (Sequence, np.ndarray) or hasattr(value, "detach")):
         return value
-    wanted = Sequence if is_list else type(value)
-    if wanted not in arrays:
-        wanted = next(iter(arrays))
+    wanted = kind if kind in arrays else next(iter(arrays))
     if wanted is Sequence:
-        return value if is_list or value.ndim != 1 else value.tolist()
+        return value if kind is Sequence or value.ndim != 1 else value.tolist()
     if not isinstance(value, wanted):
         value = as_array(value)
         if wanted is not np.ndarray:
