@@ -1,16 +1,20 @@
 """The anchor study as a configuration: one sweep over gamma on an anchor task."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from rb_interp.claims.rule import Claim, reasoning_learned
 from rb_interp.errors import ConfigError
 from rb_interp.runs.config import StudyConfig, SweepConfig, sizes
 from rb_interp.settings import SMALL, Draws, ReadRows, Size
 from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.anchor import RATES, check_both_kinds
 from rb_interp.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from rb_interp.claims.rule import Claim
 
 FIXED = "fixed_average"
 """The sweep of claim M10b."""
@@ -101,6 +105,8 @@ def stopped_early(claim: Claim) -> Claim:
     must have learned the reasoning mapping, at the gamma that the claim reads at the end first.
     Areas and the bias index are over the steps that there are.
     """
+    from rb_interp.claims.rule import reasoning_learned  # loads scipy, and --help does not
+
     final = [term for term in claim.terms if term.stage == "final"]
     final = [term for term in final if not term.quantity.startswith(("area", "bias", "abs_bias"))]
     if claim.gate or not final:
