@@ -19,7 +19,7 @@ from typing import NamedTuple
 from rb_interp.claims.rule import Condition, Term
 from rb_interp.interventions.circuits import (
     ACCURACY_MIN,
-    NAMED,
+    CIRCUIT_RULES,
     SHARE_MIN,
     SHARES,
     circuit_by_cause,
@@ -30,7 +30,7 @@ from rb_interp.studies.anchor.error_rates import MECHANISM_CLAIMS
 
 NAMES = ("average-then-key", "key-to-anchors")
 """Circuit names by attention that say what a model does (the others say that it does neither)."""
-CAUSES = {f"{name} by cause": name for name in NAMED}
+CAUSES = {f"{name} by cause": name for name in CIRCUIT_RULES}
 """Detectors of the names by cause -> the name."""
 DETECTORS = (*MECHANISM_CLAIMS, *NAMES, *CAUSES)
 
@@ -150,7 +150,7 @@ def _named_by_cause(readings: Mapping[Place, float]) -> dict[str, Detection]:
     accuracy = _number(readings, circuit.SOURCES["accuracy"])
     given, found, before = circuit_by_cause(shares, accuracy), {}, math.inf
     for detector, name in CAUSES.items():
-        fits = _least(shares[SHARES[share]] - SHARE_MIN for share in NAMED[name].shares)
+        fits = _least(shares[SHARES[share]] - SHARE_MIN for share in CIRCUIT_RULES[name].shares)
         found[detector] = Detection(given == name, _least([accuracy - ACCURACY_MIN, fits, before]))
         before = min(before, -fits)
     return found

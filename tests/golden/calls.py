@@ -29,14 +29,10 @@ from rb_interp import probes
 from rb_interp.claims import judge
 from rb_interp.errors import RbInterpError
 from rb_interp.interventions.ablating import ablations
-from rb_interp.interventions.attention import (
-    leading,
-    matched_spans,
-    pattern_of,
-    row_entropies,
-    token_basis,
-)
-from rb_interp.interventions.circuits import anchor_routes, key_and_sum, permuted_number_line
+from rb_interp.interventions.circuits import anchor_routes
+from rb_interp.interventions.patterns import pattern_of, row_entropies
+from rb_interp.interventions.subspaces import leading, matched_spans, token_basis
+from rb_interp.interventions.swaps import key_and_sum, permuted_number_line
 from rb_interp.models.build import lens_model
 from rb_interp.probes.values import value_matrix
 from rb_interp.runs.config import fingerprint

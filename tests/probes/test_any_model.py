@@ -9,7 +9,7 @@ from lens_models import bridged, encoder, lens_model, transformers_model
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions import patching_matrix
-from rb_interp.interventions.attention import token_basis
+from rb_interp.interventions.subspaces import token_basis
 from rb_interp.models.structure import visible
 from rb_interp.probes import (
     attention_by_role,

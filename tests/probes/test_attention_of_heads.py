@@ -9,7 +9,7 @@ from lens_models import lens_model
 from scipy.stats import kstest
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions.attention import pattern_of
+from rb_interp.interventions.patterns import pattern_of
 from rb_interp.models.build import build_model
 from rb_interp.probes import (
     attention,

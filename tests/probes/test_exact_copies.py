@@ -11,8 +11,8 @@ import torch
 
 from experiments.copies import gauge_copy, gauges_of
 from rb_interp import interventions, probes
-from rb_interp.interventions.attention import token_basis
 from rb_interp.interventions.sites import most_likely
+from rb_interp.interventions.subspaces import token_basis
 from rb_interp.models import ModelConfig
 from rb_interp.models.build import lens_model
 from rb_interp.models.protocol import write_weights

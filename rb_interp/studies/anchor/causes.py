@@ -16,11 +16,13 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from rb_interp.interventions import attention
 from rb_interp.interventions.ablating import ablations
-from rb_interp.interventions.circuits import key_and_sum, n_other_answers, permuted_number_line
+from rb_interp.interventions.blocked_edges import blocked_attention
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.patching import patching_matrix
+from rb_interp.interventions.patterns import forced_average, pattern_of, row_entropies
+from rb_interp.interventions.subspaces import leading, matched_spans, subspace_effect, token_basis
+from rb_interp.interventions.swaps import key_and_sum, n_other_answers, permuted_number_line
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.values import value_matrix
 from rb_interp.runs import Run, StudyResult, readings_table
@@ -66,9 +68,7 @@ def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> S
             models.load(member, stage)
             found = [*_effects(stage, models.model, data, entropies[member.seed])]
             if patterns:
-                effect = attention.forced_average(
-                    models.model, _inputs(data, REASONING), beside=patterns
-                )
+                effect = forced_average(models.model, _inputs(data, REASONING), beside=patterns)
                 found.append(("forced_average_matched", REASONING, effect))
             for name, set, effect in found:
                 row = pd.DataFrame(
@@ -93,7 +93,7 @@ def _effects(
         yield (
             "forced_average",
             REASONING,
-            attention.forced_average(model, given, entropies, n_draws=DRAWS, seed=data.seed),
+            forced_average(model, given, entropies, n_draws=DRAWS, seed=data.seed),
         )
     if stage in ("half", "matched"):
         yield from value_subspaces(model, data)
@@ -109,26 +109,24 @@ def value_subspaces(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
         return
     given = _inputs(data, REASONING)
     bases = {
-        "leading_direction_only": attention.leading(value_matrix(model)),
-        "without_reasoning": attention.token_basis(model, given, "reasoning_anchor"),
-        "without_memory": attention.token_basis(model, given, "memory_anchor"),
+        "leading_direction_only": leading(value_matrix(model)),
+        "without_reasoning": token_basis(model, given, "reasoning_anchor"),
+        "without_memory": token_basis(model, given, "memory_anchor"),
     }
     for name, basis in bases.items():
         keep, k = name == "leading_direction_only", basis.shape[1]
         yield (
             name,
             REASONING,
-            attention.subspace_effect(
-                model, given, basis, keep=keep, n_draws=DRAWS, seed=data.seed
-            ),
+            subspace_effect(model, given, basis, keep=keep, n_draws=DRAWS, seed=data.seed),
         )
-        match = attention.matched_spans(
+        match = matched_spans(
             model, given, k, group=None if keep else "key", n_draws=MATCHED_DRAWS, seed=data.seed
         )
         yield (
             f"{name}_matched",
             REASONING,
-            attention.subspace_effect(model, given, basis, keep=keep, match=match),
+            subspace_effect(model, given, basis, keep=keep, match=match),
         )
 
 
@@ -158,7 +156,7 @@ def finished_circuit(model: HookedModel, data: AnchorDataset) -> Iterator[Found]
     for set in (REASONING, MEMORY):
         for name, metric in (("key_blocked", "loss"), ("key_blocked_answers", "accuracy")):
             asked = {"layer": last, "metric": metric, "n_draws": 5, "seed": data.seed}
-            yield name, set, attention.blocked_attention(model, _inputs(data, set), **asked)
+            yield name, set, blocked_attention(model, _inputs(data, set), **asked)
     if model.cfg.n_heads == 1 and not n_other_answers(data, REASONING):
         for name, direction in (("number_line", "value"), ("number_line_component", "component")):
             effect = permuted_number_line(
@@ -214,7 +212,7 @@ def _patterns(
     found, tokens = [], _inputs(data, REASONING).tokens
     for other in others:
         models.load(other, stage)
-        found.append(attention.pattern_of(models.model, tokens))
+        found.append(pattern_of(models.model, tokens))
     return found
 
 
@@ -229,7 +227,7 @@ def _entropies(models: MemberModels, seed: int) -> np.ndarray | None:
     if not {LARGE, SMALL} <= {*sweep.config.gammas}:
         return None
     models.load(Member(LARGE, seed), "matched")
-    return attention.row_entropies(models.model, _inputs(sweep.dataset(seed), REASONING).tokens)
+    return row_entropies(models.model, _inputs(sweep.dataset(seed), REASONING).tokens)
 
 
 def effect_readings(effects: pd.DataFrame) -> pd.DataFrame:

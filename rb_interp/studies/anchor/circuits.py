@@ -38,7 +38,7 @@ from rb_interp.errors import RunError
 from rb_interp.interventions.circuits import (
     ACCURACY_MIN,
     CAUSE_RULES,
-    NAMED,
+    CIRCUIT_RULES,
     SHARES,
     circuit_by_cause,
 )
@@ -164,7 +164,7 @@ def circuit_of(shares: Mapping[str, float], accuracy: float) -> Circuit:
     {'key:from_key': 0.97, 'anchors:L0_at_last': 0.8}
     """
     name = circuit_by_cause(shares, accuracy)
-    decide = NAMED[name].shares if name in NAMED else ROUTES
+    decide = CIRCUIT_RULES[name].shares if name in CIRCUIT_RULES else ROUTES
     told = {SHARES[share]: float(shares.get(SHARES[share], np.nan)) for share in decide}
     return Circuit(name, "cause", CAUSE_RULES[name], told)
 

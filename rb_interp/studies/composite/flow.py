@@ -45,7 +45,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Int
 
-from rb_interp.interventions.attention import blocked_edits
+from rb_interp.interventions.blocked_edges import blocked_edits
 from rb_interp.interventions.sites import interchange_edits, most_likely
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs.measured import StudyResult, frame

@@ -1,0 +1,268 @@
+r"""Patterns replaced: what is lost when a layer averages, or attends as another model does.
+
+`forced_average` makes a layer's pattern exactly 1/i in every head (claim M10), or gives it another
+pattern, such as what another model attends to on the same inputs (``pattern=pattern_of(other,
+tokens)``). Controls are random patterns, each one for all inputs: row i is the softmax of Gaussian
+logits, scaled to exactly the entropy asked for. They are as sharp as the pattern that they are
+compared with, and look at other positions. Or, ``beside``, patterns of other models that do the
+same work: a cost that these have too is that of any change of pattern.
+
+How it can mislead. M10 asks that the average costs at most .10 nats and the control at least .20
+more, so here the control is to hurt *more* than the effect, and p is near 1. Where attention is
+uniform already, as in an untrained model, or where the layer is not used, the average costs
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from scipy.special import entr, softmax
+from torch import Tensor
+
+from rb_interp._threads import single_threaded
+from rb_interp.arguments import checked
+from rb_interp.errors import ModelError
+from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.metrics import AnswerAt, MetricLike
+from rb_interp.interventions.paired_run import PairedRun
+from rb_interp.interventions.sites import Edit, Site
+from rb_interp.models.protocol import HookedModel
+from rb_interp.models.structure import visible
+from rb_interp.probes._probe import check_attends
+from rb_interp.probes.activations import Tokens, capture
+from rb_interp.tasks.inputs import Inputs
+
+__all__ = ["forced_average", "forced_pattern", "pattern_of", "random_patterns", "row_entropies"]
+
+Pattern = np.ndarray | Tensor
+
+
+def forced_pattern(
+    model: HookedModel, pattern: Pattern, *, layer: int = 0, head: int | None = None
+) -> list[Edit]:
+    """Edits that set a layer's attention pattern, for ``with_edits`` and ``last_logits``.
+
+    Args:
+        model: any model with TransformerLens's hooks.
+        pattern: ``[query, key]`` or ``[head, query, key]`` for all inputs, ``[row, head, query,
+            key]`` for each.
+        layer: the layer, counted from 0.
+        head: the only head that is changed; by default all of them.
+
+    Raises:
+        ModelError: the model has no such pattern, or it attends to what a query does not see.
+    """
+    site = Site("pattern", layer, unit=head)
+    site.check(model)
+    wanted = torch.as_tensor(pattern)
+    hidden = ~torch.from_numpy(visible(model, layer, wanted.shape[-1]))
+    if wanted[..., hidden].any():
+        raise ModelError(
+            "the pattern attends to later positions; rows are queries, columns keys, later ones 0."
+        )
+    of_each_row = wanted.ndim == 4
+    heads = slice(None) if head is None else head
+
+    def change(activation: Tensor, rows: Int[Tensor, " batch"]) -> Tensor:
+        changed = activation.clone()
+        new = wanted[rows] if of_each_row else wanted
+        new = new.to(activation).expand_as(changed)
+        changed[:, heads] = new[:, heads]
+        return changed
+
+    return [Edit(site.hook, change, len(wanted) if of_each_row else None)]
+
+
+@checked
+@single_threaded
+def pattern_of(
+    model: HookedModel, tokens: Tokens, *, layer: int = 0
+) -> Float[Tensor, "row head query key"]:
+    """What every head of a layer attends to; each query's attention sums to 1.
+
+    Args:
+        model: any model with TransformerLens's hooks.
+        tokens: integers ``[row, pos]``.
+        layer: the layer, counted from 0.
+
+    Raises:
+        ModelError: the model has no such layer, or no attention there.
+    """
+    site = Site("pattern", layer)
+    site.check(model)
+    pattern = capture(model, tokens, [site.hook])[site.hook]
+    attends = pattern.any(-1)
+    if not attends.all():
+        check_attends(model, attends.numpy())
+    return pattern
+
+
+@checked
+@single_threaded
+def row_entropies(
+    model: HookedModel, tokens: Tokens, *, layer: int = 0
+) -> Float[np.ndarray, "head query"]:
+    """Entropy of each query's attention, 0 (one position) to ln i nats at query i.
+
+    It is the mean over the rows in which the query attends.
+
+    Args:
+        model: any model with TransformerLens's hooks.
+        tokens: integers ``[row, pos]``.
+        layer: the layer, counted from 0.
+
+    Raises:
+        ModelError: the model has no such layer, or no attention there.
+    """
+    pattern = pattern_of(model, tokens, layer=layer).double().numpy()
+    n_attending = pattern.any(-1).sum(0)
+    return entr(pattern).sum(-1).sum(0) / np.maximum(n_attending, 1)
+
+
+def seen_positions(
+    model: HookedModel, inputs: Inputs, layer: int
+) -> Bool[np.ndarray, "*row query key"]:
+    """Which positions each query of a layer may attend to.
+
+    Padding in front attends to nothing and is attended by nothing: then each row has its own.
+    """
+    attends = pattern_of(model, inputs.tokens, layer=layer).any(-1).any(1).numpy()
+    seen = visible(model, layer, attends.shape[1])
+    if attends.all():
+        return seen
+    return seen & attends[:, None] & attends[..., None]
+
+
+def random_patterns(
+    entropies: Float[np.ndarray, "*lead query"],
+    rng: np.random.Generator,
+    seen: Bool[np.ndarray, "query key"] | None = None,
+) -> Float[np.ndarray, "*lead query key"]:
+    """Patterns with Gaussian logits, scaled so that every row has the entropy asked for, in nats.
+
+    Args:
+        entropies: of each row. Row i can have any from 0 to ln i; the first has no choice.
+        rng: draws the logits.
+        seen: what each query may attend to, by default what is not later.
+
+    Raises:
+        ModelError: a row cannot have its entropy.
+
+    >>> pattern = random_patterns(np.array([0.0, np.log(2), 0.5]), np.random.default_rng(0))
+    >>> entr(pattern).sum(1).round(9).tolist()
+    [0.0, 0.693147181, 0.5]
+    """
+    length = entropies.shape[-1]
+    if seen is None:
+        seen = np.tri(length, dtype=bool)
+    largest = np.log(seen.sum(1))
+    possible = (entropies >= -1e-6) & (entropies <= largest + 1e-6)  # further off is no rounding
+    if not possible.all():
+        raise ModelError(
+            "query i (from 1) sees i positions, so its entropy lies between 0 and ln i nats."
+        )
+    logits = rng.standard_normal((*entropies.shape, length))
+    logits -= np.where(seen, logits, -np.inf).max(-1, keepdims=True)
+
+    def patterns(scale: np.ndarray) -> np.ndarray:
+        scaled = np.where(seen, logits * scale[..., None], -np.inf)
+        return softmax(scaled, axis=-1)
+
+    def too_even(scale: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        return entr(patterns(scale)).sum(-1) > wanted
+
+    low = np.zeros(entropies.shape)
+    high = np.ones(entropies.shape)
+    short = too_even(high, np.maximum(entropies, 0))
+    while short.any():
+        high[short] *= 2
+        short = too_even(high, np.maximum(entropies, 0))
+    for _ in range(80):  # below the spacing of doubles
+        middle = (low + high) / 2
+        even = too_even(middle, entropies)
+        low = np.where(even, middle, low)
+        high = np.where(even, high, middle)
+    return patterns(high)
+
+
+@checked
+@single_threaded
+def forced_average(
+    model: HookedModel,
+    inputs: Inputs,
+    entropies: Float[np.ndarray, "*head query"] | None = None,
+    *,
+    pattern: Pattern | None = None,
+    beside: Sequence[Pattern] = (),
+    layer: int = 0,
+    head: int | None = None,
+    n_draws: int = 20,
+    metric: MetricLike = "loss",
+    answer_at: AnswerAt = None,
+    seed: int = 0,
+) -> Effect:
+    """Nats that each input loses if a layer's attention is exactly 1/i; unbounded, 0 if it was so.
+
+    i counts the positions that a query sees: all of them in a bidirectional model, its window in a
+    local one, and never padding in front.
+
+    Args:
+        model: any model with TransformerLens's hooks.
+        inputs: rows, with labels if the metric asks for them.
+        entropies: of each query in nats, ``[query]`` or ``[head, query]``, those that the random
+            patterns are to have; ``row_entropies`` of a model that does not average (M10: the
+            member of larger initialisation).
+        pattern: what the layer attends to in place of 1/i.
+        beside: patterns of the control in place of random ones.
+        layer: the layer, counted from 0.
+        head: the only head that is changed; by default all of them.
+        n_draws: draws of the control; p cannot be below 1 / (1 + draws), .048 for 20.
+        metric: a name, such as ``logit_diff`` or ``loss`` (nats), or a function, see
+            ``interventions.metrics``.
+        answer_at: where the answer is read, by default at the last position.
+        seed: seed of the draws.
+
+    Raises:
+        ModelError: the model has no such pattern, an entropy cannot be had, or entropies are given
+            for rows with padding in front.
+
+    Source: paper 1, Fig. 6 ("average operator").
+
+    >>> from rb_interp.models.reference import reference
+    >>> known = reference("averager")
+    >>> model, data = known.model(), known.task.dataset(seed=0)
+    >>> inputs = data.inputs(data.sample("rsn_train", 20))
+    >>> bool(forced_average(model, inputs).values.mean() < 0.01)  # its L0 averages already
+    True
+    """
+    site = Site("pattern", layer, unit=head)
+    site.check(model)
+    control = "pattern of another model on the same inputs"
+    seen = seen_positions(model, inputs, layer)
+    if entropies is not None:
+        if seen.ndim == 3:
+            raise ModelError(
+                "rows with padding in front have no pattern in common; make one call for each "
+                "length."
+            )
+        control = "random fixed pattern of the same entropy"
+        n_heads = 1 if head is not None else model.cfg.n_heads
+        shape = (n_draws, n_heads, inputs.tokens.shape[1])
+        wanted = np.broadcast_to(np.asarray(entropies, dtype=np.float64), shape)
+        beside = [*random_patterns(wanted, np.random.default_rng([seed, 10]), seen)]
+    pair = PairedRun(model, metric, answer_at, inputs)
+    if pattern is None:
+        name = "attention forced to 1/i"
+        pattern = seen / np.maximum(seen.sum(-1, keepdims=True), 1)
+        if pattern.ndim == 3:
+            pattern = pattern[:, None]  # of each row, all heads alike
+    else:
+        name = "attention of another model"
+    runs = []
+    for forced in (pattern, *beside):
+        runs.append(pair.run(forced_pattern(model, forced, layer=layer, head=head)))
+    return pair.effect(name, str(site), runs, control)
