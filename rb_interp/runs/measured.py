@@ -257,15 +257,17 @@ def each_member(
         finally:
             idle.append(models)
 
-    bar = {"disable": not progress, "unit": "member", "desc": desc}
+    options = {"disable": not progress, "unit": "member", "desc": desc}
     if n < 2:
-        return [one(member) for member in tqdm(members, **bar)]
+        with tqdm(members, **options) as bar:  # closed before an error is printed
+            return [one(member) for member in bar]
     with ThreadPoolExecutor(
         n, initializer=torch.set_num_threads, initargs=(torch.get_num_threads(),)
     ) as pool:
         futures = [pool.submit(copy_context().run, one, member) for member in members]
         try:
-            return [future.result() for future in tqdm(futures, **bar)]
+            with tqdm(futures, **options) as bar:
+                return [future.result() for future in bar]
         except BaseException:
             for models in every:
                 models.stopped = True

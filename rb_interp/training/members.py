@@ -263,21 +263,22 @@ def train_model(
     data = task.dataset(seed)
     batches = Batches(task, [data], train, device)
     marks, rows = set(evaluation_steps(train)), []
-    for step in tqdm(
-        range(train.steps + 1), disable=not progress, unit="step", desc="training one model"
-    ):
-        if step in marks:
-            rows += [{"step": step, **row} for row in evaluate_model(model, data, train.eval_rows)]
-        if step == train.steps:
-            break
-        tokens, labels = batches.at(step)
-        loss = F.cross_entropy(model(tokens[0])[:, -1], labels[0])
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        if train.clip > 0:
-            torch.nn.utils.clip_grad_norm_(parameters, train.clip)
-        optimiser.param_groups[0]["lr"] = learning_rate(step, train)
-        optimiser.step()
+    steps = range(train.steps + 1)
+    with tqdm(steps, disable=not progress, unit="step", desc="training one model") as bar:
+        for step in bar:
+            if step in marks:
+                losses = evaluate_model(model, data, train.eval_rows)
+                rows += [{"step": step, **row} for row in losses]
+            if step == train.steps:
+                break
+            tokens, labels = batches.at(step)
+            loss = F.cross_entropy(model(tokens[0])[:, -1], labels[0])
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            if train.clip > 0:
+                torch.nn.utils.clip_grad_norm_(parameters, train.clip)
+            optimiser.param_groups[0]["lr"] = learning_rate(step, train)
+            optimiser.step()
     return pd.DataFrame(rows)
 
 

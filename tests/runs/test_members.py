@@ -1,6 +1,7 @@
 """Members read side by side: results in order, models to oneself, and an end to all when one fails
 or at Ctrl-C."""
 
+import gc
 import signal
 import threading
 import time
@@ -83,3 +84,18 @@ def test_a_failure_and_ctrl_c_stop_the_others(sweep, how, ctrl_c, monkeypatch):
     with pytest.raises(error, match=message):
         each_member(with_workers(sweep, 2, monkeypatch), MEMBERS, work, progress=False)
     assert len(begun) <= 3
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_the_bar_is_closed_before_an_error_is_printed(sweep, n, capsys, monkeypatch):
+    """A bar that ends with its iterator is printed again when the error's frames are freed."""
+
+    def work(models, member):
+        raise RunError("the file is broken.")
+
+    with pytest.raises(RunError) as caught:
+        each_member(with_workers(sweep, n, monkeypatch), MEMBERS, work, desc="reading")
+    assert "reading" in capsys.readouterr().err
+    del caught
+    gc.collect()
+    assert capsys.readouterr().err == ""

@@ -23,7 +23,8 @@ What is measured without training: label distributions, Eq. 13 on models of grow
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
@@ -139,25 +140,26 @@ def compare(
     drifts: list[dict] = []
     flows: list[dict] = []
     leaving: dict[Member, list[dict]] = {}
-    for prediction, checkpoint in _checkpoints(sweep, predictions, progress):
-        member, step = prediction.member, checkpoint.step
-        at = {"sweep": sweep.name, "gamma": member.gamma, "seed": member.seed, "step": step}
-        at |= {
-            "leaving": step == reached[member],
-            "fraction": fractions[member.gamma, member.seed, step],
-        }
-        compared = list(prediction.compare(checkpoint))
-        drifts += [{**at, **row} for row in compared if row["prediction"] != "sequences"]
-        flows += [{**at, **row} for row in prediction.compare_values(checkpoint)]
-        if at["leaving"]:
-            leaving[member] = leaving_readings(sweep.name, member, step, compared)
+    with closing(_checkpoints(sweep, predictions, progress)) as checkpoints:
+        for prediction, checkpoint in checkpoints:
+            member, step = prediction.member, checkpoint.step
+            at = {"sweep": sweep.name, "gamma": member.gamma, "seed": member.seed, "step": step}
+            at |= {
+                "leaving": step == reached[member],
+                "fraction": fractions[member.gamma, member.seed, step],
+            }
+            compared = list(prediction.compare(checkpoint))
+            drifts += [{**at, **row} for row in compared if row["prediction"] != "sequences"]
+            flows += [{**at, **row} for row in prediction.compare_values(checkpoint)]
+            if at["leaving"]:
+                leaving[member] = leaving_readings(sweep.name, member, step, compared)
     readings = [row for member in sweep.members for row in leaving[member]]
     return pd.DataFrame(drifts), pd.DataFrame(flows), readings
 
 
 def _checkpoints(
     sweep: Sweep, predictions: list[Prediction], progress: bool
-) -> Iterator[tuple[Prediction, Checkpoint]]:
+) -> Generator[tuple[Prediction, Checkpoint], None, None]:
     """Every prediction with every kept checkpoint, then with its member's own at ``leaving`` where
     none was kept."""
     kept = sweep.checkpoint_steps
