@@ -37,7 +37,7 @@ from rb_interp.interventions.effect import Direction, Matrix
 from rb_interp.interventions.metrics import AnswerAt, MetricLike, answer_positions, measure
 from rb_interp.interventions.paired_run import Activations, PairedRun
 from rb_interp.interventions.sites import Site
-from rb_interp.models.hooking import attached, evaluation
+from rb_interp.models.hooking import attached, evaluation, hook_points
 from rb_interp.models.protocol import HookedModel, resid_mid_is_a_copy
 from rb_interp.models.structure import device_of, rows_of_a_pass
 from rb_interp.probes.activations import as_rows
@@ -197,7 +197,7 @@ def forward_with_graph(
     In an encoder it begins at the first block. Weights that are frozen, or made in inference mode
     and copied for this pass, give the numbers of others.
     """
-    first = EMBED if EMBED in model.hook_dict else Site("resid_pre", 0).hook
+    first = EMBED if hook_points(model, [EMBED]) else Site("resid_pre", 0).hook
     activations: Activations = {}
 
     def store(value: Tensor, hook: Any, name: str) -> Tensor:

@@ -42,7 +42,7 @@ from rb_interp.interventions.effect import Direction, Matrix
 from rb_interp.interventions.metrics import METRICS, AnswerAt, MetricLike, answer_positions
 from rb_interp.interventions.paired_run import Activations, PairedRun
 from rb_interp.interventions.sites import Site
-from rb_interp.models.hooking import attached, caller_hooks, evaluation
+from rb_interp.models.hooking import attached, caller_hooks, evaluation, hook_points
 from rb_interp.models.protocol import HookedModel, resid_mid_is_a_copy
 from rb_interp.models.structure import device_of, rows_of_a_pass
 from rb_interp.probes.activations import as_rows
@@ -199,7 +199,7 @@ class CellRuns:
         self.disturbed = bool(caller_hooks(model))
         self.mask: dict[str, Tensor] = {}
         last = [Site(name, self.n_layers - 1).hook for name in ("z", "resid_mid", "resid_post")]
-        self.narrow_hooks = [hook for hook in last if hook in model.hook_dict]
+        self.narrow_hooks = [*hook_points(model, last)]
         self.late = False
         self.narrow = False
         if not self.disturbed:

@@ -11,6 +11,9 @@ neurons give after their activation, all of them or one: ``mlp_post.1.37@last``.
 ``first_anchor``, ``last_anchor``, ``anchor_1`` .. ``anchor_q``, ``last`` (the last position),
 ``rest`` (all that no role names), ``all``. The role of a ``pattern`` is that of the query.
 
+A module that stands in a hook point's place, such as a sparse autoencoder of SAELens, is that site:
+what it gives is read, and written over.
+
 Heads are those of the queries. Where several of them share their keys and values (grouped queries),
 ``k`` and ``v`` of a head are those that it shares.
 """
@@ -31,9 +34,18 @@ from torch import Tensor
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, RolesError, nearest
-from rb_interp.models.hooking import attached, evaluation
+from rb_interp.models.hooking import attached, check_not_compiled, evaluation, hook_points
 from rb_interp.models.protocol import HookedModel, resid_mid_is_a_copy
-from rb_interp.models.structure import check_range, device_of, has_attention, rows_of_a_pass
+from rb_interp.models.structure import (
+    adds_positions,
+    check_range,
+    device_of,
+    has_attention,
+    has_mlp,
+    heads_sharing,
+    key_value_head,
+    rows_of_a_pass,
+)
 from rb_interp.probes.activations import Tokens, as_rows, capture
 from rb_interp.tasks.inputs import REST, Inputs, rest_positions
 
@@ -139,31 +151,26 @@ class Site:
     def in_hook(self, model: HookedModel) -> Site:
         """The same place with the head's number in its hook, which has fewer keys and values than a
         model has heads."""
-        shared = (
-            getattr(model.cfg, "n_key_value_heads", None) if self.component in ("k", "v") else None
-        )
-        if (
-            self.unit is None
-            or not shared
-            or getattr(model.cfg, "ungroup_grouped_query_attention", False)
-        ):
+        if self.unit is None or self.component not in ("k", "v"):
             return self
-        return replace(self, unit=self.unit * shared // model.cfg.n_heads)
+        return replace(self, unit=key_value_head(model, self.unit))
 
     def shared(self, model: HookedModel) -> str:
-        """Which other heads have the same keys or values, in words; empty where each head has its
+        """Which other heads have the same keys or values, in words; empty if each head has its
         own."""
-        heads = range(
-            model.cfg.n_heads if self.component in ("k", "v") and self.unit is not None else 0
-        )
-        every, here = [replace(self, unit=head) for head in heads], self.in_hook(model)
-        others = [str(one.unit) for one in every if one != self and one.in_hook(model) == here]
-        return f"shared with head{'s' * (len(others) > 1)} {', '.join(others)}" if others else ""
+        if self.unit is None or self.component not in ("k", "v"):
+            return ""
+        heads = heads_sharing(model, self.unit)
+        if not heads:
+            return ""
+        noun = "head" if len(heads) == 1 else "heads"
+        return f"shared with {noun} {', '.join(map(str, heads))}"
 
     def check(self, model: HookedModel) -> None:
         """Raise ModelError where a model has no such component, layer, head or neuron."""
         layer = self.layer if 0 <= self.layer < model.cfg.n_layers else None
         if self.component not in (there := components_of(model, layer)):
+            check_not_compiled(model)
             has = ", ".join(there) or "no transformer layer: edit its hooks by name"
             raise ModelError(
                 f"site '{self}' is not in this model, a {type(model).__name__}, which has there "
@@ -203,17 +210,20 @@ def told(sites: Sequence[Site], model: HookedModel) -> str:
 def components_of(model: HookedModel, layer: int | None = None) -> tuple[str, ...]:
     """The components that a model has in any layer, or in one, in the order of HOOKS; none without
     attention."""
-    missing = set() if has_attention(model) else {*HOOKS}
-    missing |= (
-        {"resid_mid", "mlp_post", "mlp_out"} if getattr(model.cfg, "attn_only", False) else set()
-    )
-    if (
-        getattr(model.cfg, "positional_embedding_type", "standard") != "standard"
-    ):  # a bridge names it still
+    if not has_attention(model):
+        return ()
+    missing = set()
+    if not has_mlp(model):
+        missing |= {"resid_mid", "mlp_post", "mlp_out"}
+    if not adds_positions(model):
         missing.add("pos_embed")
-    layers, hooks = range(model.cfg.n_layers) if layer is None else [layer], model.hook_dict
-    there = (name for name, hook in HOOKS.items() if any(hook.format(at) in hooks for at in layers))
-    return tuple(name for name in there if name not in missing)
+    layers = range(model.cfg.n_layers) if layer is None else [layer]
+    names = {}
+    for component, hook in HOOKS.items():
+        if component not in missing:
+            names |= {hook.format(layer): component for layer in layers}
+    points = hook_points(model, names)
+    return tuple(dict.fromkeys(component for name, component in names.items() if name in points))
 
 
 def positions(rows: Inputs, role: str) -> Int[np.ndarray, "row n"]:
@@ -368,6 +378,8 @@ def with_edits(
     A pass holds all the rows that the edits were made for, in their order, or those that ``rows``
     says. Hooks that the caller has attached stay, and act first.
     """
+    if rows is None:
+        check_not_compiled(model)
     known = [edit.tokens for edit in edits if rows is None and edit.tokens is not None]
 
     def look(_: Any, args: tuple, kwargs: dict[str, Any]) -> None:

@@ -7,7 +7,8 @@ Those of every layer may be given together, under a short name:
     q, k, v, z [layer, row, pos, head, d_head]      logits [row, pos, d_vocab]
     W_Q, W_K, W_V [layer, head, d_model, d_head]    W_O [layer, head, d_head, d_model]
     W_in [layer, d_model, d_mlp]    W_out [layer, d_mlp, d_model]
-    W_E [d_vocab, d_model]          token_inputs [d_vocab, d_model] or [layer, d_vocab, d_model]
+    W_E [d_vocab, d_model]          W_U [d_model, d_vocab]
+    token_inputs [d_vocab, d_model] or [layer, d_vocab, d_model]
 
 Weights are in the convention x W. ``token_inputs`` is each token's embedding as attention reads it:
 W_E where no LayerNorm stands before the attention, else LayerNorm's output for each token.
@@ -50,7 +51,11 @@ BY_LAYER = {
     "token_inputs": ("token_inputs", "d_vocab d_model"),
 }
 """Short name -> the name within a block, and the axes of one layer."""
-WHOLE = {"W_E": ("embed.W_E", "d_vocab d_model"), "logits": ("logits", "row pos d_vocab")}
+WHOLE = {
+    "W_E": ("embed.W_E", "d_vocab d_model"),
+    "W_U": ("unembed.W_U", "d_model d_vocab"),
+    "logits": ("logits", "row pos d_vocab"),
+}
 """Short name of what has no layer -> its full name, and its axes."""
 AXES = dict([*BY_LAYER.values(), *WHOLE.values()])
 GROUPED = ("attn.W_V", "attn.W_K", "attn.hook_v", "attn.hook_k")
@@ -152,8 +157,16 @@ def missing_array(name: str) -> MissingArrayError:
             f"these arrays do not tell {name}; add {SIZED_BY[name]} to from_arrays."
         )
     axes = axes_of(name)
+    if not axes and not _is_full(name):
+        known = ", ".join([*BY_LAYER, *WHOLE])
+        return MissingArrayError(f"arrays in place of a model have no '{name}', only {known}.")
     shape = f" [{', '.join(axes)}]" if axes else ""
     return MissingArrayError(f"these arrays have no '{name}'{shape}; add it to from_arrays.")
+
+
+def _is_full(name: Any) -> bool:
+    """Whether a name is the full one of a hook or a weight, and no short one."""
+    return isinstance(name, str) and ("." in name or name.startswith("hook_"))
 
 
 def axes_of(name: str) -> list[str]:
@@ -198,8 +211,7 @@ def _by_full_name(name: Any, value: Any) -> dict[str, Tensor]:
         name = f"blocks.{name[1]}.{BY_LAYER[name[0]][0]}"
     by_layer = isinstance(value, Mapping | list | tuple)
     one_for_all = name == "token_inputs" and not by_layer and np.ndim(value) == 2
-    is_full = isinstance(name, str) and ("." in name or name.startswith("hook_"))
-    if name in WHOLE or one_for_all or is_full:
+    if name in WHOLE or one_for_all or _is_full(name):
         full = WHOLE[name][0] if name in WHOLE else name
         return {full: _array(full, name, value)}
     if name not in BY_LAYER:

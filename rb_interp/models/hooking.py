@@ -1,23 +1,59 @@
-"""Hooks of a model: its hook points, functions attached to them for a while, what the caller left
-on them, and evaluation mode."""
+"""Hooks of a model: what stands at a hook's name, functions attached to it for a while, what the
+caller left there, and evaluation mode.
+
+A sparse autoencoder that SAELens adds takes a hook point's place. What stands at that name then is
+the autoencoder, and its output is the activation: what the rest of the model goes on with.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from torch import Tensor, nn
 
+from rb_interp.errors import ModelError
 from rb_interp.models.arrays import ActivationSource
 from rb_interp.models.protocol import HookedModel
 
 PARTS = ("original_model", "embed", "blocks", "unembed")
 """Where a bridge or a wrapper may hold modules that it does not list."""
-LIBRARIES = ("transformer_lens", "transformers", "torch", "rb_interp")
+LIBRARIES = ("transformer_lens", "transformers", "torch", "sae_lens", "rb_interp")
 """Packages whose hooks are a part of what they do."""
 MAX_NAMED = 3
 """Hook points that a caution names, at most."""
+
+
+def hook_points(model: HookedModel, names: Iterable[str]) -> dict[str, nn.Module]:
+    """The modules whose outputs are the named activations, without names that the model lacks.
+
+    Each is a hook point, or the module that stands in its place.
+    """
+    points = model.hook_dict
+    modules = {}
+    for name in names:
+        stand_in = _stand_in(model, name)
+        if stand_in is not None:
+            modules[name] = stand_in
+        elif name in points:
+            modules[name] = points[name]
+    return modules
+
+
+def _stand_in(model: HookedModel, name: str) -> nn.Module | None:
+    """The module under a hook's name that is no hook point; None without one."""
+    if not name.rpartition(".")[2].startswith("hook_"):
+        return None
+    module: Any = model
+    for part in name.split("."):
+        module = getattr(module, part, None)
+    return module if isinstance(module, nn.Module) and not _is_point(module) else None
+
+
+def _is_point(module: Any) -> bool:
+    """Whether a module is a hook point of TransformerLens."""
+    return hasattr(module, "fwd_hooks")
 
 
 @contextmanager
@@ -30,24 +66,52 @@ def attached(
     What a function returns takes the activation's place; None leaves it. ``model.hooks`` would
     clear every hook point.
     """
-    points = model.hook_dict
-    added = []
-    try:
+    points = hook_points(model, (name for name, _ in hooks))
+    with ExitStack() as stack:
         for name, function in hooks:
-            point = points[name]
-            point.add_hook(function)
-            added.append((point, point.fwd_hooks[-1]))
+            stack.callback(_attach(points[name], function))
         yield
-    finally:
-        for point, handle in reversed(added):
-            handle.hook.remove()
-            if handle in point.fwd_hooks:  # else somebody has called model.reset_hooks() meanwhile
-                point.fwd_hooks.remove(handle)
+
+
+def _attach(point: Any, function: Callable[[Tensor, Any], Any]) -> Callable[[], None]:
+    """Let a function see what comes out of a hook point or a module; returns what takes it off."""
+    if not _is_point(point):
+        return point.register_forward_hook(lambda _, args, output: function(output, point)).remove
+    point.add_hook(function)
+    handle = point.fwd_hooks[-1]
+
+    def remove() -> None:
+        handle.hook.remove()
+        if handle in point.fwd_hooks:  # else somebody has called model.reset_hooks() meanwhile
+            point.fwd_hooks.remove(handle)
+
+    return remove
+
+
+def check_not_compiled(model: HookedModel) -> None:
+    """Raise ModelError if a part of the model is compiled: hooks need not fire there."""
+    for module, name in running_modules(model).items():
+        part = f"'{name}' of this model" if name else "this model"
+        if "_orig_mod" in module._modules:
+            raise ModelError(
+                f"{part} is wrapped by torch.compile, and hooks need not fire there; put the inner "
+                f"module in its place, which is its _orig_mod, and call model.setup()."
+            )
+        compiled_forward = hasattr(module.__dict__.get("forward"), "_torchdynamo_orig_callable")
+        if compiled_forward or getattr(module, "_compiled_call_impl", None) is not None:
+            raise ModelError(
+                f"{part} is compiled by torch.compile, and hooks need not fire there; give a model "
+                f"that is not compiled."
+            )
 
 
 @contextmanager
 def evaluation(model: HookedModel) -> Iterator[None]:
-    """Evaluation mode (no dropout), and each module's own mode again afterwards."""
+    """Evaluation mode (no dropout), and each module's own mode again afterwards.
+
+    Raises ModelError if a part of the model is compiled.
+    """
+    check_not_compiled(model)
     training = [module for module in running_modules(model) if module.training]
     try:
         for module in training:
@@ -92,7 +156,7 @@ def _caution(role: str, model: Any) -> str:
     at_points: dict[int, str] = {}  # TransformerLens 4.x has two names for a point
     permanent = False
     for name, point in model.hook_dict.items():
-        for handle in (*point.fwd_hooks, *point.bwd_hooks):
+        for handle in (*point.fwd_hooks, *point.bwd_hooks) if _is_point(point) else ():
             at_points[id(point)] = name
             permanent |= handle.is_permanent
     on_modules: dict[int, str] = {}

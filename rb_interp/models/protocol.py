@@ -100,6 +100,11 @@ def hooked(source: Any, asker: str = "", *, caches: bool = False) -> Any:
         )
         raise ModelError(f"{asker} got {text}; pass {'one' if arrays else 'cache.model'}.".lstrip())
     model = source.model if cache else source
+    if "_orig_mod" in getattr(model, "_modules", ()):
+        raise ModelError(
+            f"{asker} got a model wrapped by torch.compile, in which hooks need not fire; pass the "
+            f"inner model: model._orig_mod.".lstrip()
+        )
     if (
         isinstance(source, type)
         or not hasattr(model, "cfg")

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError
 from rb_interp.models.arrays import ActivationSource, Arrays, model_of
+from rb_interp.models.hooking import check_not_compiled
 from rb_interp.models.protocol import HookedModel
 
 PASS_LOGITS = 2**26
@@ -44,6 +45,8 @@ def attention_layers(source: ActivationSource) -> list[int]:
         names = (f"blocks.{layer}.attn.hook_{name}" for name in ("pattern", "z", "v"))
         if any(name in hooks for name in names):
             with_attention.append(layer)
+    if len(with_attention) < len(layers):
+        check_not_compiled(model)  # a wrapped block has its hooks under other names
     return with_attention or layers
 
 

@@ -34,7 +34,7 @@ from rb_interp.models.arrays import (
     missing_array,
     model_of,
 )
-from rb_interp.models.hooking import attached, evaluation
+from rb_interp.models.hooking import attached, check_not_compiled, evaluation, hook_points
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import attention_layers, check_range, device_of, rows_of_a_pass
 
@@ -88,10 +88,11 @@ def capture(
     if source is not model:
         return cast(Any, model).of_rows(rows, names, select)
     model = model_of(model)
-    hook_names = model.hook_dict
+    points = hook_points(model, names)
     for name in names:
-        if name not in hook_names and name != "logits":
-            raise ModelError(f"this model has no hook '{name}'; {nearest(name, hook_names)}")
+        if name not in points and name != "logits":
+            check_not_compiled(model)
+            raise ModelError(f"this model has no hook '{name}'; {nearest(name, model.hook_dict)}")
     check_range(model, rows)
     device = device_of(model)
     fired: dict[str, Tensor] = {}

@@ -73,6 +73,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from rb_interp.errors import ModelError, RolesError, TaskError, shown
 from rb_interp.models.arrays import ActivationSource, Arrays, model_of
+from rb_interp.models.hooking import hook_points
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import layer_heads
 from rb_interp.probes._probe import Found, check_labels, occupied, probe, source
@@ -415,9 +416,8 @@ def component_hooks(
     hooks |= {} if head is None else {f"attn_out.{at}": f"blocks.{at}.attn.hook_z" for at in layers}
     if isinstance(model, Arrays):
         return hooks
-    return {
-        name: hook for name, hook in hooks.items() if hook in model.hook_dict
-    }  # a layer may lack either sublayer
+    points = hook_points(model, hooks.values())  # a layer may lack either sublayer
+    return {name: hook for name, hook in hooks.items() if hook in points}
 
 
 def numbered_groups(labels: Shaped[np.ndarray, "row ..."]) -> Labels:

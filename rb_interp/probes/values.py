@@ -48,6 +48,7 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, nearest, shown
 from rb_interp.models.arrays import ActivationSource, Arrays, model_of
+from rb_interp.models.hooking import hook_points
 from rb_interp.models.structure import has_attention, layer_heads
 from rb_interp.probes._probe import Found, check_layer_head, probe, source
 from rb_interp.probes.activations import capture, float64
@@ -303,11 +304,8 @@ def attention_inputs(
     for neither."""
     model, block = model_of(source), f"blocks.{layer}."
     wanted = [block + "attn.hook_v", block + "hook_resid_pre"]
-    wanted += [
-        block + name
-        for name in ("ln1.hook_normalized", "ln1.hook_out")
-        if block + name in model.hook_dict
-    ]
+    norms = [f"{block}ln1.hook_normalized", f"{block}ln1.hook_out"]
+    wanted += hook_points(model, norms)
     run = getattr(source, "of_rows", partial(capture, model))  # these are not the rows of a cache
     v, *activations = run(rows, wanted).values()
     # use_attn_in and use_split_qkv_input give each head an input of its own
