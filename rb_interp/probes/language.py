@@ -105,7 +105,7 @@ from rb_interp.probes.vectors import (
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.text.prontoqa import Example
-from rb_interp.text.task import CORPORA
+from rb_interp.text.settings import CORPORA
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

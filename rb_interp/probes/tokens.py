@@ -88,7 +88,7 @@ from rb_interp.probes.activations import float64
 from rb_interp.probes.vectors import cosines
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null
-from rb_interp.text.task import CORPORA
+from rb_interp.text.settings import CORPORA
 
 MIN_COUNT = 20
 """A typical token occurs at least as often as this in its own corpus."""

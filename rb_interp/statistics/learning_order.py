@@ -54,7 +54,7 @@ from rb_interp.errors import RunError
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.anchor import SETS
 from rb_interp.tasks.dataset import HALF, Dataset
-from rb_interp.text.task import EARLY
+from rb_interp.text.settings import EARLY
 
 __all__ = [
     "bias_index",

@@ -2,11 +2,14 @@
 real one is asked."""
 
 import json
+import os
+from collections import Counter
 from pathlib import Path
 
 import datasets
 import pyarrow as pa
 import pytest
+from ontologies import record
 from pyarrow.parquet import write_table
 
 from rb_interp.errors import TextError
@@ -115,6 +118,30 @@ def test_what_does_not_hold_is_refused(tmp_path, name):
         read_prontoqa(path)
     assert str(caught.value).startswith(f"{path}, example 2: ")
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("ontology", ["true", "false"])
+def test_a_file_of_real_words_is_read(tmp_path, ontology):
+    examples = {}
+    for seed in range(20):
+        records = [record(number, ontology, 1 + seed % 5, "postorder") for number in (seed, 99)]
+        examples[f"example{seed}"] = {"in_context_example0": records[0], "test_example": records[1]}
+    path = write(tmp_path / "5hop_trueontology.json", examples)
+    assert Counter(e.hops for e in read_prontoqa(path)) == dict.fromkeys(range(1, 6), 8)
+    examples["example7"]["test_example"]["chain_of_thought"][1] = "Cats are purple."
+    with pytest.raises(TextError, match="example 16: .*'Cats are purple.' is no rule"):
+        read_prontoqa(write(path, examples))
+
+
+@pytest.mark.wide
+def test_real_examples_pass():
+    if "RB_INTERP_DATA" not in os.environ:
+        pytest.skip("RB_INTERP_DATA does not name the folder with the original's examples")
+    folder = Path(os.environ["RB_INTERP_DATA"]) / "prontoqa"
+    valid = read_prontoqa(folder / "v1_fictional_valid.jsonl")
+    assert Counter(example.hops for example in valid) == dict.fromkeys(range(1, 6), 100)
+    logic_llm = read_prontoqa(folder / "LogicLLM_ProntoQA_dev.json")
+    assert Counter(example.hops for example in logic_llm) == {5: 500}
 
 
 def test_each_format_gives_the_same_stories(tmp_path):

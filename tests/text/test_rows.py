@@ -5,16 +5,10 @@ import pytest
 from tokenizers import Tokenizer as Backend
 
 from rb_interp.errors import TextError
-from rb_interp.text.data import END as MARK
-from rb_interp.text.data import (
-    Tokenizer,
-    content_key,
-    joined,
-    packed,
-    padded,
-    stream,
-    train_tokenizer,
-)
+from rb_interp.text.data import content_key
+from rb_interp.text.rows import joined, packed, padded, stream
+from rb_interp.text.tokenizer import END as MARK
+from rb_interp.text.tokenizer import Tokenizer, train_tokenizer
 
 END = 0
 STREAM = np.array([0, 5, 6, 7, 0, 8, 0, 5, 9, 5, 0], dtype=np.int32)  # documents 5 6 7 | 8 | 5 9 5

@@ -9,8 +9,8 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models
 
 from rb_interp.errors import TextError
-from rb_interp.text import data as module
-from rb_interp.text.data import END, Tokenizer, load_tokenizer, train_tokenizer
+from rb_interp.text import tokenizer as module
+from rb_interp.text.tokenizer import END, Tokenizer, load_tokenizer, train_tokenizer
 
 TEXTS = ["the cat sat on the mat", "the mat sat on the cat", "a cat, a mat"] * 3
 real = pytest.mark.skipif(

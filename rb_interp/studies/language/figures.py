@@ -14,7 +14,7 @@ from rb_interp.settings import SMALL
 from rb_interp.statistics.intervals import interval_or_nan, mean_text, over_seeds
 from rb_interp.studies.language.config import PAPER_COSINES
 from rb_interp.studies.language.measure import delta_table
-from rb_interp.text.task import CORPORA
+from rb_interp.text.settings import CORPORA
 
 DOTTED = (0, (1, 1.2))
 GROUPS = {"prontoqa": "PrOntoQA", "stories": "stories", "control": "stories, matched in frequency"}

@@ -20,7 +20,7 @@ from rb_interp.statistics.reading import Reading
 from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.tasks import Inputs
 from rb_interp.text.data import TextData
-from rb_interp.text.task import CORPORA
+from rb_interp.text.settings import CORPORA
 from rb_interp.training.member_group import Member
 
 TOGETHER = 16

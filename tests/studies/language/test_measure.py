@@ -23,7 +23,7 @@ from rb_interp.studies.language.config import train_note
 from rb_interp.studies.language.figures import FIGURES, NAMED, as_shown
 from rb_interp.studies.language.measure import _read, text_of
 from rb_interp.tasks import Inputs
-from rb_interp.text.task import TEXT_SETS
+from rb_interp.text.settings import TEXT_SETS
 
 pytestmark = pytest.mark.wide
 

@@ -1,0 +1,139 @@
+"""Tokenizers: byte-level BPE trained on the text, GPT-2's own, or any tokenizer.json."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import tokenizers
+from jaxtyping import Int
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
+from rb_interp.arguments import checked
+from rb_interp.errors import TextError, first_line
+from rb_interp.text.settings import LEAST_D_VOCAB
+
+END = "<|endoftext|>"
+
+
+@checked
+class Tokenizer:
+    """A tokenizer of the library `tokenizers` that adds nothing to a text, and cuts and pads none.
+
+    Every text stays text: the letters ``<|endoftext|>`` within a document are spelled out in
+    ordinary tokens, so that the token of that name stands between documents alone. Raises TextError
+    if there is no such token.
+
+    Attributes:
+        backend: the ``tokenizers.Tokenizer``.
+        kind: ``train``, ``gpt2`` or the source that it was read from.
+        end: id of ``<|endoftext|>``.
+        d_vocab: number of entries; ids run from 0 to one below it.
+        fingerprint: sha256 of its tokenizer.json, 64 hex digits.
+
+    >>> tokenizer = train_tokenizer(["to be or not to be"] * 2, d_vocab=300)
+    >>> tokenizer.decode(tokenizer.encode("to be, or not")), tokenizer.end
+    ('to be, or not', 0)
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, kind: str):
+        end = backend.token_to_id(END)
+        if end is None:
+            raise TextError(
+                f"tokenizer '{kind}' has no token {END}; add it with add_special_tokens(['{END}'])."
+            )
+        backend.no_truncation()
+        backend.no_padding()
+        backend.encode_special_tokens = True
+        self.backend = backend
+        self.kind = kind
+        self.end = end
+        self.d_vocab = backend.get_vocab_size()
+        self.fingerprint = hashlib.sha256(backend.to_str().encode()).hexdigest()
+
+    @checked
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text, no token added at either end."""
+        return self.backend.encode(text, add_special_tokens=False).ids
+
+    @checked
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of many texts, on all cores."""
+        encodings = self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    @checked
+    def decode(self, ids: Sequence[int] | Int[np.ndarray, " token"]) -> str:
+        """The text of token ids, ``<|endoftext|>`` included; TextError for an unknown token."""
+        # the library leaves an unknown token out without a word
+        if len(ids) and not 0 <= min(ids) <= max(ids) < self.d_vocab:
+            raise TextError(
+                f"got tokens {min(ids)} to {max(ids)}; this tokenizer has 0 to {self.d_vocab - 1}."
+            )
+        return self.backend.decode([int(token) for token in ids], skip_special_tokens=False)
+
+    @checked
+    def token_text(self, token: int) -> str:
+        """The text of one token, leading space included; its raw name if it is no text."""
+        text = self.decode([token])
+        return text if text and "\ufffd" not in text else str(self.backend.id_to_token(token))
+
+
+@checked
+def train_tokenizer(texts: Iterable[str], d_vocab: int) -> Tokenizer:
+    """Train byte-level BPE of at most d_vocab entries, the same at every call.
+
+    Every text can be written in it. Entry 0 ends a document. The 256 bytes follow, then the merges
+    of pairs that occur at least twice within a word (as GPT-2 cuts words), most frequent first.
+    Raises TextError below 257 entries.
+
+    >>> train_tokenizer(["one two"] * 2, d_vocab=2048).d_vocab
+    262
+    """
+    if d_vocab < LEAST_D_VOCAB:
+        raise TextError(
+            f"d_vocab={d_vocab}; a byte-level tokenizer has at least {LEAST_D_VOCAB} entries. Give "
+            f"more."
+        )
+    backend = tokenizers.Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=d_vocab,
+        special_tokens=[END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        min_frequency=2,
+        show_progress=False,
+    )
+    backend.train_from_iterator(texts, trainer)
+    return Tokenizer(backend, "train")
+
+
+@checked
+def load_tokenizer(source: str, d_vocab: int) -> Tokenizer:
+    """Read the tokenizer ``gpt2`` (from the hub), a tokenizer.json or a folder with one.
+
+    Its size must be d_vocab: some loaders give an empty tokenizer if there is no network. Raises
+    TextError if there is no such tokenizer.
+    """
+    path = Path(source).expanduser()
+    file = path / "tokenizer.json" if path.is_dir() else path
+    try:
+        if source == "gpt2":
+            backend = tokenizers.Tokenizer.from_pretrained(source)
+        else:
+            backend = tokenizers.Tokenizer.from_str(file.read_text("utf-8"))
+    except Exception as error:  # tokenizers raises bare Exceptions
+        raise TextError(
+            f"no tokenizer at '{source}' ({first_line(error)}). Give a tokenizer.json, a folder "
+            f"with one, 'gpt2' (from the hub) or 'train'."
+        ) from None
+    size = backend.get_vocab_size()
+    if size != d_vocab:
+        raise TextError(
+            f"tokenizer '{source}' has {size:,} entries and d_vocab={d_vocab:,}; give "
+            f"d_vocab={size}."
+        )
+    return Tokenizer(backend, source)
