@@ -1,12 +1,10 @@
-"""Readings, effects, matrices, heads and learning curves on axes of matplotlib, as a notebook draws
-them.
+"""Readings, effects, matrices, heads and learning curves on axes of matplotlib, as in a notebook.
 
-Each function takes axes, or makes a figure of its own with pyplot, and returns the axes to be
-changed further. Colours and fonts are the caller's, as matplotlib's settings have them. The figures
-of a report are in ``rb_interp.figures``.
+Each function draws on the caller's axes or on a new figure of pyplot, and returns the axes. Colours
+and fonts are those of matplotlib's settings. The figures of a report are in ``rb_interp.figures``.
 
-What cannot be drawn to scale is marked: NaN is hatched or a word, infinity an arrow at the edge,
-and a cell beyond the colours' range has a frame and its number.
+Numbers off the scale are marked: NaN is hatched or a word, infinity an arrow at the edge, and a
+cell beyond the colours' range has a frame and its number.
 """
 
 from __future__ import annotations
@@ -27,10 +25,19 @@ if TYPE_CHECKING:
 
 __all__ = ["heads", "learning_curves"]
 
-BESIDE, NULL, FAINT = "0.45", "0.85", "0.8"
-"""Greys of what stands beside a value, of its null, and of lines to look along."""
-WRITTEN = 400
-"""A heat map of up to so many cells has their numbers in them."""
+COMPARISON_GREY = "0.45"
+NULL_GREY = "0.85"
+GRID_GREY = "0.8"
+MAX_NUMBERED_CELLS = 400
+"""A heat map of more cells has no numbers in them."""
+EXTEND = {
+    (False, False): "neither",
+    (True, False): "min",
+    (False, True): "max",
+    (True, True): "both",
+}
+"""Whether cells are below and above a colour bar's range -> its pointed ends."""
+LINE_STYLES = ("-", "--", ":", "-.")
 ATTENTION = "share of attention"
 UNITS = {
     **dict.fromkeys(("attention_by_role", "attention", "attention_to_key"), ATTENTION),
@@ -59,12 +66,14 @@ METRICS = {
     "rank": "tokens that are likelier",
 }
 """Metric -> its unit."""
-NOTHING = np.empty(0)
+NO_DRAWS = np.empty(0)
 
 
 class Point(NamedTuple):
-    """One line of `points`: a number with its interval, what stands beside it, and its null; NaN
-    for what is not."""
+    """One line of `points`: a number, one to compare with it, their intervals, and the null's draws.
+
+    NaN stands for a number that does not exist.
+    """
 
     label: str
     value: float
@@ -73,7 +82,7 @@ class Point(NamedTuple):
     beside: float = np.nan
     beside_low: float = np.nan
     beside_high: float = np.nan
-    null: np.ndarray = NOTHING
+    null: np.ndarray = NO_DRAWS
 
 
 def unit_of(quantity: str) -> str:
@@ -121,42 +130,27 @@ def points(
     for the shares.
     """
     ax = axes_or_new(ax, 7.5, 1.2 + 0.26 * len(rows))
-    at = np.arange(len(rows), dtype=float)
-    _, found, low, high, other, other_low, other_high, nulls = (
-        zip(*rows, strict=True) if rows else ((),) * 8
-    )
-    ends = [
-        np.quantile(draws, (0.025, 0.975)) if len(draws) else (np.nan, np.nan) for draws in nulls
-    ]
-    bars = np.reshape(np.asarray(ends, dtype=float), (-1, 2))
-    ax.plot(found, at, "o", color="C0", label=value, zorder=4)
-    if np.isfinite(other).any():
-        ax.plot(other, at, "o", mfc="none", mec=BESIDE, label=beside, zorder=2)
-        whiskers(ax, at, other_low, other_high, BESIDE)
-    if np.isfinite(bars).any():
-        ax.hlines(
-            at,
-            bars[:, 0],
-            bars[:, 1],
-            color=NULL,
-            lw=7,
-            label=f"{null}, 95 % of its draws",
-            zorder=1,
-        )
-        ax.plot(
-            bars, at, "|", color=NULL, ms=12, mew=3, zorder=1
-        )  # so that draws that are all the same show too
-    wide = np.abs([*found, *other])
-    if mixed and (wide[np.isfinite(wide)] > 4).any():
+    lines = np.arange(len(rows), dtype=float)
+    values = np.array([row.value for row in rows], dtype=float)
+    compared = np.array([row.beside for row in rows], dtype=float)
+    ax.plot(values, lines, "o", color="C0", label=value, zorder=4)
+    if np.isfinite(compared).any():
+        ax.plot(compared, lines, "o", mfc="none", mec=COMPARISON_GREY, label=beside, zorder=2)
+        low = [row.beside_low for row in rows]
+        high = [row.beside_high for row in rows]
+        whiskers(ax, lines, low, high, COMPARISON_GREY)
+    _null_bars(ax, rows, f"{null}, 95 % of its draws")
+    sizes = np.abs([*values, *compared])
+    if mixed and (sizes[np.isfinite(sizes)] > 4).any():
         ax.set_xscale("symlog", linthresh=1)
         ax.xaxis.set_major_formatter("{x:g}")
         unit += " (logarithmic beyond 1)"
     else:
         ax.locator_params(axis="x", nbins=6)
-    whiskers(ax, at, low, high, "C0")
-    beyond(ax, at, np.asarray(found, dtype=float))
-    ax.axvline(0, color=FAINT, lw=0.8, zorder=0)
-    ax.set_yticks(at, [row.label for row in rows])
+    whiskers(ax, lines, [row.low for row in rows], [row.high for row in rows], "C0")
+    mark_off_scale(ax, lines, values)
+    ax.axvline(0, color=GRID_GREY, lw=0.8, zorder=0)
+    ax.set_yticks(lines, [row.label for row in rows])
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_xlabel(unit)
     ax.set_title(title)
@@ -165,55 +159,75 @@ def points(
     return ax
 
 
+def _null_bars(ax: Axes, rows: Sequence[Point], label: str) -> None:
+    """A grey bar over 95 % of the draws of each null that has any."""
+    ends = np.full((len(rows), 2), np.nan)
+    for line, row in enumerate(rows):
+        if len(row.null):
+            ends[line] = np.quantile(row.null, (0.025, 0.975))
+    if not np.isfinite(ends).any():
+        return
+    lines = np.arange(len(rows))
+    low, high = ends.T
+    ax.hlines(lines, low, high, color=NULL_GREY, lw=7, label=label, zorder=1)
+    # ends of their own, so that draws that are all the same show too
+    ax.plot(ends, lines, "|", color=NULL_GREY, ms=12, mew=3, zorder=1)
+
+
 def legend_beside(ax: Axes, title: str = "") -> None:
-    """The legend, on the right of the axes; dots and lines before bars, as they were drawn."""
-    handles, labels = ax.get_legend_handles_labels()
-    look = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0, "frameon": False}
+    """The legend on the right of the axes, in the order of drawing."""
     ax.legend(
-        handles,
-        labels,
+        *ax.get_legend_handles_labels(),
         title=title,
         alignment="left",
         fontsize="small",
         title_fontsize="small",
-        **look,
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1),
+        borderaxespad=0,
+        frameon=False,
     )
 
 
-def whiskers(ax: Axes, at: Sequence[float] | np.ndarray, low: Any, high: Any, colour: str) -> None:
-    """Intervals as lines; an end that is infinite is an arrow at the edge."""
-    low, high = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
-    if not (np.isfinite(low) | np.isfinite(high)).any() and not np.isinf(low).any():
+def whiskers(
+    ax: Axes,
+    lines: Float[np.ndarray, " line"],
+    low: Sequence[float],
+    high: Sequence[float],
+    colour: str,
+) -> None:
+    """Intervals as bars; an end that is infinite is an arrow at the edge."""
+    starts = np.asarray(low, dtype=float)
+    stops = np.asarray(high, dtype=float)
+    unbounded = np.isinf(starts) | np.isinf(stops)
+    if not (np.isfinite(starts) | np.isfinite(stops) | np.isinf(starts)).any():
         return
-    edges = ax.get_xlim()
-    ax.hlines(
-        at,
-        np.where(np.isinf(low), edges[0], low),
-        np.where(np.isinf(high), edges[1], high),
-        color=colour,
-        lw=1.4,
-    )
-    for ends, edge, arrow in ((low, edges[0], "<"), (high, edges[1], ">")):
-        open_ended = np.isinf(ends)
-        ax.plot(
-            np.full(open_ended.sum(), edge), np.asarray(at)[open_ended], arrow, color=colour, ms=4
-        )
-    if np.isinf(low).any() or np.isinf(high).any():
-        ax.set_xlim(edges)
+    left, right = ax.get_xlim()
+    bars = (np.where(np.isinf(starts), left, starts), np.where(np.isinf(stops), right, stops))
+    ax.hlines(lines, *bars, color=colour, lw=1.4)
+    for ends, edge, arrow in ((starts, left, "<"), (stops, right, ">")):
+        at_edge = lines[np.isinf(ends)]
+        ax.plot(np.full(len(at_edge), edge), at_edge, arrow, color=colour, ms=4)
+    if unbounded.any():
+        ax.set_xlim(left, right)
 
 
-def beyond(ax: Axes, at: np.ndarray, found: np.ndarray) -> None:
-    """Mark numbers that have no place on the axis: NaN by a word, infinity by an arrow at its
-    edge."""
-    look: dict[str, Any] = {"color": "C3", "transform": ax.get_yaxis_transform(), "zorder": 5}
-    for place in at[np.isnan(found)]:
-        ax.text(0.5, place, "undefined", ha="center", va="center", fontsize="small", **look)
-    for chosen, x, marker, name in (
-        (found == np.inf, 0.98, ">", "infinite"),
-        (found == -np.inf, 0.02, "<", "minus infinity"),
-    ):
-        if chosen.any():
-            ax.plot(np.full(chosen.sum(), x), at[chosen], marker, label=name, **look)
+def mark_off_scale(
+    ax: Axes, lines: Float[np.ndarray, " line"], values: Float[np.ndarray, " line"]
+) -> None:
+    """Mark values that have no place on the axis: NaN by a word, infinity by an arrow at its edge."""
+    options: dict[str, Any] = {
+        "color": "C3",
+        "transform": ax.get_yaxis_transform(),
+        "zorder": 5,
+    }
+    for line in lines[np.isnan(values)]:
+        ax.text(0.5, line, "undefined", ha="center", va="center", fontsize="small", **options)
+    edges = ((np.inf, 0.98, ">", "infinite"), (-np.inf, 0.02, "<", "minus infinity"))
+    for infinity, edge, arrow, label in edges:
+        infinite = lines[values == infinity]
+        if len(infinite):
+            ax.plot(np.full(len(infinite), edge), infinite, arrow, label=label, **options)
 
 
 def cells(
@@ -232,39 +246,31 @@ def cells(
     each cell."""
     ax = axes_or_new(ax, 2.8 + 0.55 * len(columns), max(3.4, 1.4 + 0.3 * len(rows)))
     image = ax.imshow(np.ma.masked_invalid(values), vmin=low, vmax=high, cmap=cmap, aspect="auto")
-    for row, column in np.argwhere(~np.isfinite(values)).tolist():
+    finite = np.isfinite(values)
+    for row, column in np.argwhere(~finite).tolist():
         hatch(ax, row, column)
     digits = max(2, 1 - int(np.floor(np.log10(high))))
-    shown = np.round(values, digits) + 0.0  # no -0.00
-    outside = (shown < np.round(low, digits)) | (shown > np.round(high, digits))
+    rounded = np.round(values, digits) + 0.0  # no -0.00
+    too_low = rounded < np.round(low, digits)
+    too_high = rounded > np.round(high, digits)
+    outside = too_low | too_high
     for row, column in np.argwhere(outside).tolist():
         _rectangle(ax, column - 0.47, row - 0.47, 0.94, 0.94, fill=False, edgecolor="black", lw=1.6)
-    for row, column in np.argwhere(
-        np.isfinite(values) & (outside | (values.size <= WRITTEN))
-    ).tolist():
+    numbered = finite & (outside | (values.size <= MAX_NUMBERED_CELLS))
+    for row, column in np.argwhere(numbered).tolist():
         ink = "white" if is_dark(image.to_rgba(values[row, column])) else "black"
-        ax.text(
-            column,
-            row,
-            f"{shown[row, column]:.{digits}f}",
-            ha="center",
-            va="center",
-            color=ink,
-            fontsize="small",
-        )
+        text = f"{rounded[row, column]:.{digits}f}"
+        ax.text(column, row, text, ha="center", va="center", color=ink, fontsize="small")
     if inner is not None:
         for row, column in np.argwhere(np.isfinite(inner)).tolist():
-            look: dict[str, Any] = {
-                "facecolor": image.to_rgba(inner[row, column]),
-                "edgecolor": "white",
-                "lw": 0.8,
-            }
-            _rectangle(ax, column + 0.28, row + 0.22, 0.18, 0.24, **look)
-    turned = {"rotation": 30, "ha": "right"} if max(map(len, columns), default=0) > 6 else {}
+            colour = image.to_rgba(inner[row, column])
+            corner = (column + 0.28, row + 0.22)
+            _rectangle(ax, *corner, 0.18, 0.24, facecolor=colour, edgecolor="white", lw=0.8)
+    longest = max(map(len, columns), default=0)
+    turned = {"rotation": 30, "ha": "right"} if longest > 6 else {}
     ax.set_xticks(range(len(columns)), columns, **turned)
     ax.set_yticks(range(len(rows)), rows)
-    ends = (bool((outside & (values < low)).any()), bool((outside & (values > high)).any()))
-    extend = {(True, True): "both", (True, False): "min", (False, True): "max"}.get(ends, "neither")
+    extend = EXTEND[bool(too_low.any()), bool(too_high.any())]
     ax.figure.colorbar(image, ax=ax, label=unit, extend=extend)
     return ax
 
@@ -291,23 +297,14 @@ def is_dark(colour: Any) -> bool:
 
 def hatch(ax: Axes, row: int, column: int) -> None:
     """Mark a cell whose number is not defined."""
-    _rectangle(
-        ax,
-        column - 0.5,
-        row - 0.5,
-        1.0,
-        1.0,
-        facecolor="#f3f3f3",
-        edgecolor="#8a8a8a",
-        hatch="xxxx",
-        lw=0,
-    )
+    corner = (column - 0.5, row - 0.5)
+    _rectangle(ax, *corner, 1.0, 1.0, facecolor="#f3f3f3", edgecolor="#8a8a8a", hatch="xxxx", lw=0)
 
 
-def _rectangle(ax: Axes, x: float, y: float, width: float, height: float, **look: Any) -> None:
+def _rectangle(ax: Axes, x: float, y: float, width: float, height: float, **options: Any) -> None:
     from matplotlib.patches import Rectangle
 
-    ax.add_patch(Rectangle((x, y), width, height, **look))
+    ax.add_patch(Rectangle((x, y), width, height, **options))
 
 
 def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
@@ -315,80 +312,102 @@ def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
     colour.
 
     Args:
-        table: what ``rb.scan`` returns. quantity: one of its quantities.
+        table: what ``rb.scan`` returns.
+        quantity: one of its quantities.
         ax: where to draw; by default a new figure.
+
+    Raises:
+        ArgumentError: the table is of another kind or has no such quantity.
 
     >>> import pandas as pd
     >>> rows = {"quantity": "tv", "layer": [0, 0], "head": [0, 1], "value": [0.1, 1]}
-    >>> found = pd.DataFrame({"probe": "uniformity", **rows})
-    >>> heads(found, "tv").get_xlabel()
+    >>> table = pd.DataFrame({"probe": "uniformity", **rows})
+    >>> heads(table, "tv").get_xlabel()
     'head'
     """
+    check_columns("heads", table, ("probe", "quantity", "layer", "head", "value"))
     names = table["quantity"].astype(str)
     known = sorted(set(names))
     if quantity not in known:
         raise ArgumentError(f"heads got quantity={quantity!r}; {nearest(quantity, known)}")
-    chosen = pd.DataFrame(table.loc[names == quantity])
-    values = chosen.pivot(index="layer", columns="head", values="value").astype(float)
-    numbers, inner = values.to_numpy(), None
-    if "untrained" in chosen and chosen["untrained"].notna().to_numpy().any():
-        inner = chosen.pivot(index="layer", columns="head", values="untrained").to_numpy(float)
-    probe = str(chosen["probe"].to_numpy()[0])
-    every = numbers if inner is None else np.concatenate([numbers, inner])
-    finite = every[np.isfinite(every)]
+    rows = pd.DataFrame(table.loc[names == quantity])
+    grid = rows.pivot(index="layer", columns="head", values="value").astype(float)
+    values = grid.to_numpy()
+    untrained = None
+    if "untrained" in rows and rows["untrained"].notna().to_numpy().any():
+        untrained = rows.pivot(index="layer", columns="head", values="untrained").to_numpy(float)
+    numbers = values if untrained is None else np.concatenate([values, untrained])
+    finite = numbers[np.isfinite(numbers)]
+    probe = str(rows["probe"].to_numpy()[0])
     high = float(np.abs(finite).max(initial=0)) or 1.0
     if UNITS.get(probe) == ATTENTION:
         high = 1.0  # so that a small share looks small
-    low, cmap = (-high, "RdBu_r") if (finite < 0).any() else (0.0, "Blues")
-    unit = f"{quantity}\n({UNITS[probe]})" if probe in UNITS else quantity
+    signed = bool((finite < 0).any())
     ax = cells(
         ax,
-        numbers,
-        [f"L{layer}" for layer in values.index],
-        [str(head) for head in values.columns],
-        unit,
-        inner=inner,
-        low=low,
+        values,
+        [f"L{layer}" for layer in grid.index],
+        [str(head) for head in grid.columns],
+        f"{quantity}\n({UNITS[probe]})" if probe in UNITS else quantity,
+        inner=untrained,
+        low=-high if signed else 0.0,
         high=high,
-        cmap=cmap,
+        cmap="RdBu_r" if signed else "Blues",
     )
-    ax.set(
-        xlabel="head",
-        ylabel="layer",
-        title=probe if inner is None else f"{probe}\n(small square: untrained)",
-    )
+    title = probe if untrained is None else f"{probe}\n(small square: untrained)"
+    ax.set(xlabel="head", ylabel="layer", title=title)
     return ax
 
 
 def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | None = None) -> Axes:
-    """Learning curves: each member a thin line, their mean, and from three seeds on its 95 %
-    interval as a band.
+    """Learning curves: a thin line for each member, a thick one for their mean, and from three seeds
+    on a band for its 95 % interval.
 
     Args:
-        curves: columns gamma, seed, step, set, and the quantity, as ``run.curves`` has them.
+        curves: columns gamma, seed, step, set, and the quantity, of one sweep, as in ``run.curves``.
         quantity: ``loss`` (nats) or ``accuracy`` (share of rows).
         ax: where to draw; by default a new figure.
+
+    Raises:
+        ArgumentError: the table is of another kind, has no such column, or is of several sweeps.
     """
+    check_columns("learning_curves", curves, ("gamma", "seed", "step", "set", quantity))
+    sweeps = sorted(set(curves["sweep"])) if "sweep" in curves else []
+    if len(sweeps) > 1:
+        raise ArgumentError(
+            f"learning_curves got curves of the sweeps {sweeps}; give those of one, such as "
+            f"curves[curves['sweep'] == {sweeps[0]!r}]."
+        )
     ax = axes_or_new(ax, 6.0, 3.4)
     curves = curves.assign(gamma=curves["gamma"].fillna("none"))  # a scheme without a gamma
-    gammas, sets = list(dict.fromkeys(curves["gamma"])), list(dict.fromkeys(curves["set"]))
-    for gamma, set_ in product(gammas, sets):
-        rows = curves.loc[(curves["gamma"] == gamma) & (curves["set"] == set_)]
+    gammas = list(dict.fromkeys(curves["gamma"]))
+    sets = list(dict.fromkeys(curves["set"]))
+    highest = 1 if quantity == "accuracy" else None
+    for gamma, set_name in product(gammas, sets):
+        rows = curves.loc[(curves["gamma"] == gamma) & (curves["set"] == set_name)]
         if rows.empty:
             continue
-        seeds = rows.pivot(index="step", columns="seed", values=quantity).astype(float)
-        look: dict[str, Any] = {
-            "color": f"C{gammas.index(gamma)}",
-            "ls": ("-", "--", ":", "-.")[sets.index(set_) % 4],
-        }
-        mean, low, high = intervals_or_nan(seeds.to_numpy()).T
-        ax.plot(seeds.index, seeds, lw=0.6, alpha=0.4, **look)
-        ax.plot(seeds.index, mean, lw=2, label=f"{set_}, γ = {gamma}", **look)
-        if seeds.shape[1] > 2:
-            most = 1 if quantity == "accuracy" else None
-            ax.fill_between(
-                seeds.index, *np.clip((low, high), 0, most), color=look["color"], alpha=0.15, lw=0
-            )
+        members = rows.pivot(index="step", columns="seed", values=quantity).astype(float)
+        steps = members.index
+        colour = f"C{gammas.index(gamma)}"
+        style = LINE_STYLES[sets.index(set_name) % len(LINE_STYLES)]
+        mean, low, high = intervals_or_nan(members.to_numpy()).T
+        ax.plot(steps, members, lw=0.6, alpha=0.4, color=colour, ls=style)
+        label = f"{set_name}, γ = {gamma}"
+        ax.plot(steps, mean, lw=2, label=label, color=colour, ls=style)
+        if members.shape[1] > 2:
+            band = np.clip((low, high), 0, highest)
+            ax.fill_between(steps, *band, color=colour, alpha=0.15, lw=0)
     ax.set(xlabel="training step", ylabel=UNITS.get(quantity, quantity))
     legend_beside(ax, "thin: each seed\nthick: mean\nband: its 95 % interval\n")
     return ax
+
+
+def check_columns(caller: str, table: Any, columns: Sequence[str]) -> None:
+    """Raise ArgumentError if it is no table, or lacks a column."""
+    if not isinstance(table, pd.DataFrame):
+        raise ArgumentError(f"{caller} got {shown(table)}; expected a DataFrame.")
+    for column in columns:
+        if column not in table:
+            hint = nearest(column, map(str, table.columns))
+            raise ArgumentError(f"{caller} got a table without the column {column!r}; {hint}")

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 from rb_interp.errors import ArgumentError
 from rb_interp.interventions.effect import Effect, Matrix
-from rb_interp.plots import learning_curves
+from rb_interp.plots import heads, learning_curves
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.reading import Null, Reading
 
@@ -119,3 +119,14 @@ def test_learning_curves_have_a_mean_over_seeds(ax):
         pytest.approx(t_interval([4.0, 5, 6])[1]),
         pytest.approx(t_interval([5.0, 6, 7])[2]),
     )
+
+
+def test_curves_of_several_sweeps_and_unknown_columns_are_refused_in_a_sentence():
+    rows = [(sweep, 0.8, 0, 0, "mem", 5.0) for sweep in ("", "fixed")]
+    curves = pd.DataFrame(rows, columns=["sweep", "gamma", "seed", "step", "set", "loss"])
+    with pytest.raises(ArgumentError, match=r"sweeps \['', 'fixed'\].*curves\['sweep'\] == ''"):
+        learning_curves(curves)
+    with pytest.raises(ArgumentError, match="without the column 'accuracy'; known: gamma, loss"):
+        learning_curves(curves, "accuracy")
+    with pytest.raises(ArgumentError, match="heads got 3; expected a DataFrame"):
+        heads(3, "tv")  # type: ignore

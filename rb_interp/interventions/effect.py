@@ -30,7 +30,7 @@ from jaxtyping import Float
 from scipy import special
 
 from rb_interp.arguments import checked
-from rb_interp.plots import NOTHING, Point, points, share_cells, unit_of
+from rb_interp.plots import NO_DRAWS, Point, points, share_cells, unit_of
 from rb_interp.statistics.intervals import (
     Interval,
     difference_of_paired_shares,
@@ -124,7 +124,7 @@ class Effect(TableRepr):
             for name in ("effect", "low", "high", "control", "control_low", "control_high")
         )
         point = Point(
-            self.site, *ends, null=self.control.mean(1) if len(self.control) > 1 else NOTHING
+            self.site, *ends, null=self.control.mean(1) if len(self.control) > 1 else NO_DRAWS
         )
         named = {
             "value": "effect, 95 % interval over rows",

@@ -165,7 +165,7 @@ class Reading(TableRepr):
         NaN is a cross, infinity an arrow at the edge. Draws on ``ax``, or on a new figure, and
         returns the axes.
         """
-        from rb_interp.plots import NOTHING, UNITS, Point, points
+        from rb_interp.plots import NO_DRAWS, UNITS, Point, points
 
         draws = {name: null.draws for name, null in self.nulls.items()}
         rows = [
@@ -173,7 +173,7 @@ class Reading(TableRepr):
                 name,
                 float(value),
                 beside=float(self.untrained.get(name, np.nan)),
-                null=draws.get(name, NOTHING),
+                null=draws.get(name, NO_DRAWS),
             )
             for name, value in self.values.items()
         ]
