@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from rb_interp.runs.config import names, study
+from rb_interp.runs.definition import names
+from rb_interp.runs.studies import study
 from rb_interp.settings import Settings
 
 HEAD = "| name | default | what it may be | meaning |\n|---|---|---|---|\n"

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from rb_interp.cli import starting_point
-from rb_interp.runs.config import study
+from rb_interp.runs.studies import study
 from rb_interp.settings import comparable
 from rb_interp.tasks.anchor import RATES
 

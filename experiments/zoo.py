@@ -29,7 +29,8 @@ from rb_interp.models.reference import reference
 from rb_interp.models.schemes import draw
 from rb_interp.probes import attention_by_role, attention_to_key, uniformity, value_alignment
 from rb_interp.runs.config import fingerprint
-from rb_interp.runs.shared_member import ZOO_FOLDER, Circuit, save_member, zoo
+from rb_interp.runs.shared_member import ZOO_FOLDER, Circuit, zoo
+from rb_interp.runs.sharing import save_member
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.anchor.circuits import circuit_of
 from rb_interp.studies.composite.flow import circuit_of as flow_circuit

@@ -18,7 +18,8 @@ from .errors import RbInterpError
 from .models import ModelConfig, build_model, initialisation_table, scale_init
 from .probes import Reading, from_arrays, scan
 from .runs import Run, Study, study
-from .runs.shared_member import from_pretrained, push_to_hub, zoo
+from .runs.shared_member import from_pretrained, zoo
+from .runs.sharing import push_to_hub
 from .tasks import AnchorTask, Inputs, Roles
 from .training import TrainConfig, train_members, train_model
 

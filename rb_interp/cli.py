@@ -250,7 +250,8 @@ class Ablate(OnMembers):
         import pandas as pd
 
         from rb_interp.interventions.ablating import ablations
-        from rb_interp.runs.measured import ablation_means, each_member
+        from rb_interp.runs.member_models import each_member
+        from rb_interp.runs.results import ablation_means
 
         _, sweep = self.open_sweep()
         task, known = sweep.config.task, sweep.config.gammas
@@ -298,9 +299,10 @@ class Studies:
     """List the studies that are installed, with their question and cost."""
 
     def __call__(self, line: str) -> None:
-        from rb_interp.report.terminal import print_studies
+        from rb_interp.runs.studies import installed_studies
+        from rb_interp.runs.terminal import print_studies
 
-        print_studies(runs.config.installed_studies())
+        print_studies(installed_studies())
 
 
 @dataclass(frozen=True)
@@ -309,7 +311,7 @@ class Info(OnRun):
 
     def __call__(self, line: str) -> None:
         run = self.open()
-        from rb_interp.report.terminal import print_run
+        from rb_interp.runs.terminal import print_run
 
         print_run(run)
 
@@ -415,7 +417,7 @@ def _save(table: Any, out: Path | None) -> None:
 
 
 def _show_verdicts(run: Any) -> None:
-    from rb_interp.report.terminal import print_verdicts
+    from rb_interp.runs.terminal import print_verdicts
 
     print_verdicts(run.verdicts)
     if late := run.evidence.unreached():

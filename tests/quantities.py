@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rb_interp.runs.config import Study, study
+from rb_interp.runs.studies import Study, study
 
 ROOT = Path(__file__).parents[1]
 KEPT = {

@@ -1,7 +1,7 @@
 """Columns of the tables that studies measure, by study, to which runs are held.
 
 Columns before the bar tell the rows of a table apart. Types as in
-``rb_interp.runs.measured.frame``.
+``rb_interp.runs.results.frame``.
 """
 
 from collections.abc import Collection, Sequence
@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 import pandas as pd
 
 from rb_interp.runs import Run
-from rb_interp.runs.measured import frame
+from rb_interp.runs.results import frame
 
 OVER_SEEDS = "mean low high n median lowest highest"
 EVERY_STUDY = {

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import groupby, pairwise, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -31,7 +31,6 @@ from rb_interp.statistics.intervals import mean_text, number, seeds_text, share_
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict
-    from rb_interp.runs.config import Study
 
 __all__ = ["Page", "write_report"]
 
@@ -51,7 +50,23 @@ ENDS = {
 DIGIT = re.compile(r"(?<![\w)-])-(?=[.\d])")
 
 
-def write_report(study: Study, evidence: Evidence, folder: str | Path) -> Path:
+class ReportedStudy(Protocol):
+    """What a report needs of a study."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def question(self) -> str: ...
+    @property
+    def report(self) -> Path | None: ...
+
+    def load(self, name: str) -> Any:
+        """Its figures, glossary and causal checks."""
+
+
+def write_report(study: ReportedStudy, evidence: Evidence, folder: str | Path) -> Path:
     """Draw all figures into ``folder/figures`` and write ``report.html``; returns the page."""
     folder = Path(folder)
     images = save_figures(study.load("figures"), evidence, folder / "figures")
@@ -59,7 +74,7 @@ def write_report(study: Study, evidence: Evidence, folder: str | Path) -> Path:
     return folder / "report.html"
 
 
-def render_page(study: Study, evidence: Evidence, images: Mapping[str, bytes]) -> str:
+def render_page(study: ReportedStudy, evidence: Evidence, images: Mapping[str, bytes]) -> str:
     """The page as HTML; ``images``: figure id -> SVG; StudyError for a figure that is unknown, or
     shown twice."""
     environment = Environment(
@@ -117,7 +132,9 @@ def _or_sentence(shown: Callable[..., Any]) -> Callable[..., Any]:
 class Page:
     """What a template can show of a run."""
 
-    def __init__(self, study: Study, evidence: Evidence, images: Mapping[str, bytes]) -> None:
+    def __init__(
+        self, study: ReportedStudy, evidence: Evidence, images: Mapping[str, bytes]
+    ) -> None:
         self.study, self.evidence, self.images, self.placed = study, evidence, images, []
 
     def names(self) -> dict[str, Any]:

@@ -1,8 +1,11 @@
 from . import config
-from .config import Study, StudyConfig, SweepConfig, study
-from .measured import MemberModels, StudyResult, over_seeds, readings_table, summary_table
+from .config import StudyConfig, SweepConfig
+from .member_models import MemberModels
+from .results import StudyResult, over_seeds, readings_table, summary_table
 from .run import Run
-from .shared_member import Circuit, SharedMember, save_member
+from .shared_member import Circuit, SharedMember
+from .sharing import save_member
+from .studies import Study, study
 from .sweep import Sweep
 
 __all__ = [

@@ -1,7 +1,5 @@
-"""Studies and their configurations. The same frozen object is the Python object, the command's
-flags and the TOML file.
-
-A `Study` is one frozen value. It is found by its entry point, and its fields load at first use.
+"""Configurations of studies. The same frozen object is the Python object, the command's flags and
+the TOML file.
 
 A study's configuration is a `StudyConfig`. It has one sweep (it is a `SweepConfig` itself) or
 several (its fields of that type, by name). A class's ``host_fields`` say where and how something is
@@ -11,31 +9,22 @@ not change the scale of a run.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
-from importlib import import_module
-from importlib.metadata import entry_points
-from importlib.util import find_spec
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Self
 
 from rb_interp import settings
-from rb_interp.arguments import checked
-from rb_interp.errors import ConfigError, StudyError, first_line, nearest, shown
+from rb_interp.errors import ConfigError, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
 from rb_interp.settings import Gammas, Rate, Seed, Seeds, Settings
 from rb_interp.training.config import TrainConfig
 
 if TYPE_CHECKING:
-    from rb_interp.claims import CausalCheck, Claim
-    from rb_interp.figures.kit import Drawing
-    from rb_interp.runs.run import Run
+    from rb_interp.claims import Claim
 
 __all__ = ["StudyConfig", "SweepConfig", "fingerprint", "from_mapping"]
 
@@ -65,10 +54,8 @@ class StudyConfig(Settings):
     def from_preset(cls, preset: str = "quick", **changes: Any) -> Self:
         """A preset, with fields replaced; ConfigError for an unknown one."""
         cls.check_preset(preset)
-        return replace(
-            settings.overlay(cls(preset=preset), cls.PRESETS[preset], f"preset '{preset}'"),
-            **changes,
-        )
+        config = settings.overlay(cls(preset=preset), cls.PRESETS[preset], f"preset '{preset}'")
+        return replace(config, **changes)
 
     def judged(self, claim: Claim) -> Claim:
         """A claim of the study as it is judged in a run of this configuration."""
@@ -84,11 +71,8 @@ class StudyConfig(Settings):
         """
         if isinstance(self, SweepConfig):
             return {"": self}
-        return {
-            f.name: value
-            for f in fields(self)
-            if isinstance(value := getattr(self, f.name), SweepConfig)
-        }
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, SweepConfig)}
 
 
 class SweepConfig(Settings):
@@ -154,8 +138,9 @@ def from_mapping(
         data: nested plain data, as of a TOML file; ``preset`` names what it starts from.
         source: where the data comes from, for messages.
     """
-    held = {key: value for key, value in data.items() if key != "study"}
-    return settings.overlay(kind.from_preset(held.get("preset", "quick")), held, source)
+    changes = {key: value for key, value in data.items() if key != "study"}
+    preset = kind.from_preset(changes.get("preset", "quick"))
+    return settings.overlay(preset, changes, source)
 
 
 def fingerprint(*values: Any) -> str:
@@ -173,295 +158,64 @@ def stacks(sweeps: Mapping[str, SweepConfig]) -> list[list[str]]:
     >>> stacks({"": SweepConfig(task=AnchorTask()), "slow": slow, "short": replace(slow, train=TrainConfig(steps=9))})
     [['', 'slow'], ['short']]
     """
-    found: dict[Any, list[str]] = {}
-    taken = Counter[Any]()
+    result: dict[Any, list[str]] = {}
+    times_taken = Counter[Any]()
     for name, sweep in sweeps.items():
-        of_stack = (
-            fingerprint(sweep.task, sweep.model, sweep.data_seed),
-            replace(sweep.train, lr=1, weight_decay=0),
-        )
-        own = (of_stack, sweep.train.lr, sweep.train.weight_decay)
-        taken[own] += 1
-        found.setdefault((of_stack, taken[own], name if sweep.rates else ""), []).append(name)
-    return list(found.values())
+        data = fingerprint(sweep.task, sweep.model, sweep.data_seed)
+        stack = (data, replace(sweep.train, lr=1, weight_decay=0))
+        setting = (stack, sweep.train.lr, sweep.train.weight_decay)
+        times_taken[setting] += 1
+        with_rates = name if sweep.rates else ""
+        result.setdefault((stack, times_taken[setting], with_rates), []).append(name)
+    return list(result.values())
 
 
 def check_lr(config: StudyConfig) -> None:
-    """Raise ConfigError where a learning rate was given that no member would take.
+    """Raise ConfigError if a learning rate was given that no member would take.
 
     Rates of the preset may be of gammas that the sweep does not have: they stay when the gammas are
     replaced.
     """
     base = type(config).from_preset(config.preset).sweeps
+    first = next(iter(base.values()))
     settable = {"": config.sweeps[""]} if "" in config.sweeps else config.sweeps
     for name, sweep in settable.items():
-        rates, where = {gamma for gamma, _ in sweep.rates}, f"{name}." if name else ""
-        of_preset = base.get(
-            name, next(iter(base.values()))
-        )  # sweeps of other data are all like the first
+        of_preset = base.get(name, first)  # sweeps of other data are all like the first
+        prefix = f"{name}." if name else ""
+        gammas = set(sweep.gammas)
+        with_rate = {gamma for gamma, _ in sweep.rates}
         if sweep.rates != of_preset.rates:
-            if not rates <= {*sweep.gammas}:
+            if not with_rate <= gammas:
                 raise ConfigError(
-                    f"{where}rates={sweep.rates}; the gammas of this sweep are {sweep.gammas} "
+                    f"{prefix}rates={sweep.rates}; the gammas of this sweep are {sweep.gammas} "
                     f"alone."
                 )
-        elif sweep.train.lr != of_preset.train.lr and rates >= {*sweep.gammas}:
+        elif sweep.train.lr != of_preset.train.lr and with_rate >= gammas:
             raise ConfigError(
-                f"{where}train.lr={sweep.train.lr:g} has no effect: preset '{config.preset}' gives "
-                f"each of the gammas "
-                f"{list(sweep.gammas)} a learning rate of its own. Change {where}rates instead."
+                f"{prefix}train.lr={sweep.train.lr:g} has no effect: preset '{config.preset}' "
+                f"gives each of the gammas {list(sweep.gammas)} a learning rate of its own. Change "
+                f"{prefix}rates instead."
             )
 
 
 def scale_of(config: StudyConfig) -> str:
-    """The preset's name, or ``custom`` where a task, model, training or other table of settings
-    differs from it."""
-    return (
-        config.preset
-        if _sizes(config) == _sizes(type(config).from_preset(config.preset))
-        else "custom"
-    )
+    """The preset's name, or ``custom`` if a table of settings differs from the preset's."""
+    preset = type(config).from_preset(config.preset)
+    return config.preset if _sizes(config) == _sizes(preset) else "custom"
 
 
 def _sizes(config: StudyConfig) -> dict[str, Any]:
     """Settings that stand in tables, rates and seeds of data, less where data comes from."""
     parts = ("task", "model", "train", "rates", "data_seed")
-    named = {name: sweep for name, sweep in config.sweeps.items() if name}
-    sweeps = {
-        name: {part: settings.comparable(getattr(sweep, part)) for part in parts}
-        for name, sweep in named.items()
-    }
-    left_out = {
-        name
-        for sweep in config.sweeps.values()
-        for name in getattr(sweep.task, "source_fields", ())
-    }
-    told = settings.flat({**settings.comparable(config), **sweeps}).items()
-    return {
-        k: v for k, v in told if ("." in k or k in parts) and k.rpartition(".")[2] not in left_out
-    }
-
-
-GROUP = "rb_interp.studies"
-"""The group of entry points by which studies are found."""
-Lazy = str
-"""An object by its place, ``package.module:name``, as in entry points."""
-
-
-@dataclass(frozen=True, eq=False)
-class Study:
-    """A question, its configuration, and its measurement, claims, figures and report.
-
-    A field that takes an object also takes its place as text, ``package.module:name``. The object
-    is imported when it is used for the first time.
-
-    Attributes:
-        name: word on the command line, lower case with dashes.
-        title: heading of its report.
-        question: what it asks, in a few sentences.
-        cost: preset -> its time, in words; presets whose time nobody knows are left out.
-        config: a `StudyConfig` class; its ``from_preset`` makes the presets.
-        measure: ``measure(run, progress) -> StudyResult``: reads every member of a trained run, once.
-        tables: name -> columns that tell the rows of a further table apart, with spaces between.
-        claims: what is judged, with criteria fixed in advance.
-        quantities: probe -> the quantities that ``measure`` reads of it, with spaces between, or a
-            TOML file of such lists; claims are checked against it before training. A name with
-            other numbers is known too: they stand for layers, rates and the like. Claims about
-            probes that are not in it are not checked.
-        figures: name -> ``draw(evidence) -> Figure``.
-        report: the Markdown template of its report, see ``report.page``; without one, all figures
-            in their order.
-        glossary: term -> meaning, below the report, behind those of ``report/glossary.toml``.
-        checks: causal checks: interventions that would refute a claim, each with its own verdict.
-            Their numbers are in the table ``effects``, which ``measure`` must return then.
-        calibration: ``calibration(config) -> Calibration | None``: error rates of the probes for
-            these models.
-        groups: ``groups(measured) -> Grouping``: which seeds belong together, by an outcome, and
-            which claims are judged within each group as well.
-        circuits: ``circuits(measured) -> {(gamma, seed): Circuit}``: the circuits of the main
-            sweep's members, by name, for members that are shared (`Run.export`).
-        train_note: ``train_note(config) -> sentences`` to show before training, for instance about
-            stand-ins for data.
-    """
-
-    name: str
-    title: str
-    question: str
-    cost: Mapping[str, str]
-    config: type[StudyConfig] | Lazy
-    measure: Callable[[Run, bool], Any] | Lazy
-    tables: Mapping[str, str] = field(default_factory=dict)
-    claims: tuple[Claim, ...] | Lazy = ()
-    figures: Mapping[str, Drawing] | Lazy = field(default_factory=dict)
-    report: Path | None = None
-    glossary: Mapping[str, str] | Lazy = field(default_factory=dict)
-    checks: tuple[CausalCheck, ...] | Lazy = ()
-    calibration: Callable[[Any], Any] | Lazy | None = None
-    groups: Callable[[Any], Any] | Lazy | None = None
-    circuits: Callable[[Any], Mapping[tuple[float, int], Any]] | Lazy | None = None
-    train_note: Callable[[Any], list[str]] | Lazy | None = None
-    quantities: Mapping[str, str] | Path = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        return f"Study({self.name}: {self.title})"
-
-    @checked
-    def load(self, name: str) -> Any:
-        """A field's object, imported where the field names a place."""
-        value = getattr(self, name)
-        if not isinstance(value, str) or name in ("name", "title", "question"):
-            return value
-        module, _, attribute = value.partition(":")
-        return getattr(import_module(module), attribute)
-
-    @checked
-    def preset(self, preset: str = "quick", **changes: Any) -> StudyConfig:
-        """The configuration of a preset, with fields replaced; ConfigError for an unknown preset or
-        field."""
-        return self.load("config").from_preset(preset, **changes)
-
-    @checked
-    def run(
-        self,
-        *,
-        preset: str = "quick",
-        config: StudyConfig | None = None,
-        out: Path | str | None = None,
-        progress: bool = True,
-        until_decided: bool = False,
-        **changes: Any,
-    ) -> Run:
-        """Train, measure, judge and report, continuing where an earlier call was stopped; returns
-        the run.
-
-        Args:
-            preset: sizes to start from. changes: fields of the configuration to replace, such as
-                ``seeds=(0,)``.
-            config: a whole configuration instead of both.
-            out: the run folder; by default ``runs/`` and the names of study and preset.
-            until_decided: add seeds until no claim about them is OPEN, up to 20 seeds.
-        """
-        from rb_interp.runs.run import Run
-
-        config = config or self.preset(preset, **changes)
-        return Run.start(out or self.folder(config), self, config).reproduce(
-            progress, until_decided
-        )
-
-    def check_claims(self, config: StudyConfig) -> None:
-        """Raise StudyError for a claim about what no run of the study can have; asked before a new
-        run.
-
-        A study may read stages and sets of its own, so of these only a name that nearly is a known
-        one is refused.
-        """
-        kind = type(config)
-        try:
-            found, checks = self.load("claims"), self.load("checks")
-        except StudyError:
-            if find_spec("transformer_lens"):
-                raise
-            return  # they stand with what reads models, and training needs no TransformerLens
-        presets = [config, *map(kind.from_preset, kind.PRESETS)]
-        named = [(name, sweep) for one in presets for name, sweep in one.sweeps.items()]
-        claims = [*map(config.judged, found), *(check.check for check in checks)]
-        known_tasks = {type(sweep.task) for _, sweep in named[len(config.sweeps) :]}
-        tasks = {type(sweep.task) for sweep in config.sweeps.values()}
-        # A task of somebody else's has roles of its own, which are in the names of quantities.
-        quantities = self.known_quantities() if tasks <= known_tasks else {}
-        for claim, term in ((one, term) for one in claims for term in (*one.terms, *one.context)):
-            where, own = (
-                f"claim {claim.id} of study '{self.name}'",
-                [s for n, s in named if term.sweep in ("", n)],
-            )
-            if not own:
-                raise StudyError(
-                    f"{where} names the sweep '{term.sweep}'; {nearest(term.sweep, dict(named))}"
-                )
-            gammas = sorted({gamma for sweep in own for gamma in sweep.gammas})
-            if term.gamma is not None and not any(
-                abs(term.gamma - gamma) < 1e-9 for gamma in gammas
-            ):
-                raise StudyError(
-                    f"{where} is about gamma {term.gamma:g}; no preset trains it, but {gammas}."
-                )
-            sets = {"train", *(name for sweep in own for name in sweep.task.sets)}
-            stages = {
-                "init",
-                "final",
-                *kind.sibling_stages,
-                *(name for s in own for name in s.task.stages or ()),
-            }
-            for word, name, known in (("stage", term.stage, stages), ("set", term.set, sets)):
-                if name and name not in known and get_close_matches(name, known, 1, 0.75):
-                    raise StudyError(f"{where} names the {word} '{name}'; {nearest(name, known)}")
-            if term.probe not in quantities:
-                if get_close_matches(term.probe, quantities, 1, 0.75):
-                    hint = nearest(term.probe, quantities)
-                    raise StudyError(f"{where} names the probe '{term.probe}'; {hint}")
-            elif _without_numbers(term.quantity) not in map(
-                _without_numbers, quantities[term.probe]
-            ):
-                hint = nearest(term.quantity, quantities[term.probe])
-                raise StudyError(
-                    f"{where} names the quantity '{term.quantity}' of the probe '{term.probe}'; "
-                    f"{hint} (what the study reads stands in its quantities)"
-                )
-
-    def known_quantities(self) -> dict[str, list[str]]:
-        """Probe -> the quantities that are known to be read of it."""
-        if isinstance(self.quantities, Path):
-            return settings.read_toml(self.quantities)
-        return {probe: names.split() for probe, names in self.quantities.items()}
-
-    def folder(self, config: StudyConfig) -> Path:
-        """``runs/anchor-quick`` for a preset as it stands; a variation gets its fingerprint at the
-        end of the name."""
-        name, mark = f"{self.name}-{config.preset}", fingerprint(self.name, config)
-        as_it_stands = mark == fingerprint(self.name, self.preset(config.preset))
-        return Path("runs") / (name if as_it_stands else f"{name}-{mark}")
-
-
-def _without_numbers(quantity: str) -> str:
-    return re.sub(r"\d+", "0", quantity)
-
-
-def names() -> list[str]:
-    """Names of all studies that are installed, sorted; no study is imported."""
-    return sorted(entry_points(group=GROUP).names)
-
-
-@checked
-def study(name: str) -> Study:
-    """A study by its name; no other study is imported.
-
-    >>> study("anchor").name
-    'anchor'
-
-    Raises StudyError for an unknown name, and where a study does not load (naming its
-    distribution).
-    """
-    points = entry_points(group=GROUP)
-    if name not in points.names:
-        raise StudyError(f"no study '{name}' is installed; {nearest(name, points.names)}")
-    point = points[name]
-    told = f"study '{name}' of the distribution '{point.dist.name if point.dist else 'unknown'}'"
-    try:
-        found = point.load()
-    except (Exception, SystemExit) as error:  # a plugin may fail in any way
-        reason = f"{type(error).__name__}: {first_line(error)}"
-        raise StudyError(f"{told} does not load ({reason}); mend or uninstall it.") from error
-    if not isinstance(found, Study) or found.name != name:
-        raise StudyError(f"{told} is {shown(found)}; expected a Study of this name.")
-    return found
-
-
-def installed_studies() -> dict[str, Study | StudyError]:
-    """Every installed study by its name, or the reason why it does not load."""
-    listed: dict[str, Study | StudyError] = {}
-    for name in names():
-        try:
-            listed[name] = study(name)
-        except StudyError as error:
-            listed[name] = error
-    return listed
+    values = settings.comparable(config)
+    left_out: set[str] = set()
+    for name, sweep in config.sweeps.items():
+        left_out.update(getattr(sweep.task, "source_fields", ()))
+        if name:
+            values[name] = {part: settings.comparable(getattr(sweep, part)) for part in parts}
+    sizes = {}
+    for key, value in settings.flat(values).items():
+        in_table = "." in key or key in parts
+        if in_table and key.rpartition(".")[2] not in left_out:
+            sizes[key] = value
+    return sizes

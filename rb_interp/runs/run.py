@@ -4,7 +4,7 @@ later."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,33 +19,26 @@ from rb_interp.claims.rule import FEWEST
 from rb_interp.errors import ArgumentError, ConfigError, RunError, StudyError, nearest, shown
 from rb_interp.figures.evidence import Evidence
 from rb_interp.models.protocol import HookedModel
-from rb_interp.runs import measured
-from rb_interp.runs.config import (
-    Study,
-    StudyConfig,
-    check_lr,
-    fingerprint,
-    from_mapping,
-    scale_of,
-    stacks,
-)
-from rb_interp.runs.config import study as find_study
-from rb_interp.runs.measured import KEYS, StudyResult
-from rb_interp.runs.shared_member import SharedMember, save_member
+from rb_interp.runs.config import StudyConfig, check_lr, fingerprint, from_mapping, stacks
+from rb_interp.runs.definition import StudyDefinition, find_study
+from rb_interp.runs.folder import RunFolder
+from rb_interp.runs.member_models import measure_members
+from rb_interp.runs.results import KEYS, StudyResult, with_reached
+from rb_interp.runs.shared_member import SharedMember
+from rb_interp.runs.sharing import save_member
 from rb_interp.runs.store import (
     PROBE,
-    REMEDY,
     REPORT,
     RUN,
     SETTINGS,
     START,
     TRAIN,
-    RunStore,
     read_run,
     run_record,
     write_file,
 )
-from rb_interp.runs.sweep import LATE, Sweep, train_sweeps
+from rb_interp.runs.sweep import LATE, train_sweeps
+from rb_interp.runs.verdicts import is_measured, read_evidence, write_result
 from rb_interp.settings import differences, plain, to_toml
 from rb_interp.training.loop import resolve_device
 from rb_interp.training.member_group import Member
@@ -53,21 +46,14 @@ from rb_interp.training.member_group import Member
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_SEEDS, SEEDS_A_TIME = 20, 4
+MAX_SEEDS = 20
+SEEDS_AT_ONCE = 4
 
 
-class Run:
+class Run(RunFolder):
     """A run folder: what is in it, and the verbs that train, measure, judge and report.
 
-    A copy of the folder without ``checkpoints`` opens and reports as the run does; it trains and
-    measures nothing.
-
-    Attributes:
-        folder: its path. study, config: the study and its settings, with the seeds that were added.
-        metadata: content of ``run.json``. sweeps: its sweeps by name. store: its files, and the
-            right to write them.
-        batches: the seeds that it began with, and those that were added, as they were trained
-            together.
+    `RunFolder` describes what it holds.
 
     >>> import tempfile
     >>> import rb_interp as rb
@@ -77,48 +63,34 @@ class Run:
     (True, ['', 'fixed_average'])
     """
 
-    @checked
-    def __init__(
-        self, folder: Path, study: Study, config: StudyConfig, metadata: dict[str, Any]
-    ) -> None:
-        self.folder, self.study, self.store = Path(folder), study, RunStore(folder)
-        self._take(config, metadata)
-
     def _take(self, config: StudyConfig, metadata: dict[str, Any]) -> None:
-        self.metadata, self._evidence = metadata, None
-        self.batches = [config.seeds, *(tuple(seeds) for seeds in metadata["added_seeds"])]
-        self.config = replace(config, seeds=tuple(seed for seeds in self.batches for seed in seeds))
-        self.sweeps = {
-            name: Sweep(
-                self.folder / name, name, sweep, self.batches, config.sibling_stages, self.store
-            )
-            for name, sweep in config.sweeps.items()
-        }
+        super()._take(config, metadata)
+        self._evidence: tuple[Any, Evidence] | None = None
 
     @classmethod
     @checked
-    def start(cls, folder: Path | str, study: Study, config: StudyConfig, command: str = "") -> Run:
+    def start(
+        cls, folder: Path | str, study: StudyDefinition, config: StudyConfig, command: str = ""
+    ) -> Run:
         """Make the folder, or open it if it holds the same study with the same configuration.
 
         Raises RunError if the folder holds something else, ConfigError for a configuration of
         another study, and what the task raises if it refuses its settings; nothing is written then.
         """
-        if not isinstance(config, kind := study.load("config")):
+        kind = study.load("config")
+        if not isinstance(config, kind):
             raise ConfigError(
                 f"study '{study.name}' got {shown(config)}; expected its own {kind.__name__}."
             )
-        folder, mark = Path(folder), fingerprint(study.name, config)
+        folder = Path(folder)
+        mark = fingerprint(study.name, config)
         if (folder / RUN).is_file():
             metadata = read_run(folder)
             if metadata["fingerprint"] != mark:
-                differing = f"it is of study '{metadata['study']}'"
-                if metadata["study"] == study.name:
-                    held = from_mapping(type(config), metadata["config"], str(folder / RUN))
-                    differing = differences(held, config) or "its task is of another class"
                 raise RunError(
-                    f"{folder} holds a run with another configuration ({differing}); nothing was "
-                    f"changed. Use another "
-                    f"--out, or repeat the command that made it to continue it."
+                    f"{folder} holds a run with another configuration "
+                    f"({_differing(folder, metadata, study, config)}); nothing was changed. Use "
+                    f"another --out, or repeat the command that made it to continue it."
                 )
             return cls(folder, study, config, metadata)
         check_lr(config)
@@ -126,9 +98,8 @@ class Run:
         _prepare(config, config.seeds)
         metadata = run_record(study.name, mark, plain(config), command)
         run = cls(folder, study, config, metadata)
-        if folder.is_file() or (
-            folder.is_dir() and any(path.name[0] != "." for path in folder.iterdir())
-        ):
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        if folder.is_file() or not all(name.startswith(".") for name in names):
             raise RunError(
                 f"{folder} holds something else than this run; nothing was changed. Give another "
                 f"folder."
@@ -140,7 +111,11 @@ class Run:
     @classmethod
     @checked
     def open(
-        cls, folder: Path | str, *, config: StudyConfig | None = None, study: Study | None = None
+        cls,
+        folder: Path | str,
+        *,
+        config: StudyConfig | None = None,
+        study: StudyDefinition | None = None,
     ) -> Run:
         """Open a run folder; RunError says what is wrong with it.
 
@@ -148,74 +123,25 @@ class Run:
             config: needed if its task is of another class than the study's own.
             study: needed if it is not installed.
         """
-        folder, metadata = Path(folder), read_run(Path(folder))
+        folder = Path(folder)
+        metadata = read_run(folder)
         try:
             study = study or find_study(metadata["study"])
         except StudyError as error:
             raise StudyError(
                 f"{error} (or open the run in Python: Run.open(folder, study=STUDY))"
             ) from None
-        settings = config or from_mapping(
-            study.load("config"), metadata["config"], str(folder / RUN)
-        )
+        source = str(folder / RUN)
+        settings = config or from_mapping(study.load("config"), metadata["config"], source)
         if metadata["fingerprint"] != fingerprint(study.name, settings):
             raise RunError(
-                f"{folder / RUN} has another fingerprint than its configuration gives: a task's "
-                f"class or the settings "
-                f"have changed. Open it with the code that made it, or with Run.open(folder, "
-                f"config=...)."
+                f"{source} has another fingerprint than its configuration gives: a task's "
+                f"class or the settings have changed. Open it with the code that made it, or with "
+                f"Run.open(folder, config=...)."
             )
         run = cls(folder, study, settings, metadata)
         run.store.verified(RUN)
         return run
-
-    # -- what it holds
-
-    @property
-    def finished(self) -> bool:
-        """Whether every sweep is trained to its last step."""
-        return self.is_copy or all(sweep.finished for sweep in self.sweeps.values())
-
-    @property
-    def is_copy(self) -> bool:
-        """Whether the folder is a copy without checkpoints: it opens and reports, and has no
-        members."""
-        held = any((sweep.folder / "checkpoints").is_dir() for sweep in self.sweeps.values())
-        return TRAIN in self.store.steps and not held
-
-    def check_checkpoints(self) -> None:
-        """Raise RunError for a copy without checkpoints, which has no members."""
-        if self.is_copy:
-            raise RunError(
-                f"{self.folder} holds tables alone, without checkpoints, so nothing is trained or "
-                f"measured there; make "
-                f"the run again: rb-interp reproduce --config {self.folder / SETTINGS} --out "
-                f"{Path('runs') / self.folder.resolve().name}"
-            )
-
-    @property
-    def scale(self) -> str:
-        """How serious the run is: its preset's name, or ``custom`` if sizes differ from the
-        preset's."""
-        return scale_of(self.config)
-
-    @property
-    def calibration(self) -> Any:
-        """Error rates of the study's probes for these models, a ``claims.Calibration``; None if it
-        has none."""
-        find = self.study.load("calibration")
-        return None if find is None else find(self.config)
-
-    @checked
-    def sweep(self, name: str = "") -> Sweep:
-        """A sweep by its name; RunError for an unknown one. A study with a single sweep needs no
-        name."""
-        if name not in self.sweeps:
-            raise RunError(
-                f"this run has no sweep '{name}'; give sweep='...' (--sweep): "
-                f"{nearest(name, self.sweeps)}"
-            )
-        return self.sweeps[name]
 
     @checked
     def model(
@@ -238,9 +164,10 @@ class Run:
     def _reached(self, member: Member, stage: str | int, sweep: str) -> bool:
         """Whether a member came to a stage; a warning says so to the caller of the method if it
         never did."""
-        if not (reached := self.sweep(sweep).reached(stage)[member]):
-            told = f"gamma={member.gamma:g}, seed={member.seed} never came to '{stage}'; {LATE}."
-            warnings.warn(told, stacklevel=4)
+        reached = self.sweep(sweep).reached(stage)[member]
+        if not reached:
+            message = f"gamma={member.gamma:g}, seed={member.seed} never came to '{stage}'; {LATE}."
+            warnings.warn(message, stacklevel=4)
         return reached
 
     @checked
@@ -256,69 +183,13 @@ class Run:
         return draw(drawings[name], self.evidence)
 
     @property
-    def curves(self) -> pd.DataFrame:
-        """Learning curves of every sweep so far: sweep, gamma, seed, step, set, loss (nats),
-        accuracy."""
-        if self.is_copy:
-            return self.table("curves")
-        tables = [sweep.curves().assign(sweep=name) for name, sweep in self.sweeps.items()]
-        table = pd.concat(tables, ignore_index=True)
-        table.insert(0, "sweep", table.pop("sweep"))
-        return table
-
-    @property
-    def made_with(self) -> dict[str, str]:
-        """Part -> version of what made the run: packages, or its steps where ``provenance.json``
-        tells of each.
-
-        A run whose parts were made elsewhere and joined keeps that file; `metadata` is of the join
-        alone then.
-        """
-        path = self.folder / "provenance.json"
-        if not path.is_file():
-            return {**self.metadata["host"], **self.metadata["versions"]}
-        steps = self.store.read_json(path.name)
-        if not isinstance(steps, dict):
-            raise RunError(f"{path} is damaged: it does not tell of each step. {REMEDY}")
-        return {name: _versions(step) for name, step in steps.items() if isinstance(step, dict)}
-
-    @property
-    def table_keys(self) -> dict[str, str]:
-        """Table -> the columns that tell its rows apart, with spaces between."""
-        return {**KEYS, **self.study.load("tables")}
-
-    def _check(self, step: str) -> None:
-        """Raise RunError if the files of a step are not those of this run as it was opened."""
-        if read_run(self.folder) != self.metadata:
-            raise RunError(
-                f"{self.folder} has been changed since it was opened; open it again, then continue."
-            )
-        self.store.check(step)
-
-    @checked
-    def table(self, name: str) -> pd.DataFrame:
-        """Read ``name.parquet``; RunError if it is not there, is damaged, or was made from other
-        checkpoints."""
-        if name not in self.table_keys:
-            raise RunError(
-                f"study '{self.study.name}' has no table '{name}'; {nearest(name, self.table_keys)}"
-            )
-        self._check(TRAIN if name == "curves" else PROBE)
-        return self.store.read_table(name)
-
-    @property
-    def readings(self) -> pd.DataFrame:
-        """The readings of all probes, as a table."""
-        return self.table("readings")
-
-    @property
     def evidence(self) -> Evidence:
         """Everything that figures and report use; RunError if the run was not measured, or a file
         is damaged."""
         self._check(PROBE)
         record = self.store.steps[PROBE]
         if self._evidence is None or self._evidence[0] != record:
-            self._evidence = record, measured.read_evidence(self)
+            self._evidence = (record, read_evidence(self))
         return self._evidence[1]
 
     @property
@@ -332,13 +203,6 @@ class Run:
         without groups."""
         within = self.evidence.within
         return {} if within is None else {group.name: group.verdicts for group in within.groups}
-
-    @property
-    def report(self) -> Path:
-        """The report's page; RunError if it is not written yet, was made from other tables, or is
-        damaged."""
-        self._check(REPORT)
-        return self.store.verified("report.html")
 
     # -- the verbs that write
 
@@ -391,9 +255,12 @@ class Run:
         """
         with self.writing():
             self.train(progress)
-            if not measured.measured_already(self):
+            if not is_measured(self):
                 self.probe(progress)
-            while until_decided and (n := seeds_to_add(self.verdicts, len(self.config.seeds))):
+            while until_decided:
+                n = seeds_to_add(self.verdicts, len(self.config.seeds))
+                if n == 0:
+                    break
                 self.add_seeds(n)
                 self.train(progress)
                 self.probe(progress)
@@ -412,11 +279,10 @@ class Run:
             raise ArgumentError(f"add_seeds got n={n}; expected a whole number from 1.")
         first = max(self.config.seeds) + 1
         seeds = tuple(range(first, first + n))
-        replace(
-            self.config, seeds=(*self.config.seeds, *seeds)
-        )  # what a configuration refuses is refused now
+        replace(self.config, seeds=(*self.config.seeds, *seeds))  # refused now, if ever
         _prepare(self.config, seeds)
-        metadata = {**self.metadata, "added_seeds": [*self.metadata["added_seeds"], list(seeds)]}
+        added = [*self.metadata["added_seeds"], list(seeds)]
+        metadata = {**self.metadata, "added_seeds": added}
         with self.writing():
             self._write_start(metadata)
             self._take(replace(self.config, seeds=self.batches[0]), metadata)
@@ -433,9 +299,11 @@ class Run:
             self.store.check(TRAIN)
             result = single_threaded(self.study.load("measure"))(self, progress)
             if not isinstance(result, StudyResult):
-                told = f"measure of study '{self.study.name}' returned {shown(result)}; expected StudyResult(readings"
-                raise StudyError(f"{told}, tables, arrays), with readings of readings_table.")
-            measured.write_measured(self, result)
+                raise StudyError(
+                    f"measure of study '{self.study.name}' returned {shown(result)}; expected "
+                    f"StudyResult(readings, tables, arrays), with readings of readings_table."
+                )
+            write_result(self, result)
 
     @checked
     def probe_members(
@@ -461,15 +329,12 @@ class Run:
             models.load(member, stage)
             data = models.sweep.dataset(member.seed)
             inputs = data.inputs(data.sample(set, rows))
-            yield (
-                str(stage),
-                set,
-                probe(models.model, inputs, untrained=models.untrained, **options),
-            )
+            reading = probe(models.model, inputs, untrained=models.untrained, **options)
+            yield str(stage), set, reading
 
         self.check_checkpoints()
-        result = measured.measure_members(self, plan, [self.sweep(sweep).name], progress=False)
-        return measured.with_reached(self, result.readings)
+        result = measure_members(self, plan, [self.sweep(sweep).name], progress=False)
+        return with_reached(self.sweeps, result.readings)
 
     @checked
     def write_report(self, out: Path | str | None = None) -> Path:
@@ -484,8 +349,8 @@ class Run:
         if out is None and self.is_copy:
             out = Path("runs") / f"{self.folder.resolve().name}-report"
         if out is not None and Path(out).resolve() != self.folder.resolve():
-            place = Path(out).resolve()
-            if any((folder / RUN).is_file() for folder in (place, *place.parents)):
+            target = Path(out).resolve()
+            if any((folder / RUN).is_file() for folder in (target, *target.parents)):
                 raise RunError(
                     f"{out} is in a folder that holds a run; nothing was changed. Use another "
                     f"--out."
@@ -495,12 +360,10 @@ class Run:
             evidence = self.evidence
             self.store.begin(REPORT)
             page = write_report(self.study, evidence, self.folder)
-            figures = [
-                f"figures/{id}.{ending}"
-                for id in self.study.load("figures")
-                for ending in ("svg", "png")
-            ]
-            self.store.finish(REPORT, ["report.html", *figures])
+            files = ["report.html"]
+            for id in self.study.load("figures"):
+                files += [f"figures/{id}.svg", f"figures/{id}.png"]
+            self.store.finish(REPORT, files)
         return page
 
     @checked
@@ -525,25 +388,28 @@ class Run:
                 ``licence``.
         """
         self.check_checkpoints()
-        own, config, circuit, readings = self.sweep(sweep), self.sweep(sweep).config, None, []
-        checkpoint = own.checkpoint(stage, gamma, seed)
+        source = self.sweep(sweep)
+        config = source.config
+        checkpoint = source.checkpoint(stage, gamma, seed)
+        circuit = None
+        readings: list[dict[str, Any]] = []
         if self.store.is_current(PROBE):
-            table, find = self.readings, self.study.load("circuits")
+            table = self.readings
             place = {"sweep": sweep, "gamma": gamma, "seed": seed, "stage": str(stage)}
             rows: Any = table[(table[list(place)] == list(place.values())).all(axis=1)]
             readings = rows.drop(columns=["sweep", "gamma", "seed"]).to_dict("records")
-            if (
-                find is not None and stage == "final" and not sweep
-            ):  # of these alone a study names circuits
-                circuit = find(StudyResult(self.evidence.readings, self.evidence.tables)).get(
-                    (gamma, seed)
-                )
+            find_circuits = self.study.load("circuits")
+            # A study names circuits of its main sweep at the last step alone.
+            if find_circuits is not None and stage == "final" and not sweep:
+                result = StudyResult(self.evidence.readings, self.evidence.tables)
+                circuit = find_circuits(result).get((gamma, seed))
+        lr = dict(config.rates).get(gamma, config.train.lr)
         return save_member(
             path,
             model=config.model,
             weights=checkpoint.member(gamma, seed),
             task=config.task,
-            data=own.dataset(seed),
+            data=source.dataset(seed),
             data_seed=config.data_seed_of(seed),
             study=self.study.name,
             gamma=gamma,
@@ -552,7 +418,7 @@ class Run:
             step=checkpoint.step,
             reached=self._reached(Member(gamma, seed), stage, sweep),
             circuit=circuit,
-            training=config.train.steps_alone(lr=dict(config.rates).get(gamma, config.train.lr)),
+            training=config.train.steps_alone(lr=lr),
             readings=readings,
             **facts,
         )
@@ -561,13 +427,14 @@ class Run:
         return f"Run({str(self.folder)!r}: study {self.study.name}, {self.scale}, {len(self.config.seeds)} seeds)"
 
 
-def _versions(step: Mapping[str, Any]) -> str:
-    """Device and versions of one step of ``provenance.json``."""
-    versions = step.get("versions", {})
-    parts = [step.get("device", "")]
-    if isinstance(versions, dict):
-        parts += [f"{package} {version}" for package, version in versions.items()]
-    return ", ".join(filter(None, parts))
+def _differing(
+    folder: Path, metadata: dict[str, Any], study: StudyDefinition, config: StudyConfig
+) -> str:
+    """In what the run of a folder differs from a study and its configuration."""
+    if metadata["study"] != study.name:
+        return f"it is of study '{metadata['study']}'"
+    existing = from_mapping(type(config), metadata["config"], str(folder / RUN))
+    return differences(existing, config) or "its task is of another class"
 
 
 def _prepare(config: StudyConfig, seeds: tuple[int, ...]) -> None:
@@ -583,5 +450,7 @@ def _prepare(config: StudyConfig, seeds: tuple[int, ...]) -> None:
 def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
     """How many seeds to add so that more claims can be decided: those that are OPEN and about
     seeds."""
-    able = any(verdict.outcome == "OPEN" and verdict.unit == "seed" for verdict in verdicts)
-    return max(0, min(MOST_SEEDS, max(FEWEST, n_seeds + SEEDS_A_TIME)) - n_seeds) if able else 0
+    if not any(verdict.outcome == "OPEN" and verdict.unit == "seed" for verdict in verdicts):
+        return 0
+    wanted = min(MAX_SEEDS, max(FEWEST, n_seeds + SEEDS_AT_ONCE))
+    return max(0, wanted - n_seeds)

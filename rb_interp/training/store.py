@@ -200,7 +200,7 @@ def checksum(tensors: Mapping[str, Tensor]) -> str:
     total = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {list(tensor.shape)} {tensor.dtype}\n".encode())
-        total.update(tensor.detach().cpu().contiguous().numpy())
+        total.update(tensor.detach().cpu().contiguous().numpy().data)
     return total.hexdigest()
 
 

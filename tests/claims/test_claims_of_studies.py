@@ -6,8 +6,8 @@ import pytest
 from quantities import KEPT, joined, read_quantities
 
 from rb_interp.errors import StudyError
-from rb_interp.runs.config import study
 from rb_interp.runs.run import Run
+from rb_interp.runs.studies import study
 
 LARGER = {"composite-map": {"map": {"order", "fit_rise"}}}
 """Study -> probe -> what it declares and the stored readings lack: that needs more rates."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rb_interp.runs import config
+from rb_interp.runs import studies
 
 tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
@@ -31,8 +31,8 @@ def test_the_example_runs_by_the_entry_point_that_it_declares(tmp_path, monkeypa
     plugin(tmp_path, "example", value, name)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.syspath_prepend(EXAMPLE)
-    assert name in config.names()
-    run = config.study(name).run(preset="smoke", out=tmp_path / "run", progress=False)
+    assert name in studies.names()
+    run = studies.study(name).run(preset="smoke", out=tmp_path / "run", progress=False)
     found = [
         (verdict.id, verdict.outcome, verdict.n_seeds, verdict.reason) for verdict in run.verdicts
     ]
@@ -48,12 +48,12 @@ def test_a_plugin_that_does_not_load_is_one_sentence_and_stops_no_other(tmp_path
     (tmp_path / "leaving_study.py").write_text("import sys\nsys.exit('needs a GPU')\n")
     plugin(tmp_path, "fine", "fine_study:STUDY")
     (tmp_path / "fine_study.py").write_text(
-        "from rb_interp.runs.config import Study\n"
+        "from rb_interp.runs import Study\n"
         "STUDY = Study('fine-study', 'Fine', 'Is it?', {}, config='a:b', measure='a:b')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    found = config.installed_studies()
-    assert found["fine-study"] is config.study("fine-study")
+    found = studies.installed_studies()
+    assert found["fine-study"] is studies.study("fine-study")
     told = "study 'broken-study' of the distribution 'broken' does not load (ModuleNotFoundError: No module named "
     assert str(found["broken-study"]) == f"{told}'no_such_package'); mend or uninstall it."
     assert "'leaving' does not load (SystemExit: needs a GPU)" in str(found["leaving-study"])

@@ -16,7 +16,7 @@ from rb_interp.runs import (
     SweepConfig,
     readings_table,
 )
-from rb_interp.runs.measured import KEYS
+from rb_interp.runs.results import KEYS
 from rb_interp.settings import Gammas, Seeds
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig

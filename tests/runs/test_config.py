@@ -6,8 +6,10 @@ import pytest
 from own_studies import TRAIN, One, Two
 
 from rb_interp.errors import ConfigError, RbInterpError
-from rb_interp.runs.config import check_lr, fingerprint, from_mapping, names, scale_of, study
+from rb_interp.runs.config import check_lr, fingerprint, from_mapping, scale_of
+from rb_interp.runs.definition import names
 from rb_interp.runs.run import Run
+from rb_interp.runs.studies import study
 from rb_interp.settings import differences, read_toml, to_toml
 from rb_interp.studies.addition_and_scan.config import AdditionAndScanConfig
 from rb_interp.studies.anchor.config import AnchorConfig

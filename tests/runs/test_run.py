@@ -16,8 +16,8 @@ from rb_interp import cli
 from rb_interp.claims import Grouping
 from rb_interp.errors import RunError, StudyError, TaskError
 from rb_interp.models.protocol import read_weights
-from rb_interp.report.terminal import print_run
 from rb_interp.runs import Run
+from rb_interp.runs.terminal import print_run
 from rb_interp.tasks import AnchorTask, anchor
 
 pytestmark = pytest.mark.trains

@@ -15,7 +15,8 @@ import rb_interp as rb
 from rb_interp.errors import ModelError, RunError
 from rb_interp.models.schemes import draw
 from rb_interp.runs import Circuit, Run, save_member
-from rb_interp.runs.shared_member import FILE, WEIGHTS, from_pretrained, task_spec
+from rb_interp.runs.shared_member import FILE, WEIGHTS, from_pretrained
+from rb_interp.runs.sharing import task_spec
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.text.task import TextTask
 

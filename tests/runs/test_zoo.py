@@ -10,7 +10,8 @@ import torch
 
 import rb_interp as rb
 from rb_interp.interventions.circuits import anchor_routes
-from rb_interp.runs.shared_member import ZOO_FOLDER, Circuit, members, model_card
+from rb_interp.runs.shared_member import ZOO_FOLDER, Circuit, members
+from rb_interp.runs.sharing import model_card
 from rb_interp.studies.anchor.circuits import circuit_of
 from rb_interp.studies.composite.flow import circuit_of as flow_circuit
 from rb_interp.studies.composite.flow import read_interchange

@@ -34,13 +34,8 @@ from rb_interp.models.hooking import evaluation
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import rows_of_a_pass
 from rb_interp.probes.activations import as_rows
-from rb_interp.runs.measured import (
-    MemberModels,
-    StudyResult,
-    arrays_over_seeds,
-    measure_members,
-    readings_table,
-)
+from rb_interp.runs.member_models import MemberModels, measure_members
+from rb_interp.runs.results import StudyResult, arrays_over_seeds, readings_table
 from rb_interp.runs.run import Run
 from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.reading import Reading

@@ -26,7 +26,7 @@ from rb_interp.interventions.swaps import key_and_sum, n_other_answers, permuted
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.values import value_matrix
 from rb_interp.runs import Run, StudyResult, readings_table
-from rb_interp.runs.measured import MemberModels, measure_members
+from rb_interp.runs.member_models import MemberModels, measure_members
 from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.anchor.readings import MEMORY, REASONING, own_stage

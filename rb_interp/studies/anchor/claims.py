@@ -16,7 +16,7 @@ from rb_interp.claims.rule import (
     ordered_anchors,
     reasoning_learned,
 )
-from rb_interp.runs.measured import StudyResult
+from rb_interp.runs.results import StudyResult
 from rb_interp.settings import LARGE, MIDDLE, SMALL
 from rb_interp.studies.anchor.config import FIXED
 

@@ -41,7 +41,7 @@ from rb_interp.claims.rule import COMPARE
 from rb_interp.errors import RunError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs import Run, StudyResult, readings_table
-from rb_interp.runs.measured import MemberModels, measure_members
+from rb_interp.runs.member_models import MemberModels, measure_members
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.learning_order import fraction_left
 from rb_interp.studies.anchor.circuits import ANCHORS_MIN, CARRY_MIN, KEY_MIN

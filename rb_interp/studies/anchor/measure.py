@@ -33,7 +33,8 @@ from jaxtyping import Int
 
 from rb_interp.interventions.circuits import CAUSES
 from rb_interp.interventions.sites import most_likely
-from rb_interp.runs.measured import MemberModels, StudyResult, each_member, frame, readings_table
+from rb_interp.runs.member_models import MemberModels, each_member
+from rb_interp.runs.results import StudyResult, frame, readings_table
 from rb_interp.runs.run import Run
 from rb_interp.settings import SMALL
 from rb_interp.statistics.intervals import proportion_interval

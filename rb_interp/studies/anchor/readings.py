@@ -12,7 +12,7 @@ from rb_interp.models.arrays import ActivationSource
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.labels import component_hooks
 from rb_interp.runs import Run, StudyResult, Sweep
-from rb_interp.runs.measured import MemberModels, measure_members
+from rb_interp.runs.member_models import MemberModels, measure_members
 from rb_interp.settings import SMALL
 from rb_interp.tasks.anchor import GROUPS
 from rb_interp.tasks.inputs import Inputs

@@ -48,7 +48,7 @@ from jaxtyping import Bool, Int
 from rb_interp.interventions.blocked_edges import blocked_edits
 from rb_interp.interventions.sites import interchange_edits, most_likely
 from rb_interp.models.protocol import HookedModel
-from rb_interp.runs.measured import StudyResult, frame
+from rb_interp.runs.results import StudyResult, frame
 from rb_interp.runs.shared_member import Circuit
 from rb_interp.statistics.intervals import mean_of_shares, proportion_interval
 from rb_interp.statistics.reading import Reading

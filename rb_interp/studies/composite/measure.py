@@ -51,14 +51,8 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._attention import EXCESS, attention
 from rb_interp.probes.activations import captured
 from rb_interp.runs import Run, Sweep
-from rb_interp.runs.measured import (
-    MemberModels,
-    StudyResult,
-    arrays_over_seeds,
-    frame,
-    measure_members,
-    readings_table,
-)
+from rb_interp.runs.member_models import MemberModels, measure_members
+from rb_interp.runs.results import StudyResult, arrays_over_seeds, frame, readings_table
 from rb_interp.statistics.intervals import Interval, interval_or_nan, proportion_interval
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite import flow

@@ -28,7 +28,7 @@ from jaxtyping import Bool, Int
 
 from rb_interp.interventions.sites import most_likely
 from rb_interp.models.protocol import HookedModel
-from rb_interp.runs.measured import frame
+from rb_interp.runs.results import frame
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.config import MIDDLE
 from rb_interp.studies.composite.task import FITTED, CompositeDataset

@@ -61,7 +61,7 @@ from rb_interp.probes.embeddings import lattice
 from rb_interp.probes.labels import UNDEFINED, cosines_by_target, omega_squared, position_vectors
 from rb_interp.probes.vectors import spearman
 from rb_interp.probes.weights import condensation, layer_matrices, weight_spectra
-from rb_interp.runs.measured import frame
+from rb_interp.runs.results import frame
 from rb_interp.statistics.intervals import stratified_auc
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.config import LOWER, MIDDLE, SMALL, TWO_LAYERS

@@ -41,7 +41,7 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.probes import geometry
 from rb_interp.probes.vectors import cosines
 from rb_interp.runs import MemberModels, Run, StudyResult, Sweep, readings_table
-from rb_interp.runs.measured import measure_members
+from rb_interp.runs.member_models import measure_members
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.statistics.learning_order import fraction_left, learning_order_of
 from rb_interp.statistics.reading import Reading

@@ -12,7 +12,7 @@ from rb_interp.claims import judge
 from rb_interp.figures.kit import draw
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.measured import readings_table
+from rb_interp.runs.results import readings_table
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.addition_and_scan import ADDITION_AND_SCAN
 from rb_interp.studies.addition_and_scan.addition import AdditionTask

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from rb_interp.runs.measured import StudyResult
+from rb_interp.runs.results import StudyResult
 from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
 from rb_interp.studies.anchor.claims import CLAIMS, CLAIMS_WITHIN, groups
 

@@ -11,7 +11,7 @@ from table_columns import COLUMNS, table_of
 from rb_interp.claims import judge
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.measured import readings_table
+from rb_interp.runs.results import readings_table
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.claims import CLAIMS
 from rb_interp.studies.composite.measure import placed

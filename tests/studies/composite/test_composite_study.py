@@ -13,7 +13,7 @@ from report.pages import check_page
 from rb_interp.claims import judge
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.measured import readings_table
+from rb_interp.runs.results import readings_table
 from rb_interp.studies.composite import COMPOSITE
 from rb_interp.studies.composite.claims import CLAIMS
 from rb_interp.studies.composite.config import BOTH_UNSEEN

@@ -9,7 +9,7 @@ import pytest
 
 from rb_interp.claims import judge
 from rb_interp.runs.config import stacks
-from rb_interp.runs.measured import readings_table
+from rb_interp.runs.results import readings_table
 from rb_interp.studies.composite.map import (
     BLOCK_GAMMAS,
     CLAIMS,

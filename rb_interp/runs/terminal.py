@@ -17,8 +17,8 @@ from rb_interp.statistics.intervals import number
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdicts
-    from rb_interp.runs.config import Study
     from rb_interp.runs.run import Run
+    from rb_interp.runs.studies import Study
     from rb_interp.runs.sweep import Sweep
 
 COLOURS = {"HOLDS": "green", "FAILS": "red", "OPEN": "yellow", "NOT JUDGED": "dim"}
