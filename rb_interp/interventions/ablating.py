@@ -38,6 +38,7 @@ from rb_interp.interventions.effect import REDRAWN, SHARES, Direction, Effect
 from rb_interp.interventions.metrics import AnswerAt, MetricLike
 from rb_interp.interventions.paired_run import PairedRun, equal_note
 from rb_interp.interventions.sites import (
+    Edit,
     Site,
     Sites,
     edits_of,
@@ -62,22 +63,35 @@ METHODS = ("zero", "mean", "resample")
 @contextmanager
 def ablate(
     model: HookedModel, inputs: Inputs, sites: Sites, *, method: str = "mean", seed: int = 0
-) -> Iterator:
-    """A context in which the model runs without a component, or several, on the rows of ``inputs``,
-    all in their order.
+) -> Iterator[HookedModel]:
+    """A context in which the model runs without a component, or several, on the rows of ``inputs``.
 
-    Zero and the mean, at a place that is the same in all rows, stand in any row of their length.
+    Rows come all in their order. Zero and the mean, at a position that is the same in all rows,
+    stand in any row of their length.
+
+    Args:
+        model: any model with TransformerLens's hooks.
+        inputs: the rows, with the roles that the sites name.
+        sites: one site or several, as `Site` or as text.
+        method: what stands in their place, of METHODS.
+        seed: seed of the rows from which ``resample`` takes.
+
+    Raises:
+        ModelError: the model has no such site, or there is no such method.
+        RolesError: the rows have no such role.
     """
-    own = values_at(model, inputs, parse_sites(sites))
-    with with_edits(
-        model, edits_of(model, inputs, {site: replacement(own[site], method, seed) for site in own})
-    ):
+    values = values_at(model, inputs, parse_sites(sites))
+    with with_edits(model, _ablation_edits(model, inputs, values, method, seed)):
         yield model
 
 
 def replacement(values: Tensor, method: str, seed: int = 0) -> Tensor:
-    """What stands in the place of a site's values ``[row, n, ...]``; for ``resample`` one cycle
-    through all rows.
+    """What stands in the place of a site's values ``[row, n, ...]``.
+
+    ``resample`` takes one cycle through all rows.
+
+    Raises:
+        ModelError: there is no such method, or a single row to resample from.
 
     >>> values = torch.tensor([[1.0], [3.0]])
     >>> [replacement(values, method).tolist() for method in METHODS]
@@ -99,11 +113,28 @@ def replacement(values: Tensor, method: str, seed: int = 0) -> Tensor:
     return values[torch.from_numpy(following)]
 
 
+def _ablation_edits(
+    model: HookedModel, inputs: Inputs, values: dict[Site, Tensor], method: str, seed: int
+) -> list[Edit]:
+    """Edits that write what a method puts in the place of several sites' values."""
+    new = {site: replacement(of_site, method, seed) for site, of_site in values.items()}
+    return edits_of(model, inputs, new)
+
+
 @checked
 @contextmanager
 def patch(model: HookedModel, rows: Inputs, source: Inputs, sites: Sites) -> Iterator[HookedModel]:
-    """A context in which every pass of the rows, all in their order, has sites from their source,
-    role to role.
+    """A context in which every pass of the rows has sites from their source, role to role.
+
+    Args:
+        model: any model with TransformerLens's hooks.
+        rows: the rows that run, all in their order.
+        source: as many rows of the same length, from which the activations are taken.
+        sites: one site or several, as `Site` or as text.
+
+    Raises:
+        ModelError: the model has no such site, or the rows are no pairs.
+        RolesError: the rows have no such role.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
@@ -131,14 +162,15 @@ def patching_effect(
     direction: Direction = "denoise",
     control: Inputs | None = None,
 ) -> Effect:
-    """What one site, or several together, recover in the corrupted rows, or lose in the clean ones,
-    row by row.
+    """What sites recover together in the corrupted rows, or lose in the clean ones, row by row.
 
     Values are divided by the mean over all rows of the whole difference, taken as known, so that
-    their mean is a cell of ``patching_matrix``, whose arguments all others are.
+    their mean is a cell of ``patching_matrix``.
 
     Args:
         model: any model with TransformerLens's hooks.
+        clean: rows with labels if the metric asks for them.
+        corrupted: as many rows with different answers.
         sites: one site or several, as `Site` or as text.
         metric: a name, such as ``logit_diff`` or ``loss`` (nats), or a function, see
             ``interventions.metrics``.
@@ -146,6 +178,11 @@ def patching_effect(
         direction: ``denoise`` puts clean activations into corrupted rows, ``noise`` corrupted ones
             into clean rows.
         control: rows that differ in noise alone from those that run, or None for no control.
+
+    Raises:
+        ModelError: the model has no such site, the rows are no pairs, the metric does not differ
+            between them, or the control is like the rows or their source.
+        RolesError: the rows have no such role.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
@@ -157,11 +194,12 @@ def patching_effect(
     """
     parsed = parse_sites(sites)
     pair = PairedRun(model, metric, answer_at, clean, corrupted, direction, control)
-    runs = [pair.run(interchange_edits(model, pair.base, some, parsed)) for some in pair.sources]
+    runs = []
+    for source in pair.sources:
+        runs.append(pair.run(interchange_edits(model, pair.base, source, parsed)))
     pair.note_control(parsed)
-    return pair.effect(
-        f"patching ({direction})", told(parsed, model), runs, quantity=SHARES[direction]
-    )
+    name = f"patching ({direction})"
+    return pair.effect(name, told(parsed, model), runs, quantity=SHARES[direction])
 
 
 @checked
@@ -185,37 +223,52 @@ def ablation(
         model: any model with TransformerLens's hooks.
         inputs: rows, with labels if the metric asks for them, and with the roles that are named.
         sites: one site or several, as `Site` or as text.
-        metric: a name, such as ``logit_diff`` or ``loss`` (nats), or a function, see
-            ``interventions.metrics``.
-        answer_at: where the answer is read, by default at the last position.
-        seed: seed of the draws.
         method: what stands in their place, of METHODS.
         control: the same rows with their noise redrawn, or None for no control.
+        metric: a name, such as ``accuracy`` or ``loss`` (nats), or a function, see
+            ``interventions.metrics``; ``logit_diff`` needs its two tokens.
+        answer_at: where the answer is read, by default at the last position.
+        seed: seed of the rows from which ``resample`` takes.
+
+    Raises:
+        ModelError: the model has no such site, there is no such method, or the control is the rows.
+        RolesError: the rows have no such role.
+
+    >>> from rb_interp.models.reference import reference
+    >>> known = reference("averager")
+    >>> model, data = known.model(), known.task.dataset(seed=0)
+    >>> lost = ablation(model, data.inputs(data.sample("rsn_train", 20)), "attn_out.1")
+    >>> bool(lost.values.mean() > 0.5)  # the key comes by L1
+    True
     """
-    parsed, pair = parse_sites(sites), PairedRun(model, metric, answer_at, inputs, control=control)
-    own = values_at(
-        model, inputs, parsed
-    )  # the untouched model's, and one other row's where resampled
-    runs = [
-        pair.run(
-            edits_of(model, inputs, {site: replacement(own[site], method, seed) for site in own})
-        )
-    ]
-    layers = attention_layers(model) if any(site.role in (None, "all") for site in parsed) else []
-    if method != "zero" and layers:
-        attends = (
-            capture(model, inputs.tokens, [hook := Site("pattern", layers[0]).hook])[hook]
-            .any(-1)
-            .any(1)
-        )
-        if padded := int((~attends.all(1)).sum()):
-            text = (
-                f"{padded} of {len(inputs)} rows have padding in front, which the {method} takes in"
-            )
-            pair.notes["padding"] = f"{text}; name roles, or make one call for each length."
-    runs += [pair.run(interchange_edits(model, inputs, some, parsed)) for some in pair.sources]
+    parsed = parse_sites(sites)
+    pair = PairedRun(model, metric, answer_at, inputs, control=control)
+    values = values_at(model, inputs, parsed)  # untouched; resampled ones are one other row's
+    runs = [pair.run(_ablation_edits(model, inputs, values, method, seed))]
+    everywhere = any(site.role in (None, "all") for site in parsed)
+    if everywhere and method != "zero":
+        pair.notes |= _padding_note(model, inputs, method)
+    for source in pair.sources:
+        runs.append(pair.run(interchange_edits(model, inputs, source, parsed)))
     pair.note_control(parsed)
     return pair.effect(f"{method} ablation", told(parsed, model), runs)
+
+
+def _padding_note(model: HookedModel, inputs: Inputs, method: str) -> dict[str, str]:
+    """A note of the rows with padding in front, which attends to nothing."""
+    layers = attention_layers(model)
+    if not layers:
+        return {}
+    hook = Site("pattern", layers[0]).hook
+    attends = capture(model, inputs.tokens, [hook])[hook].any(-1).any(1)
+    n_padded = int((~attends.all(1)).sum())
+    if not n_padded:
+        return {}
+    text = (
+        f"{n_padded} of {len(inputs)} rows have padding in front, which the {method} takes in; "
+        f"name roles, or make one call for each length."
+    )
+    return {"padding": text}
 
 
 @checked
@@ -227,58 +280,69 @@ def ablations(
     *,
     control: Inputs | None = None,
     methods: Sequence[str] = METHODS,
+    metric: MetricLike | Sequence[str] = ("accuracy", "loss"),
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Every ablation of every site, from one capture: the same numbers as ``ablation`` one by one,
-    means over inputs.
+    """Every ablation of every site, from one capture: the numbers of ``ablation``, means over inputs.
 
     Columns: component, method, accuracy (without the component), accuracy_drop, loss_increase,
     control_accuracy_drop, control_loss_increase (the same for all methods; NaN without a control),
-    n, note (such as of a control's rows).
+    n, answered (share of rows that the untouched model answers rightly; NaN without labels), note
+    (such as of a control's rows). With other metrics the columns have their names.
 
     Args:
         model: any model with TransformerLens's hooks.
-        inputs: rows, with labels if the metric asks for them, and with the roles that are named.
-        control: rows that differ in noise alone from those that run, or None for no control.
-        seed: seed of the draws.
-        sites: any components. methods: what stands in their place.
+        inputs: rows, with labels if a metric asks for them, and with the roles that are named.
+        sites: any components.
+        control: the same rows with their noise redrawn, or None for no control.
+        methods: what stands in their place.
+        metric: one metric, see ``interventions.metrics``, or the names of several. The first is
+            shown as it is without the component; of all, what is lost.
+        seed: seed of the rows from which ``resample`` takes.
+
+    Raises:
+        ModelError: the model has no such site, there is no such method or metric, rows lack the
+            labels that it needs, or the control is the rows.
+        RolesError: the rows have no such role.
+
+    >>> from rb_interp.models.reference import reference
+    >>> known = reference("averager")
+    >>> model, data = known.model(), known.task.dataset(seed=0)
+    >>> inputs = data.inputs(data.sample("rsn_train", 20))
+    >>> table = ablations(model, inputs, ["attn_out.1"], methods=["zero"], metric="accuracy")
+    >>> table[["component", "method", "accuracy", "answered"]].to_numpy().tolist()
+    [['attn_out.1', 'zero', 0.0, 1.0]]
     """
-    parsed, rows = parse_sites(sites), []
-    accuracy, loss = (
-        PairedRun(model, metric, None, inputs, control=control) for metric in ("accuracy", "loss")
-    )
+    parsed = parse_sites(sites)
+    metrics = metric if isinstance(metric, list | tuple) else [metric]
+    pairs = [PairedRun(model, given, None, inputs, control=control) for given in metrics]
+    first = pairs[0]
+    changes = [pair.metric.change for pair in pairs]
 
-    def means(site: Site, values: Tensor) -> list[float]:
-        after = accuracy.run(edits_of(model, inputs, {site: values}))
-        right = accuracy.of(after)
-        return [right.mean(), accuracy.lost(right).mean(), loss.lost(loss.of(after)).mean()]
+    def means(site: Site, new: Tensor) -> list[float]:
+        """The first metric with other values at a site, and what is lost in each."""
+        logits = first.run(edits_of(model, inputs, {site: new}))
+        lost = [pair.lost(pair.of(logits)).mean() for pair in pairs]
+        return [first.of(logits).mean(), *lost]
 
-    own = values_at(model, inputs, parsed)
-    other = {} if control is None else values_at(model, control, parsed)
+    values = values_at(model, inputs, parsed)
+    control_values = {} if control is None else values_at(model, control, parsed)
+    rows = []
     for site in parsed:
-        aside = means(site, other[site])[1:] if other else [np.nan, np.nan]
-        equal = (own[site] == other.get(site, np.nan)).flatten(1).all(1).numpy()
-        notes = accuracy.notes | equal_note(equal, str(site))
-        said = len(inputs), " ".join(f"{name}: {why}" for name, why in notes.items())
+        notes = dict(first.notes)
+        control_lost = [np.nan] * len(pairs)
+        if site in control_values:
+            equal = (values[site] == control_values[site]).flatten(1).all(1).numpy()
+            notes |= equal_note(equal, str(site))
+            control_lost = means(site, control_values[site])[1:]
+        note = " ".join(f"{subject}: {text}" for subject, text in notes.items())
         for method in methods:
-            rows.append(
-                (
-                    str(site),
-                    method,
-                    *means(site, replacement(own[site], method, seed)),
-                    *aside,
-                    *said,
-                )
-            )
-    columns = [
-        "accuracy_drop",
-        "loss_increase",
-        "control_accuracy_drop",
-        "control_loss_increase",
-        "n",
-        "note",
-    ]
-    return pd.DataFrame(rows, columns=pd.Index(["component", "method", "accuracy", *columns]))
+            lost = means(site, replacement(values[site], method, seed))
+            about = [len(inputs), first.answered, note]
+            rows.append([str(site), method, *lost, *control_lost, *about])
+    control_changes = [f"control_{change}" for change in changes]
+    columns = ["component", "method", first.metric.name, *changes, *control_changes]
+    return pd.DataFrame(rows, columns=pd.Index([*columns, "n", "answered", "note"]))
 
 
 @checked
@@ -294,52 +358,79 @@ def interchange(
     hold: Sites = (),
     answer_at: AnswerAt = None,
 ) -> Effect:
-    """Share of base inputs whose answer becomes the predicted one when sites are taken from the
-    source, in [0, 1].
+    """Share of base inputs whose answer becomes the predicted one with sites of the source, in [0, 1].
+
+    The control is 1 if taking the sites from ``control`` changes the answer at all: the stricter
+    count. Rows whose answer is the predicted one already are left out, and a note has their number.
 
     Args:
         model: any model with TransformerLens's hooks.
-        answer_at: where the answer is read, by default at the last position.
-        base, source, control: as many rows each; ``control`` has the base's key, anchors and
-            position, and other noise.
-        sites: what is taken, all together. hold: sites that keep their base value meanwhile.
+        base: the rows that run.
+        source: as many rows, from which the sites are taken.
+        sites: what is taken, all together.
         predicted: the answer that each base input should get.
+        control: as many rows with the base's key, anchors and position, and other noise.
+        hold: sites that keep their base value meanwhile.
+        answer_at: where the answer is read, by default at the last position.
 
-    The control is 1 where taking the sites from ``control`` changes the answer at all: the stricter
-        count. Rows whose
-    answer is the predicted one already are left out, and a note has their number.
+    Raises:
+        ModelError: the model has no such site, the rows are no pairs, a prediction is no token of
+            the model, or the control is the base.
+        RolesError: the rows have no such role.
+
+    >>> from rb_interp.models.reference import reference
+    >>> known = reference("averager")
+    >>> model, data = known.model(), known.task.dataset(seed=0)
+    >>> rows = data.sample("rsn_train", 20)
+    >>> base, source = data.inputs(rows), data.task.counterfactual(data, rows, "key")
+    >>> noise = data.task.counterfactual(data, rows, "noise")
+    >>> moved = interchange(model, base, source, "v.1@key", source.labels, control=noise)
+    >>> float(moved.values.mean()), float(moved.control.mean())
+    (1.0, 0.0)
     """
     if len(predicted) != len(base):
         raise ModelError(
             f"got {len(predicted)} predicted answers for {len(base)} inputs; give one for each "
             f"input."
         )
-    taken, kept = parse_sites(sites), parse_sites(hold) if hold else []
+    taken = parse_sites(sites)
+    held = parse_sites(hold) if hold else []
     pair = PairedRun(model, "kl", answer_at, base, control=control)  # asks for no labels
-    held = interchange_edits(model, base, base, kept) if kept else []
-    runs = [
-        pair.run([*held, *interchange_edits(model, base, rows, taken)])
-        for rows in (source, control)
-    ]
-    if len(predicted) and not 0 <= predicted.min() <= predicted.max() < pair.base_logits.shape[1]:
+    hold_edits = interchange_edits(model, base, base, held) if held else []
+    d_vocab = pair.base_logits.shape[1]
+    if len(predicted) and not 0 <= predicted.min() <= predicted.max() < d_vocab:
         raise ModelError(
             f"got predicted answers from {predicted.min()} to {predicted.max()}; the model answers "
-            f"with tokens 0 to "
-            f"{pair.base_logits.shape[1] - 1}."
+            f"with tokens 0 to {d_vocab - 1}."
         )
+    answers = pair.base_logits.argmax(1).numpy()
+    changed_answers = []
+    for rows in (source, control):
+        edits = [*hold_edits, *interchange_edits(model, base, rows, taken)]
+        changed_answers.append(pair.run(edits).argmax(1).numpy())
     pair.note_control(taken)
-    place = told(taken, model) + (f"; held: {told(kept, model)}" if kept else "")
-    answers, moved, changed = (some.argmax(1).numpy() for some in (pair.base_logits, *runs))
-    if n_alike := int((answers == predicted).sum()):
+    place = told(taken, model)
+    if held:
+        place += f"; held: {told(held, model)}"
+    counts = answers != predicted
+    n_alike = int((~counts).sum())
+    if n_alike:
         pair.notes["rows"] = (
             f"{n_alike} of {len(base)} are left out, since their answer is the predicted one "
             f"already."
         )
-    values, other = (
-        (some * 1.0)[answers != predicted] for some in (moved == predicted, changed != answers)
-    )
-    ends = (0.0, float(values.mean())) if len(values) else (np.nan, np.nan)
-    about = pair.answered, pair.all_notes("@" in place)
+    of_source, of_control = changed_answers
+    values = (of_source == predicted)[counts] * 1.0
+    control_values = (of_control != answers)[counts] * 1.0
     return Effect(
-        "interchange", place, "moved_as_predicted", values, other[None], REDRAWN, *ends, *about
+        "interchange",
+        place,
+        "moved_as_predicted",
+        values,
+        control_values[None],
+        REDRAWN,
+        before=0.0 if len(values) else np.nan,
+        after=float(values.mean()) if len(values) else np.nan,
+        answered=pair.answered,
+        notes=pair.all_notes("@" in place),
     )

@@ -199,7 +199,7 @@ def _role_positions(inputs: Inputs, layer: int, role: str, argument: str) -> Pos
     try:
         return sites.site_positions(Site("pattern", layer, role), inputs).numpy()
     except RolesError as error:
-        raise RolesError(f"{error} Name another role by {argument}=.") from None
+        raise RolesError(f"name a role of these rows by {argument}=: {error}") from None
 
 
 def _hidden_from(

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -44,6 +43,8 @@ from rb_interp.tasks.inputs import Inputs
 __all__ = ["path_matrix", "path_patch"]
 
 STEP = {
+    "embed": -1,
+    "pos_embed": -1,
     "resid_pre": 0,
     "q": 1,
     "k": 1,
@@ -53,8 +54,9 @@ STEP = {
     "attn_out": 4,
     "resid_mid": 5,
     "mlp_post": 6,
+    "mlp_out": 7,
+    "resid_post": 8,
 }
-STEP |= {"mlp_out": 7, "resid_post": 8, "embed": -1, "pos_embed": -1}
 """Where in its layer each component comes; equal ones do not act on each other, nor does v on the
 pattern."""
 Mlps = Literal["frozen", "recomputed"]
@@ -74,23 +76,30 @@ def path_patch(
     mlps: Mlps = "frozen",
     control: Inputs | None = None,
 ) -> Effect:
-    """Direct effect of a sender on a receiver: what the base rows recover with that one path from
-    the source rows.
+    """Direct effect of a sender on a receiver: what the base rows recover by that one path.
 
-    The share of the way to the source in the mean of the metric, whose whole difference is taken as
-    known: 1 all, 0 none.
+    It is the share of the way to the source in the mean of the metric, whose whole difference is
+    taken as known: 1 all, 0 none.
 
     Args:
         model: any model with TransformerLens's hooks.
-        answer_at: where the answer is read, by default at the last position.
-        control: rows that differ in noise alone from those that run, or None for no control.
-        base, source: pairs of rows, for instance ``inputs`` and ``counterfactual``; roles may stand
-            elsewhere.
-        sender, receiver: sites, such as ``attn_out.0@anchor`` and ``v.1@anchor``. ``resid_post`` of
-            the last layer at ``last`` is what the logits are read from.
+        base: the rows that run, for instance ``counterfactual``.
+        source: as many rows with different answers, from which the sender is taken; roles may stand
+            at other positions.
+        sender: a site, such as ``attn_out.0@anchor``.
+        receiver: a later site, such as ``v.1@anchor``. ``resid_post`` of the last layer at ``last``
+            is what the logits are read from.
         metric: a name or a function, see ``interventions.metrics``; clean rows are the source,
             corrupted ones the base.
+        answer_at: where the answer is read, by default at the last position.
         mlps: ``frozen`` holds every sublayer between the two, ``recomputed`` the attention alone.
+        control: rows that differ in noise alone from the base, or None for no control.
+
+    Raises:
+        ModelError: the model has no such site, the sender does not come before the receiver, the
+            rows are no pairs, the metric does not differ between them, or the control is like the
+            base or the source.
+        RolesError: the rows have no such role.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
@@ -100,21 +109,22 @@ def path_patch(
     >>> bool(0 < values.mean() < 1)  # the rest goes around attention
     True
     """
-    sent_by, received_by = sites.parse_sites([sender, receiver])
+    sender, receiver = sites.parse_sites([sender, receiver])
     pair = PairedRun(model, metric, answer_at, source, base, control=control)
     runs = []
-    for some in pair.sources:
-        (logits,) = path_logits(model, base, some, sent_by, [received_by], mlps, answer_at)
+    for rows in pair.sources:
+        (logits,) = path_logits(model, base, rows, sender, [receiver], mlps, answer_at)
         if logits is None:
             raise ModelError(
-                f"the sender '{sent_by}' does not act on the receiver '{received_by}': a sender "
-                f"comes before its "
-                f"receiver in the order of a pass. Exchange them."
+                f"the sender '{sender}' does not act on the receiver '{receiver}': a sender comes "
+                f"before its receiver in the order of a pass. Exchange them."
             )
         runs.append(logits)
-    pair.note_control([sent_by])
-    pair.notes |= {"path": why} if (why := _broken(pair, sent_by, received_by)) else {}
-    return pair.effect("path patch", f"{sent_by} -> {received_by}", runs, quantity="recovered")
+    pair.note_control([sender])
+    reason = _why_no_path(pair, sender, receiver)
+    if reason:
+        pair.notes["path"] = reason
+    return pair.effect("path patch", f"{sender} -> {receiver}", runs, quantity="recovered")
 
 
 @checked
@@ -131,39 +141,58 @@ def path_matrix(
     mlps: Mlps = "frozen",
     control: Inputs | None = None,
 ) -> Matrix:
-    """The direct effect of each sender on each receiver: the numbers of ``path_patch``, one run
-    fewer a path.
+    """The direct effect of each sender on each receiver, with one run fewer a path than `path_patch`.
 
-    A path that there is not, since the sender does not come before the receiver, no position of the
-    receiver sees one of the sender, or the answer sees none of the receiver, is nan and has a note.
+    A cell is NaN and has a note if there is no such path: the sender does not come before the
+    receiver, no position of the receiver sees one of the sender, or the answer sees none of the
+    receiver.
 
     Args:
         model: any model with TransformerLens's hooks.
-        metric: a name, such as ``logit_diff`` or ``loss`` (nats), or a function, see
-            ``interventions.metrics``.
+        base: the rows that run, for instance ``counterfactual``.
+        source: as many rows with different answers, from which the senders are taken.
+        senders: sites, such as ``attn_out.0@anchor``.
+        receivers: sites, such as ``v.1@anchor``.
+        metric: a name or a function, see ``interventions.metrics``; clean rows are the source,
+            corrupted ones the base.
         answer_at: where the answer is read, by default at the last position.
-        control: rows that differ in noise alone from those that run, or None for no control.
-        senders, receivers: sites. All others are those of ``path_patch``.
+        mlps: ``frozen`` holds every sublayer between the two, ``recomputed`` the attention alone.
+        control: rows that differ in noise alone from the base, or None for no control.
+
+    Raises:
+        ModelError: the model has no such site, the rows are no pairs, the metric does not differ
+            between them, or the control is like the base or the source.
+        RolesError: the rows have no such role.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
+    >>> rows = data.sample("rsn_test", 8)
+    >>> pair = data.inputs(rows), data.task.counterfactual(data, rows, "key")
+    >>> path_matrix(model, *pair, ["embed@key", "attn_out.0@last"], ["z.0@last"]).notes
+    {'attn_out.0@last -> z.0@last': 'no path: the sender does not come before the receiver.'}
     """
-    sent_by, received_by = sites.parse_sites(senders), sites.parse_sites(receivers)
+    senders = sites.parse_sites(senders)
+    receivers = sites.parse_sites(receivers)
     pair = PairedRun(model, metric, answer_at, source, base, control=control)
-    patched = np.full((len(pair.sources), len(sent_by), len(received_by), len(base)), np.nan)
-    notes, own = {}, {}
-    for (number, rows), (row, sender) in product(enumerate(pair.sources), enumerate(sent_by)):
-        found = path_logits(model, base, rows, sender, received_by, mlps, answer_at, own)
-        for column, (receiver, logits) in enumerate(zip(received_by, found, strict=True)):
-            if logits is None:
-                notes[f"{sender} -> {receiver}"] = (
-                    "no path: the sender does not come before the receiver."
-                )
-            elif why := _broken(pair, sender, receiver):
-                notes[f"{sender} -> {receiver}"] = why
-            else:
-                patched[number, row, column] = pair.of(logits)
-    senders, receivers = (
-        [sites.told([one], model) for one in some] for some in (sent_by, received_by)
-    )
-    return pair.matrix({"sender": senders, "receiver": receivers}, patched, notes, "path patching")
+    patched = np.full((len(pair.sources), len(senders), len(receivers), len(base)), np.nan)
+    notes: dict[str, str] = {}
+    base_values: dict[Site, Tensor] = {}
+    for number, rows in enumerate(pair.sources):
+        for row, sender in enumerate(senders):
+            runs = path_logits(model, base, rows, sender, receivers, mlps, answer_at, base_values)
+            for column, (receiver, logits) in enumerate(zip(receivers, runs, strict=True)):
+                reason = "no path: the sender does not come before the receiver."
+                if logits is not None:
+                    reason = _why_no_path(pair, sender, receiver)
+                if reason:
+                    notes[f"{sender} -> {receiver}"] = reason
+                else:
+                    patched[number, row, column] = pair.of(logits)
+    axes = {
+        "sender": [sites.told([site], model) for site in senders],
+        "receiver": [sites.told([site], model) for site in receivers],
+    }
+    return pair.matrix(axes, patched, notes, "path patching")
 
 
 def path_logits(
@@ -174,86 +203,103 @@ def path_logits(
     receivers: Sequence[Site],
     mlps: Mlps = "frozen",
     answer_at: AnswerAt = None,
-    own: dict[Site, Tensor] | None = None,
+    base_values: dict[Site, Tensor] | None = None,
 ) -> list[Float[Tensor, "row d_vocab"] | None]:
-    """Logits of the base rows with the sender's change from the source at each receiver; None where
-    it does not act.
+    """Logits of the base rows with the sender's change from the source at each receiver.
 
-    One run shows what it changes at all receivers: a receiver is read before its own hook is held.
-    ``own`` keeps what is held from one sender to the next.
+    None stands for a receiver on which the sender does not act. One run shows what it changes at
+    all receivers: a receiver is read before its own hook is held. ``base_values`` keeps what is
+    held from one sender to the next.
     """
-    own = {} if own is None else own
+    if base_values is None:
+        base_values = {}
     for site in (sender, *receivers):
         site.check(model)
-    aside = "resid_mid" not in sites.components_of(model, sender.layer)
-    reached = [site for site in receivers if _acts_on(sender, site, aside)]
+    side_by_side = "resid_mid" not in sites.components_of(model, sender.layer)
+    reached = [site for site in receivers if _acts_on(sender, site, side_by_side)]
     if not reached:
         return [None] * len(receivers)
     sites.aligned(sender, base, source)
-    frozen = ("attn_out", "mlp_out")[: 1 + (mlps == "frozen")]
-    # sublayers are counted attn, mlp, attn, ..: from the first after the sender's own to the last
-    # before a receiver's
-    first = 2 * sender.layer + sum(STEP[sender.component] >= STEP[one] for one in ("q", "mlp_post"))
-    end = max(
-        2 * site.layer
-        + sum(STEP[site.component] >= STEP[one] for one in ("resid_mid", "resid_post"))
-        for site in reached
-    )
-    held = [
-        Site(name, n // 2)
-        for n in range(first, end)
-        if (name := ("attn_out", "mlp_out")[n % 2]) in frozen
-    ]
-    held = [site for site in held if site.component in sites.components_of(model, site.layer)]
     arrived: dict[Site, list[Tensor]] = {site: [] for site in reached}
 
-    def look(activation: Tensor, rows: Tensor, site: Site) -> Tensor:
-        at = sites.site_positions(site, base)[rows]
-        arrived[site].append(sites.gather(site.in_hook(model), activation, at).cpu())
+    def read(activation: Tensor, rows: Tensor, site: Site) -> Tensor:
+        positions = sites.site_positions(site, base)[rows]
+        arrived[site].append(sites.gather(site.in_hook(model), activation, positions).cpu())
         return activation
 
-    edits = [Edit(site.hook, partial(look, site=site)) for site in arrived]
-    own |= sites.values_at(model, base, [site for site in held if site not in own])
-    edits += sites.edits_of(
-        model, base, {site: own[site] for site in held} | sites.values_at(model, source, sender)
-    )
-    sites.last_logits(model, base.tokens, edits)
-    after = {
-        site: sites.edits_of(model, base, {site: torch.cat(values)})
-        for site, values in arrived.items()
-    }
-    found = {site: answer_logits(model, base, edits, answer_at) for site, edits in after.items()}
-    return [found.get(site) for site in receivers]
+    reads = [Edit(site.hook, partial(read, site=site)) for site in arrived]
+    held = _held_sublayers(model, sender, reached, mlps)
+    missing = [site for site in held if site not in base_values]
+    base_values |= sites.values_at(model, base, missing)
+    values = {site: base_values[site] for site in held}
+    values |= sites.values_at(model, source, sender)
+    sites.last_logits(model, base.tokens, [*reads, *sites.edits_of(model, base, values)])
+    logits: dict[Site, Tensor] = {}
+    for site, parts in arrived.items():
+        edits = sites.edits_of(model, base, {site: torch.cat(parts)})
+        logits[site] = answer_logits(model, base, edits, answer_at)
+    return [logits.get(site) for site in receivers]
 
 
-def _broken(pair: PairedRun, sender: Site, receiver: Site) -> str:
-    """Why a sender's positions do not reach the receiver's, or these the answer, in any row; empty
-    where they do.
+def _held_sublayers(
+    model: HookedModel, sender: Site, receivers: Sequence[Site], mlps: Mlps
+) -> list[Site]:
+    """Outputs from the first sublayer after the sender's own to the last before a receiver's.
+
+    Sublayers are counted attn, mlp, attn, mlp, and so on through the layers.
+    """
+    step = STEP[sender.component]
+    first = 2 * sender.layer + (step >= STEP["q"]) + (step >= STEP["mlp_post"])
+    end = first
+    for site in receivers:
+        step = STEP[site.component]
+        before = 2 * site.layer + (step >= STEP["resid_mid"]) + (step >= STEP["resid_post"])
+        end = max(end, before)
+    held = []
+    for number in range(first, end):
+        layer, is_mlp = divmod(number, 2)
+        name = "mlp_out" if is_mlp else "attn_out"
+        is_held = mlps == "frozen" or not is_mlp
+        if is_held and name in sites.components_of(model, layer):
+            held.append(Site(name, layer))
+    return held
+
+
+def _why_no_path(pair: PairedRun, sender: Site, receiver: Site) -> str:
+    """Why a sender does not reach its receiver, or this the answer, in any row; empty if they do.
 
     A position reaches itself, and what sees it: by the attention of a sender's keys and values,
     then by the receiver's own (of a pattern, of z, of attn_out); all others between the two are
     held.
     """
-    here, there = (sites.site_positions(site, pair.base).numpy() for site in (sender, receiver))
-    inside = sender.layer == receiver.layer and STEP[sender.component] >= STEP["q"]
-    reads = receiver.component in ("pattern", "z", "attn_out") and not inside
-    layers = [sender.layer] * (sender.component in ("k", "v")) + [receiver.layer] * reads
-    sees = np.eye(length := pair.base.tokens.shape[1], dtype=bool)
+    senders = sites.site_positions(sender, pair.base).numpy()
+    receivers = sites.site_positions(receiver, pair.base).numpy()
+    layers = []
+    if sender.component in ("k", "v"):
+        layers.append(sender.layer)
+    is_inside = sender.layer == receiver.layer and STEP[sender.component] >= STEP["q"]
+    if receiver.component in ("pattern", "z", "attn_out") and not is_inside:
+        layers.append(receiver.layer)
+    length = pair.base.tokens.shape[1]
+    sees = np.eye(length, dtype=bool)
     for layer in layers:
         sees = visible(pair.model, layer, length) @ sees
-    if not sees[there[:, :, None], here[:, None]].any():
+    if not sees[receivers[:, :, None], senders[:, None]].any():
         return "no path: no position of the receiver sees one of the sender."
-    return "" if pair.reads(receiver) else "no path: the answer sees no position of the receiver."
+    if not pair.reads(receiver):
+        return "no path: the answer sees no position of the receiver."
+    return ""
 
 
 def _acts_on(sender: Site, receiver: Site, side_by_side: bool) -> bool:
     """Whether a sender comes before its receiver; the MLP may stand beside attention."""
-    comes_first = (sender.layer, STEP[sender.component]) < (
-        receiver.layer,
-        STEP[receiver.component],
-    )
-    pair, mlp = (sender.component, receiver.component), ("mlp_post", "mlp_out")
-    aside = pair == ("v", "pattern") or (
-        side_by_side and pair[1] in mlp and 0 < STEP[pair[0]] < STEP["mlp_post"]
-    )
-    return comes_first and not (aside and sender.layer == receiver.layer)
+    if sender.layer != receiver.layer:
+        return sender.layer < receiver.layer
+    step = STEP[sender.component]
+    if step >= STEP[receiver.component] or (sender.component, receiver.component) == (
+        "v",
+        "pattern",
+    ):
+        return False
+    is_beside = side_by_side and receiver.component in ("mlp_post", "mlp_out")
+    return not (is_beside and 0 < step < STEP["mlp_post"])

@@ -250,7 +250,7 @@ def positions(rows: Inputs, role: str) -> Int[np.ndarray, "row n"]:
         name = rows.roles.task
         raise RolesError(
             f"this intervention needs the role '{role}'; {name} has no such role: "
-            f"{nearest(role, known)}"
+            f"{nearest(role, [*known, REST])}"
         )
     at = known[role]
     if len(at) != n_rows or (at.size and not 0 <= at.min() <= at.max() < length):

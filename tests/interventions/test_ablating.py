@@ -75,6 +75,19 @@ def test_many_at_once_are_the_single_ones():
     np.testing.assert_allclose(table["accuracy"] + table["accuracy_drop"], clean)
     alone = ablations(model, INPUTS, ["z.1@key"], methods=["zero"])
     assert alone[["control_loss_increase", "control_accuracy_drop"]].isna().all(axis=None)
+    assert (alone["answered"] == clean).all()
+
+
+def test_many_at_once_under_another_metric():
+    """Without labels too, where nothing is answered rightly or wrongly."""
+    model = model_of("gpt2")
+    rows = Inputs(INPUTS.tokens, None, INPUTS.roles)
+    table = ablations(model, rows, ["z.0"], methods=["zero"], control=NOISE, metric="kl")
+    single = ablation(model, rows, "z.0", method="zero", control=NOISE, metric="kl")
+    assert list(table.columns[2:5]) == ["kl", "kl_increase", "control_kl_increase"]
+    assert table["kl_increase"][0] == pytest.approx(single.values.mean(), abs=1e-9) != 0
+    assert table["control_kl_increase"][0] == pytest.approx(single.control.mean(), abs=1e-9)
+    assert table["answered"].isna().all()
 
 
 def test_a_model_written_by_hand_loses_what_its_circuit_needs():

@@ -7,7 +7,13 @@ import torch
 from probes.lens_models import lens_model
 
 from rb_interp.errors import RbInterpError
-from rb_interp.interventions import ablation, interchange, patching_matrix, subspace_effect
+from rb_interp.interventions import (
+    ablation,
+    blocked_attention,
+    interchange,
+    patching_matrix,
+    subspace_effect,
+)
 from rb_interp.interventions.ablating import ablate
 from rb_interp.interventions.metrics import logit
 from rb_interp.probes import attention, geometry, scan, uniformity
@@ -98,6 +104,28 @@ WRONG = {
     "a basis": (
         lambda: subspace_effect(MODEL, ROWS, 2 * np.eye(16)[:, :2]),
         "the basis is not orthonormal; span(vec",
+    ),
+    "a difference of one kind of rows": (
+        measured("logit_diff"),
+        "compares the answers of clean and corrupted rows, and this call has one kind of rows; name "
+        "two tokens, rb_interp.interventions.metrics.logit_diff(a, b)",
+    ),
+    "an answer behind the rows": (
+        lambda: ablation(MODEL, ROWS, "z.0", answer_at=50),
+        "got answer_at=50; these rows have the positions 0 to 5, or -6 to -1 from the end",
+    ),
+    "an answer before the rows": (
+        lambda: ablation(MODEL, ROWS, "z.0", answer_at=[0, 1, -7, 2, 3]),
+        "got answer_at=-7; these rows",
+    ),
+    "no key to block": (
+        lambda: blocked_attention(MODEL, Inputs(TOKENS, LABELS), layer=0),
+        "name a role of these rows by key=: this intervention needs the role 'key'; this task has no "
+        "such role: known: all, last, rest",
+    ),
+    "no query to block": (
+        lambda: blocked_attention(MODEL, ROWS, layer=0, query="anchor"),
+        "name a role of these rows by query=: ",
     ),
     "two": (
         lambda: ablation(MODEL, ROWS, "z.0", answer_at="all"),

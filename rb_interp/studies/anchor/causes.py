@@ -179,7 +179,9 @@ def contributions(model: HookedModel, data: AnchorDataset) -> Iterator[tuple[str
             quiet = data.task.counterfactual(data, chosen, "noise")
             yield (
                 name,
-                ablations(model, data.inputs(chosen), sites, control=quiet).drop(columns="note"),
+                ablations(model, data.inputs(chosen), sites, control=quiet).drop(
+                    columns=["answered", "note"]
+                ),
             )
 
 
