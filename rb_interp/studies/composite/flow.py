@@ -1,9 +1,12 @@
 """The flow of a member: by which positions key and pair reach the last one (paper 2, Fig. 3 and
 Sec. 5.1).
 
-    via last      L0 brings the pair to the last position, L1 the key; drawn for symmetric solutions
-    via anchors   L0 brings the key to both anchors, L1 both anchors to the last position; for inferential ones
-    via a2        L0 brings key and first anchor to the second one, L1 that one to the last position; in neither figure
+    via last      L0 brings the pair to the last position, L1 the key; drawn for symmetric
+                  solutions
+    via anchors   L0 brings the key to both anchors, L1 both anchors to the last position; drawn for
+                  inferential ones
+    via a2        L0 brings key and first anchor to the second one, L1 that one to the last
+                  position; in neither figure
     several       none of these alone
     none          no pair of rows to tell it from
 
@@ -36,9 +39,9 @@ where they and interchange disagree, interchange decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -53,30 +56,33 @@ from rb_interp.runs.shared_member import Circuit
 from rb_interp.statistics.intervals import mean_of_shares, proportion_interval
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.config import EACH, EDGES, FIRST_HOP, SUM
-from rb_interp.studies.composite.phase import INFERENTIAL, PHASE_VALUES, SYMMETRIC, Placed, early
+from rb_interp.studies.composite.phase import (
+    INFERENTIAL,
+    PHASE_VALUES,
+    SYMMETRIC,
+    MemberReading,
+    early,
+)
 from rb_interp.studies.composite.task import CompositeDataset
 from rb_interp.tasks.inputs import Inputs
 
 ROLES = ("key", "a1", "a2", "last", "noise")
-FLOWS = VIA_LAST, VIA_ANCHORS, VIA_A2, SEVERAL, NONE = (
-    "via last",
-    "via anchors",
-    "via a2",
-    "several",
-    "none",
-)
-TAKEN = {
-    **{role: (f"resid_post.0@{role}",) for role in ROLES},
-    **{
-        "+".join(two): tuple(f"resid_post.0@{role}" for role in two)
-        for two in combinations(ROLES, 2)
-    },
-    **{f"L{layer}'s attention at last": (f"attn_out.{layer}@last",) for layer in range(2)},
-}
+VIA_LAST = "via last"
+VIA_ANCHORS = "via anchors"
+VIA_A2 = "via a2"
+SEVERAL = "several"
+NONE = "none"
+SITES: dict[str, tuple[str, ...]] = {role: (f"resid_post.0@{role}",) for role in ROLES}
 """What an interchange takes from the source together: name -> sites."""
+for _first, _second in combinations(ROLES, 2):
+    SITES[f"{_first}+{_second}"] = SITES[_first] + SITES[_second]
+for _layer in range(2):
+    SITES[f"L{_layer}'s attention at last"] = (f"attn_out.{_layer}@last",)
 ANSWERS = ("base", "source", "kb_ps", "ks_pb")
-CARRIES, ALONE = 0.80, 0.50
-"""Share of pairs from which roles carry something, and below which one anchor alone does not."""
+CARRIES = 0.80
+"""Share of pairs from which roles carry something."""
+ALONE = 0.50
+"""Share of pairs below which one anchor alone does not carry it."""
 DRAWN_FOR = {INFERENTIAL: VIA_ANCHORS, SYMMETRIC: VIA_LAST}
 """Phase -> the flow that paper 2 draws for it."""
 LAYERS = 2
@@ -87,49 +93,61 @@ def flow_of(shares: Mapping[str, float]) -> str:
 
     ``via last``: last:kb_ps and key:ks_pb are at least .80. Else ``via anchors``: a1+a2:source is,
     and neither a1 nor a2 alone gives the source's answer in .50 or more. Else ``via a2``: a2:source
-    is at least .80. Else ``several``; ``none`` where the shares are NaN.
+    is at least .80. Else ``several``; ``none`` if the shares are NaN.
 
-    >>> flow_of({"last:kb_ps": 0.1, "key:ks_pb": 0.0, "a1+a2:source": 0.9, "a1:source": 0.2, "a2:source": 0.3})
+    >>> shares = {"last:kb_ps": 0.1, "key:ks_pb": 0.0}
+    >>> flow_of(shares | {"a1+a2:source": 0.9, "a1:source": 0.2, "a2:source": 0.3})
     'via anchors'
     """
     if any(np.isnan(share) for share in shares.values()):
         return NONE
     if min(shares["last:kb_ps"], shares["key:ks_pb"]) >= CARRIES:
         return VIA_LAST
-    if shares["a1+a2:source"] >= CARRIES and max(shares["a1:source"], shares["a2:source"]) < ALONE:
+    alone = max(shares["a1:source"], shares["a2:source"])
+    if shares["a1+a2:source"] >= CARRIES and alone < ALONE:
         return VIA_ANCHORS
-    return VIA_A2 if shares["a2:source"] >= CARRIES else SEVERAL
+    if shares["a2:source"] >= CARRIES:
+        return VIA_A2
+    return SEVERAL
 
 
 def flows_by_attention(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, bool]:
-    """Whether L0's and L1's attention meets the criterion of F1 (``via last``) and of F2 (``via
-    anchors``)."""
+    """Whether attention meets the criterion of F1 (``via last``) and of F2 (``via anchors``).
 
-    def gathers(attention: Mapping[str, float]) -> bool:
-        parts = attention["last_to_a1"], attention["last_to_a2"]
-        return sum(parts) >= SUM and min(parts) >= EACH
-
+    Args:
+        first: L0's attention between roles. second: L1's.
+    """
+    fetches_key = second["last_to_key"] >= SUM
+    anchors_fetch_key = min(first["a1_to_key"], first["a2_to_key"]) >= FIRST_HOP
     return {
-        VIA_LAST: gathers(first) and second["last_to_key"] >= SUM,
-        VIA_ANCHORS: min(first["a1_to_key"], first["a2_to_key"]) >= FIRST_HOP and gathers(second),
+        VIA_LAST: _gathers_anchors(first) and fetches_key,
+        VIA_ANCHORS: anchors_fetch_key and _gathers_anchors(second),
     }
 
 
+def _gathers_anchors(attention: Mapping[str, float]) -> bool:
+    """Whether the last position attends to the anchors together, and to each of them."""
+    first = attention["last_to_a1"]
+    second = attention["last_to_a2"]
+    return first + second >= SUM and min(first, second) >= EACH
+
+
 class Pairs(NamedTuple):
-    """Base rows, a source and a placebo for each, and the four answers."""
+    """Pairs of rows, and the four answers of each."""
 
     base: Inputs
     source: Inputs
     placebo: Inputs
+    """The base with its noise redrawn."""
     answers: Mapping[str, Int[np.ndarray, " pair"]]
+    """Answers by name, see ANSWERS."""
 
-    def among(self, kept: Bool[np.ndarray, " pair"]) -> Pairs:
+    def select(self, mask: Bool[np.ndarray, " pair"]) -> Pairs:
         """Some of the pairs."""
-        at = np.flatnonzero(kept)
-        base, source, placebo = (part.take(at) for part in (self.base, self.source, self.placebo))
-        return Pairs(
-            base, source, placebo, {name: answers[at] for name, answers in self.answers.items()}
-        )
+        numbers = np.flatnonzero(mask)
+        answers = {name: answer[numbers] for name, answer in self.answers.items()}
+        base = self.base.take(numbers)
+        return Pairs(base, self.source.take(numbers), self.placebo.take(numbers), answers)
 
 
 def inferential_rows(data: CompositeDataset) -> Int[np.ndarray, " row"]:
@@ -140,34 +158,37 @@ def inferential_rows(data: CompositeDataset) -> Int[np.ndarray, " row"]:
 
 def draw_pairs(data: CompositeDataset) -> Pairs:
     """Every pair of rows that an interchange may use, whatever a model answers."""
+    task = data.task
     rows = inferential_rows(data)
-    other, redrawn = (data.task.counterfactual(data, rows, change) for change in ("both", "noise"))
-    base, at = data.inputs(rows), data.anchor_positions[rows]
-    keys = [np.take_along_axis(one.tokens, at[:, :1] - 1, 1)[:, 0] for one in (base, other)]
-    pairs = [np.take_along_axis(one.tokens, at, 1) for one in (base, other)]
-    mixed = {"base": (0, 0), "source": (1, 1), "kb_ps": (0, 1), "ks_pb": (1, 0)}
+    source = task.counterfactual(data, rows, "both")
+    placebo = task.counterfactual(data, rows, "noise")
+    keys = data.keys[rows]
+    pairs = data.pairs[rows]
+    anchors = data.anchor_positions[rows]
+    source_keys = np.take_along_axis(source.tokens, anchors[:, :1] - 1, 1)[:, 0]
+    source_pairs = np.take_along_axis(source.tokens, anchors, 1)
     answers = {
-        name: data.task.inferential(keys[key], pairs[pair]) for name, (key, pair) in mixed.items()
+        "base": task.inferential(keys, pairs),
+        "source": task.inferential(source_keys, source_pairs),
+        "kb_ps": task.inferential(keys, source_pairs),
+        "ks_pb": task.inferential(source_keys, pairs),
     }
-    different = np.diff(np.sort(np.stack(list(answers.values())), 0), axis=0).all(0)
-    fits = (
-        different
-        & (keys[0] != keys[1])
-        & (pairs[0] != pairs[1]).any(1)
-        & ~data.is_exception(pairs[1])
-    )
-    return Pairs(one_role_each(base), one_role_each(other), one_role_each(redrawn), answers).among(
-        fits
-    )
+    ascending = np.sort(np.stack(list(answers.values())), axis=0)
+    usable = (np.diff(ascending, axis=0) > 0).all(0)
+    usable &= keys != source_keys
+    usable &= (pairs != source_pairs).any(1)
+    usable &= ~data.is_exception(source_pairs)
+    inputs = [with_distinct_roles(part) for part in (data.inputs(rows), source, placebo)]
+    return Pairs(*inputs, answers).select(usable)
 
 
-def one_role_each(inputs: Inputs) -> Inputs:
+def with_distinct_roles(inputs: Inputs) -> Inputs:
     """Early rows whose last position is ``last`` alone, and no noise."""
+    positions = dict(inputs.roles.positions)
     noise = inputs.roles.position("noise")
-    noise = noise[noise != inputs.tokens.shape[1] - 1].reshape(len(noise), -1)
-    return replace(
-        inputs, roles=replace(inputs.roles, positions={**inputs.roles.positions, "noise": noise})
-    )
+    before_last = noise != inputs.tokens.shape[1] - 1
+    positions["noise"] = noise[before_last].reshape(len(noise), -1)
+    return replace(inputs, roles=replace(inputs.roles, positions=positions))
 
 
 def read_interchange(
@@ -175,8 +196,8 @@ def read_interchange(
 ) -> Reading:
     """Shares of pairs by what they are answered once roles are taken from the source, in [0, 1].
 
-    Values: ``R:answer`` and ``R:placebo`` of each R of TAKEN, each role and each two, and each of
-    ANSWERS; NaN where no pair is answered rightly. n is the number of pairs.
+    Values: ``R:answer`` and ``R:placebo`` of each R of SITES and each of ANSWERS; NaN if no pair is
+    answered rightly. n is the number of pairs.
     """
     pairs = draw_pairs(data)
     values, n = _shares(model, pairs)
@@ -187,26 +208,23 @@ def read_interchange(
 
 def _shares(model: HookedModel, pairs: Pairs) -> tuple[dict[str, float], int]:
     """The shares, and the number of pairs that they rest on."""
-    names = (*ANSWERS, "placebo")
-    right = (
-        most_likely(model, pairs.base.tokens) == pairs.answers["base"]
-        if len(pairs.base)
-        else np.zeros(0, bool)
-    )
-    if right.any():
+    right = np.zeros(len(pairs.base), dtype=bool)
+    if len(right):
+        right = most_likely(model, pairs.base.tokens) == pairs.answers["base"]
         right &= most_likely(model, pairs.source.tokens) == pairs.answers["source"]
     if not right.any():
-        return {f"{taken}:{name}": float("nan") for taken in TAKEN for name in names}, 0
-    used, values = pairs.among(right), {}
-    for taken, sites in TAKEN.items():
-        after, placebo = (
-            most_likely(model, used.base.tokens, interchange_edits(model, used.base, source, sites))
-            for source in (used.source, used.placebo)
-        )
-        values |= {
-            f"{taken}:{name}": float((after == used.answers[name]).mean()) for name in ANSWERS
-        }
-        values[f"{taken}:placebo"] = float((placebo != used.answers["base"]).mean())
+        quantities = product(SITES, (*ANSWERS, "placebo"))
+        return {f"{roles}:{name}": np.nan for roles, name in quantities}, 0
+    used = pairs.select(right)
+    values = {}
+    for roles, sites in SITES.items():
+        edits = interchange_edits(model, used.base, used.source, sites)
+        changed = most_likely(model, used.base.tokens, edits)
+        for name in ANSWERS:
+            values[f"{roles}:{name}"] = float((changed == used.answers[name]).mean())
+        edits = interchange_edits(model, used.base, used.placebo, sites)
+        redrawn = most_likely(model, used.base.tokens, edits)
+        values[f"{roles}:placebo"] = float((redrawn != used.answers["base"]).mean())
     return values, int(right.sum())
 
 
@@ -226,20 +244,28 @@ def read_knock_out(
     return Reading("knock_out", values, untrained=before, n=len(inputs))
 
 
-def _losses(model: HookedModel, inputs: Inputs) -> dict[str, float]:
-    def accuracy(edits: Sequence = ()) -> float:
-        return float((most_likely(model, inputs.tokens, edits) == inputs.labels).mean())
+def _accuracy(model: HookedModel, inputs: Inputs, edits: Sequence = ()) -> float:
+    """Share of rows that are answered rightly under edits."""
+    return float((most_likely(model, inputs.tokens, edits) == inputs.labels).mean())
 
-    places, rng = inputs.roles.positions, np.random.default_rng([0, 12])
-    noise, values = places["noise"], {"before": accuracy()}
-    for name, edge in EDGES.items():
-        # two of the noise, not the last one; those after the key first where no other one sees it
-        order = rng.random(noise.shape) + 2.0 * (noise == inputs.tokens.shape[1] - 1)
-        order -= (noise > places["key"]) & (edge[0] == "anchor")
-        others = np.take_along_axis(noise, order.argsort(1)[:, :2], 1)
-        for what, anchors in ((name, places["anchor"]), (f"{name}:placebo", others)):
-            query, key = (anchors if role == "anchor" else places[role] for role in edge)
-            values[what] = values["before"] - accuracy(blocked_edits(model, query, key, layer=0))
+
+def _losses(model: HookedModel, inputs: Inputs) -> dict[str, float]:
+    """Values of `read_knock_out`."""
+    positions = inputs.roles.positions
+    noise = positions["noise"]
+    rng = np.random.default_rng([0, 12])
+    before = _accuracy(model, inputs)
+    values = {"before": before}
+    for name, (query, key) in EDGES.items():
+        order = rng.random(noise.shape)
+        order += 2.0 * (noise == inputs.tokens.shape[1] - 1)  # the last position comes last
+        if query == "anchor":  # and noise after the key, which alone sees it, comes first
+            order -= noise > positions["key"]
+        in_place = np.take_along_axis(noise, order.argsort(1)[:, :2], 1)
+        placebo = {**positions, "anchor": in_place}
+        for quantity, edge in ((name, positions), (f"{name}:placebo", placebo)):
+            edits = blocked_edits(model, edge[query], edge[key], layer=0)
+            values[quantity] = before - _accuracy(model, inputs, edits)
     return values
 
 
@@ -263,86 +289,90 @@ RULES = {
 """Flow -> the shares that it needs, and the same in words."""
 
 
-def moved(readings: pd.DataFrame) -> dict[tuple[float, int], tuple[dict[str, float], int]]:
-    """Gamma and seed of each member with readings ``interchange_roles`` -> its shares, and the
-    pairs behind them."""
-    found = readings.loc[
-        (readings["probe"] == "interchange_roles") & (readings["stage"] == "final")
-    ]
-    return {
-        cast(tuple, place): (
-            dict(zip(own["quantity"], own["value"], strict=True)),
-            int(own["n"].max()),
-        )
-        for place, own in found.groupby(["gamma", "seed"])
-    }
+DECIDING = tuple(share for shares, _ in RULES.values() for share in shares)
+"""The shares that any flow needs."""
+
+
+def interchange_shares(
+    readings: pd.DataFrame,
+) -> dict[tuple[float, int], tuple[dict[str, float], int]]:
+    """Gamma and seed of a member -> its shares of an interchange, and the number of pairs."""
+    final = readings.loc[readings["stage"] == "final"]
+    final = final.loc[final["probe"] == "interchange_roles"]
+    members = {}
+    for member, rows in final.groupby(["gamma", "seed"]):
+        shares = rows.set_index("quantity")["value"].to_dict()
+        members[cast(tuple, member)] = (shares, int(rows["n"].max()))
+    return members
 
 
 def circuits(measured: StudyResult) -> dict[tuple[float, int], Circuit]:
-    """Gamma and seed of each member -> its flow, with the shares that the name rests on."""
-    return {place: circuit_of(shares) for place, (shares, _) in moved(measured.readings).items()}
+    """Gamma and seed of a member -> its flow, with the shares that the name rests on."""
+    members = interchange_shares(measured.readings)
+    return {member: circuit_of(shares) for member, (shares, _) in members.items()}
 
 
 def circuit_of(shares: Mapping[str, float]) -> Circuit:
     """The flow by the shares of ``read_interchange``, as a circuit."""
     name = flow_of(shares)
-    decide, rule = RULES.get(
-        name, (tuple(dict.fromkeys(s for of, _ in RULES.values() for s in of)), "")
-    )
-    return Circuit(name, "interchange", rule, {share: float(shares[share]) for share in decide})
+    deciding, rule = RULES.get(name, (DECIDING, ""))
+    return Circuit(name, "interchange", rule, {share: float(shares[share]) for share in deciding})
 
 
 def with_flows(phases: pd.DataFrame, readings: pd.DataFrame) -> pd.DataFrame:
     """The table of phases with the ``flow`` of each member, and the pairs that it rests on."""
-    known = {place: (flow_of(shares), n) for place, (shares, n) in moved(readings).items()}
-    found = [
-        known.get(place, (NONE, 0)) for place in zip(phases["gamma"], phases["seed"], strict=True)
-    ]
-    table = phases.assign(flow=[flow for flow, _ in found], n_pairs=[n for _, n in found])
-    return frame(table, f"gamma seed phase:str flow:str {PHASE_VALUES} n_pairs:int")
+    members = interchange_shares(readings)
+    rows = phases.to_dict("records")
+    for row in rows:
+        shares, n = members.get((row["gamma"], row["seed"]), ({}, 0))
+        row["flow"] = flow_of(shares) if shares else NONE
+        row["n_pairs"] = n
+    return frame(rows, f"gamma seed phase:str flow:str {PHASE_VALUES} n_pairs:int")
 
 
-def unseen_attention(readings: pd.DataFrame) -> Placed:
-    """Readings ``unseen_attention`` of all gammas together, the units of F9; none of models of
-    several heads.
+def unseen_attention(readings: pd.DataFrame) -> Iterator[MemberReading]:
+    """Readings ``unseen_attention`` of all gammas together, the units of F9.
 
     A unit is a member whose attention meets F1's or F2's criterion on trained pairs. ``kept`` is 1
-    where it meets the same criterion on unseen, else 0. Its seed is the number of the unit.
+    if it meets the same criterion on unseen, else 0. Its seed is the number of the unit. Models of
+    several heads have none.
     """
-    looks, units = readings.loc[readings["probe"] == "attention_between_roles"], []
-    for _, own in looks.groupby(["gamma", "seed"]):
-        layers = own.pivot_table(
-            "value", "quantity", ["set", "layer", "head"], aggfunc="first"
-        ).to_dict()
-        if len(layers) == 2 * LAYERS and not own["head"].any():
-            seen, unseen = (
-                flows_by_attention(layers[set, 0, 0], layers[set, 1, 0])
-                for set in ("seen_test", "unseen")
-            )
-            units += [unseen[flow] for flow, met in seen.items() if met]
-    for unit, same in enumerate(units):
-        yield np.nan, unit, "unseen", Reading("unseen_attention", {"kept": float(same)}, n=1)
+    attention = readings.loc[readings["probe"] == "attention_between_roles"]
+    n_units = 0
+    for _, rows in attention.groupby(["gamma", "seed"]):
+        keys = ["set", "layer", "head"]
+        layers = rows.pivot_table("value", "quantity", keys, aggfunc="first").to_dict()
+        if len(layers) != 2 * LAYERS or rows["head"].any():
+            continue
+        seen = flows_by_attention(layers["seen_test", 0, 0], layers["seen_test", 1, 0])
+        unseen = flows_by_attention(layers["unseen", 0, 0], layers["unseen", 1, 0])
+        for flow in seen:
+            if seen[flow]:
+                reading = Reading("unseen_attention", {"kept": float(unseen[flow])}, n=1)
+                yield np.nan, n_units, "unseen", reading
+                n_units += 1
 
 
-def flow_match(phases: pd.DataFrame) -> Placed:
-    """Readings ``flow_match``: whether the flow tells the phase of inferential and symmetric
-    members, of all gammas.
+def flow_match(phases: pd.DataFrame) -> Iterator[MemberReading]:
+    """Readings ``flow_match``: whether the flow tells inferential from symmetric members.
 
     ``inferential``: share of inferential members with the flow ``via anchors``, among those with
     that flow or ``via last``; ``symmetric``: share of symmetric ones with ``via last``, among the
     same. ``balanced_accuracy``: their mean. ``other_flow``: share of all these members with another
     flow. Each has the ends ``:low`` and ``:high`` of its Clopper-Pearson interval over n members;
-    the mean's are `mean_of_shares`.
+    the mean's are `mean_of_shares`. All are of all gammas together.
     """
     decided = phases.loc[phases["phase"].isin(DRAWN_FOR)]
     drawn = decided.loc[decided["flow"].isin(DRAWN_FOR.values())]
-    of = {phase: drawn.loc[drawn["phase"] == phase, "flow"] for phase in DRAWN_FOR}
-    counts = {
-        phase: (int((of[phase] == flow).sum()), len(of[phase])) for phase, flow in DRAWN_FOR.items()
-    }
-    found = {phase: (proportion_interval(*count), count[1]) for phase, count in counts.items()}
-    found["balanced_accuracy"] = mean_of_shares([*counts.values()]), len(drawn)
-    found["other_flow"] = proportion_interval(len(decided) - len(drawn), len(decided)), len(decided)
-    for name, (interval, n) in found.items():
-        values = dict(zip((name, f"{name}:low", f"{name}:high"), interval, strict=True))
+    counts = {}
+    for phase, flow in DRAWN_FOR.items():
+        flows = drawn.loc[drawn["phase"] == phase, "flow"]
+        counts[phase] = (int((flows == flow).sum()), len(flows))
+    intervals = {phase: (proportion_interval(*count), count[1]) for phase, count in counts.items()}
+    intervals["balanced_accuracy"] = (mean_of_shares(list(counts.values())), len(drawn))
+    n = len(decided)
+    intervals["other_flow"] = (proportion_interval(n - len(drawn), n), n)
+    for name, (interval, n) in intervals.items():
+        share, low, high = interval
+        values = {name: share, f"{name}:low": low, f"{name}:high": high}
         yield np.nan, 0, "", Reading("flow_match", values, n=n)

@@ -48,7 +48,7 @@ COMPOSITE_MAP = Study(
     ),
     cost={"smoke": "about a minute", "quick": "about a quarter of an hour on two free CPU cores"},
     config="rb_interp.studies.composite.map:CompositeMapConfig",
-    measure="rb_interp.studies.composite.measure:measure_map",
+    measure="rb_interp.studies.composite.map_measure:measure_map",
     tables={
         "members": "sweep gamma seed",
         "cells": "axis point gamma phase",
@@ -67,8 +67,10 @@ BLOCK_GAMMAS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 DEPTHS = (2, 3, 4, 6)
 DECAYS = (0.003, 0.01, 0.03, 0.1, 0.3)
 """Weight decays of claim C11, at the paper's learning rate and steps."""
-UNSEEN_DECAY, UNSEEN_LAYERS = 0.01, 3
-"""Weight decay of claim C10, and layers of C10 and C11."""
+UNSEEN_DECAY = 0.01
+"""Weight decay of claim C10."""
+UNSEEN_LAYERS = 3
+"""Layers of claims C10 and C11."""
 NORMS = ("pre", "post")
 AXES = {
     "depth": "layers",
@@ -81,24 +83,27 @@ AXES = {
 """Axis -> what its points are called."""
 
 
-class Place(NamedTuple):
-    """A point of an axis: its value, its label, and the sweep of its members."""
+class AxisPoint(NamedTuple):
+    """A point of an axis."""
 
     axis: str
     point: float
+    """The value of the setting, or the number of the norm."""
     label: str
     sweep: str
+    """The sweep of its members."""
 
 
 def paper_decays(train: TrainConfig) -> tuple[float, ...]:
-    """DECAYS times what makes learning rate x weight decay x steps the paper's, which is 25e-5 x
-    decay x 77,700.
+    """DECAYS times a factor that makes learning rate x weight decay x steps the paper's.
+
+    The paper's is 25e-5 x decay x 77,700.
 
     >>> [round(decay, 4) for decay in paper_decays(TrainConfig(lr=3e-3, steps=2000))]
     [0.0097, 0.0324, 0.0971, 0.3238, 0.9713]
     """
-    times = TRAINING["paper"].lr * 210 * EPOCH / (train.lr * train.steps)
-    return tuple(decay * times for decay in DECAYS)
+    factor = TRAINING["paper"].lr * 210 * EPOCH / (train.lr * train.steps)
+    return tuple(decay * factor for decay in DECAYS)
 
 
 _QUICK = replace(TRAINING["quick"], stages=(), n_checkpoints=0)
@@ -107,13 +112,14 @@ _PAPER = replace(TRAINING["paper"], stages=(), n_checkpoints=0)
 _PAPER_FACTORS = tuple(round(rate / _PAPER.lr, 9) for rate in (5e-5, 1e-4, 2e-4, 4e-4, 6e-4))
 
 
-def _apart(points: tuple[float, ...]) -> tuple[float, ...]:
+def _distinct(points: tuple[float, ...]) -> tuple[float, ...]:
+    """The points; ValueError if two have the same name."""
     if len({f"{point:.3g}" for point in points}) < len(points):
         raise ValueError("give points that differ within three digits")
     return points
 
 
-Points = Annotated[tuple[Rate, ...], Field(min_length=1, max_length=50), AfterValidator(_apart)]
+Points = Annotated[tuple[Rate, ...], Field(min_length=1, max_length=50), AfterValidator(_distinct)]
 Depths = Annotated[
     tuple[Annotated[int, Field(ge=2, le=1000)], ...],
     Field(min_length=1, max_length=50),
@@ -127,7 +133,8 @@ class CompositeMapConfig(StudyConfig):
     Raises ConfigError for axes without the point that they share, and for points that are named
     twice.
 
-    >>> [place.sweep for place in CompositeMapConfig.from_preset("quick").places if place.axis == "rate"]
+    >>> points = CompositeMapConfig.from_preset("quick").axis_points
+    >>> [point.sweep for point in points if point.axis == "rate"]
     ['rate_0.5', 'depth_2', 'rate_2']
     """
 
@@ -186,11 +193,10 @@ class CompositeMapConfig(StudyConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, needed in (("depths", 2), ("factors", 1.0)):
-            if needed not in getattr(self, name):
-                raise ConfigError(
-                    f"{name}={getattr(self, name)}; axes share the point {needed:g}, so add it."
-                )
+        if 2 not in self.depths:
+            raise ConfigError(f"depths={self.depths}; axes share the point 2, so add it.")
+        if 1.0 not in self.factors:
+            raise ConfigError(f"factors={self.factors}; axes share the point 1, so add it.")
         if not set(self.coarse_gammas) <= set(self.gammas):
             raise ConfigError(
                 f"coarse_gammas={list(self.coarse_gammas)} are not all among "
@@ -204,70 +210,72 @@ class CompositeMapConfig(StudyConfig):
             )
 
     @property
-    def places(self) -> list[Place]:
+    def axis_points(self) -> list[AxisPoint]:
         """Every point of every axis, in order."""
-        rates = [
-            (factor, "depth_2" if factor == 1 else f"rate_{factor:g}") for factor in self.factors
-        ]
-        return [
-            *(Place("depth", depth, str(depth), f"depth_{depth}") for depth in self.depths),
-            *(
-                Place("rate", f * self.train.lr, f"{f * self.train.lr:.2g}", sweep)
-                for f, sweep in rates
-            ),
-            *(Place("decay", decay, f"{decay:.2g}", f"decay_{decay:.3g}") for decay in self.decays),
-            *(
-                Place(
-                    "unseen_rate",
-                    f * self.train.lr,
-                    f"{f * self.train.lr:.2g}",
-                    f"unseen_rate_{f:g}",
-                )
-                for f in self.unseen_factors
-            ),
-            *(
-                Place("unseen_decay", decay, f"{decay:.2g}", f"unseen_decay_{decay:.3g}")
-                for decay in self.decays
-            ),
-            *(Place("gpt2", number, norm, f"gpt2_{norm}") for number, norm in enumerate(NORMS)),
-        ]
+        points = []
+        for depth in self.depths:
+            points.append(AxisPoint("depth", depth, str(depth), f"depth_{depth}"))
+        for factor in self.factors:
+            sweep = "depth_2" if factor == 1 else f"rate_{factor:g}"
+            rate = factor * self.train.lr
+            points.append(AxisPoint("rate", rate, f"{rate:.2g}", sweep))
+        for decay in self.decays:
+            points.append(AxisPoint("decay", decay, f"{decay:.2g}", f"decay_{decay:.3g}"))
+        for factor in self.unseen_factors:
+            rate = factor * self.train.lr
+            sweep = f"unseen_rate_{factor:g}"
+            points.append(AxisPoint("unseen_rate", rate, f"{rate:.2g}", sweep))
+        for decay in self.decays:
+            sweep = f"unseen_decay_{decay:.3g}"
+            points.append(AxisPoint("unseen_decay", decay, f"{decay:.2g}", sweep))
+        for number, norm in enumerate(NORMS):
+            points.append(AxisPoint("gpt2", number, norm, f"gpt2_{norm}"))
+        return points
 
     @property
     def sweeps(self) -> dict[str, SweepConfig]:
         """One sweep for each point of each axis, and none twice."""
-        return {
-            place.sweep: self._sweep(place)
-            for place in self.places
-            if place.sweep != "depth_2" or place.axis == "depth"
-        }
+        sweeps = {}
+        for point in self.axis_points:
+            if point.sweep not in sweeps:
+                sweeps[point.sweep] = self._sweep(point)
+        return sweeps
 
-    def _sweep(self, place: Place) -> SweepConfig:
-        axis, point, label, _ = place
-        model, train, task, gammas = self.model, self.train, self.task, self.gammas
+    def _sweep(self, point: AxisPoint) -> SweepConfig:
+        """The members of a point of an axis."""
+        axis = point.axis
+        model = self.model
+        train = self.train
         if axis == "depth":
-            model = replace(model, n_layers=int(point))
-        elif axis == "gpt2":
-            heads = {"n_heads": self.heads, "d_head": model.d_head // self.heads}
-            model, gammas = (
-                replace(model, norm=label, act="gelu_new", train_biases=True, **heads),
-                self.block_gammas,
+            model = replace(model, n_layers=int(point.point))
+            return SweepConfig(self.gammas, self.task, model, train)
+        if axis == "gpt2":
+            model = replace(
+                model,
+                norm=point.label,
+                act="gelu_new",
+                train_biases=True,
+                n_heads=self.heads,
+                d_head=model.d_head // self.heads,
             )
+            return SweepConfig(self.block_gammas, self.task, model, train)
+        if axis == "unseen_rate":
+            train = replace(train, lr=point.point, weight_decay=UNSEEN_DECAY)
+        elif axis == "rate":
+            train = replace(train, lr=point.point)
         else:
-            gammas = self.coarse_gammas
-            train = replace(
-                train, **({"lr": point} if axis.endswith("rate") else {"weight_decay": point})
-            )
+            train = replace(train, weight_decay=point.point)
         if axis.startswith("unseen"):
-            model, task, gammas = (
-                replace(model, n_layers=UNSEEN_LAYERS),
-                task.both_unseen(),
-                (MIDDLE,),
-            )
-            train = replace(train, weight_decay=UNSEEN_DECAY) if axis == "unseen_rate" else train
-        return SweepConfig(gammas, task, model, train)
+            model = replace(model, n_layers=UNSEEN_LAYERS)
+            return SweepConfig((MIDDLE,), self.task.both_unseen(), model, train)
+        return SweepConfig(self.coarse_gammas, self.task, model, train)
 
 
 ORDER = "Spearman(gamma, I - S), gammas .5 to 1.0"
+
+
+DEPTHS_CROSSING = (2, 3, 4)
+"""Depths of claim C9."""
 
 
 def of_map(quantity: str, label: str, sweep: str = "") -> Term:
@@ -275,29 +283,52 @@ def of_map(quantity: str, label: str, sweep: str = "") -> Term:
     return Term("map", quantity, None, "final", label=label, sweep=sweep)
 
 
-def _context(sweep: str) -> tuple[Term, ...]:
+def _context(sweep: str) -> list[Term]:
     """I and S, also with early keys alone, at the small and the middle initialisation."""
-    labels = {
-        "I": "I",
-        "S": "S",
-        "I_early": "I, keys at positions 0 to length - 5",
-        "S_early": "S, keys at positions 0 to length - 5",
-        "acc_seen_test": "accuracy on seen_test",
-    }
-    return tuple(
-        phase(name, gamma, label, sweep)
-        for gamma in (MIDDLE, SMALL)
-        for name, label in labels.items()
-    )
+    terms = []
+    for gamma in (MIDDLE, SMALL):
+        terms.append(phase("I", gamma, "I", sweep))
+        terms.append(phase("S", gamma, "S", sweep))
+        terms.append(phase("I_early", gamma, "I, keys at positions 0 to length - 5", sweep))
+        terms.append(phase("S_early", gamma, "S, keys at positions 0 to length - 5", sweep))
+        terms.append(phase("acc_seen_test", gamma, "accuracy on seen_test", sweep))
+    return terms
 
 
-def _setting(id: str, axis: str, words: str, symbol: str) -> Claim:
-    statement = f"A higher {words} makes a pair inferred whose mirror is not trained either."
+def _setting(id: str, axis: str, name: str, symbol: str) -> Claim:
+    """The claim about a learning rate or weight decay."""
+    statement = f"A higher {name} makes a pair inferred whose mirror is not trained either."
     rank = of_map(f"{axis}_order", f"Spearman(log {symbol}, I)")
     gain = of_map(f"{axis}_gain", f"I at the highest {symbol} that is fitted - I at the lowest")
-    return Claim(
-        id, statement, "Fig. 14", (Condition(rank, ">=", 0.60), Condition(gain, ">=", 0.20))
-    )
+    conditions = (Condition(rank, ">=", 0.60), Condition(gain, ">=", 0.20))
+    return Claim(id, statement, "Fig. 14", conditions)
+
+
+def _blocks(norm: str) -> list[Condition]:
+    """The contrast and the order in GPT-2's blocks."""
+    sweep = f"gpt2_{norm}"
+    inferential = [phase("I", gamma, "", sweep) for gamma in (SMALL, MIDDLE)]
+    symmetric = [phase("S", gamma, "", sweep) for gamma in (MIDDLE, SMALL)]
+    return [
+        Condition(inferential[0], ">=", 0.50, inferential[1]),
+        Condition(symmetric[0], ">=", 0.50, symmetric[1]),
+        Condition(of_map("order", ORDER, sweep), ">=", 0.60),
+    ]
+
+
+def _crossing(depth: int) -> Condition:
+    """A boundary at some depth."""
+    label = "I - S crosses 0 inside the grid (1: yes)"
+    return Condition(of_map("crosses", label, f"depth_{depth}"), ">=", 1.0)
+
+
+def _boundaries() -> list[Term]:
+    """The boundaries of claim C9, and how many members are unfit."""
+    sweeps = [f"depth_{depth}" for depth in DEPTHS_CROSSING]
+    terms = [of_map("gamma_star", "boundary gamma*", sweep) for sweep in sweeps]
+    terms += [of_map("unfit", "members of the seed that are unfit", sweep) for sweep in sweeps]
+    terms.append(of_map("distance", "|gamma*(4) - gamma*(2)|"))
+    return terms
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -307,7 +338,7 @@ CLAIMS: tuple[Claim, ...] = (
         "mirrored.",
         "Sec. 4, order",
         (Condition(of_map("order", ORDER, "depth_2"), ">=", 0.60),),
-        context=_context("depth_2"),
+        context=tuple(_context("depth_2")),
     ),
     Claim(
         "C8",
@@ -326,22 +357,8 @@ CLAIMS: tuple[Claim, ...] = (
         "C9",
         "At every depth there is a boundary between symmetric and inferential answers.",
         "Fig. 2, depth",
-        tuple(
-            Condition(
-                of_map("crosses", "I - S crosses 0 inside the grid (1: yes)", f"depth_{depth}"),
-                ">=",
-                1.0,
-            )
-            for depth in (2, 3, 4)
-        ),
-        context=(
-            *(of_map("gamma_star", "boundary gamma*", f"depth_{depth}") for depth in (2, 3, 4)),
-            *(
-                of_map("unfit", "members of the seed that are unfit", f"depth_{depth}")
-                for depth in (2, 3, 4)
-            ),
-            of_map("distance", "|gamma*(4) - gamma*(2)|"),
-        ),
+        tuple(_crossing(depth) for depth in DEPTHS_CROSSING),
+        context=tuple(_boundaries()),
     ),
     _setting("C10", "rate", "learning rate", "lr"),
     _setting("C11", "decay", "weight decay", "wd"),
@@ -349,15 +366,7 @@ CLAIMS: tuple[Claim, ...] = (
         "C12",
         "GPT-2's blocks show the same contrast and the same order, with the norm before and after.",
         "Fig. 2c",
-        tuple(
-            condition
-            for sweep in (f"gpt2_{norm}" for norm in NORMS)
-            for condition in (
-                Condition(phase("I", SMALL, "", sweep), ">=", 0.50, phase("I", MIDDLE, "", sweep)),
-                Condition(phase("S", MIDDLE, "", sweep), ">=", 0.50, phase("S", SMALL, "", sweep)),
-                Condition(of_map("order", ORDER, sweep), ">=", 0.60),
-            )
-        ),
-        context=tuple(term for norm in NORMS for term in _context(f"gpt2_{norm}")),
+        (*_blocks("pre"), *_blocks("post")),
+        context=(*_context("gpt2_pre"), *_context("gpt2_post")),
     ),
 )

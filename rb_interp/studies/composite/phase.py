@@ -1,8 +1,9 @@
-"""The phase of a member: what it answers to pairs that were never trained (paper 2, Figs. 2 and
-10).
+"""The phase of a member: what it answers to pairs that were never trained.
 
-    I   share of the rows of ``unseen`` answered inferentially, x + s(a1) + s(a2), which is x - 10 for (4,3)
-    S   share answered symmetrically, as the mirrored pair was trained, which is x - 6 for (4,3)
+After paper 2, Figs. 2 and 10:
+
+    I   share of the rows of ``unseen`` answered inferentially, x + s(a1) + s(a2), for (4,3) x - 10
+    S   share answered symmetrically, as the mirrored pair was trained, for (4,3) x - 6
     O   1 - I - S
 
     unfit         accuracy on seen_test < .90
@@ -20,7 +21,7 @@ one way and the rest in the other; the shares by position and the histogram of a
 apart. O is not noise: a histogram with one other peak is a third rule.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -33,7 +34,11 @@ from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.config import MIDDLE
 from rb_interp.studies.composite.task import FITTED, CompositeDataset
 
-PHASES = UNFIT, INFERENTIAL, SYMMETRIC, MIXED = ("unfit", "inferential", "symmetric", "mixed")
+UNFIT = "unfit"
+INFERENTIAL = "inferential"
+SYMMETRIC = "symmetric"
+MIXED = "mixed"
+PHASES = (UNFIT, INFERENTIAL, SYMMETRIC, MIXED)
 DECIDED = 0.90
 """Share of answers from which a member is inferential, or symmetric."""
 ACCURACIES = ("train", "seen_train", "seen_test")
@@ -43,8 +48,10 @@ PHASE_VALUES = "I S O I_early S_early acc_train acc_seen_train acc_seen_test"
 def phase_of(seen_test: float, inferential: float, symmetric: float) -> str:
     """The phase by accuracy on seen_test and the shares I and S.
 
-    >>> [phase_of(*one) for one in ((0.89, 1.0, 0.0), (0.9, 0.9, 0.1), (1.0, 0.1, 0.9), (1.0, 0.5, 0.5))]
-    ['unfit', 'inferential', 'symmetric', 'mixed']
+    >>> phase_of(0.89, 1.0, 0.0), phase_of(0.9, 0.9, 0.1)
+    ('unfit', 'inferential')
+    >>> phase_of(1.0, 0.1, 0.9), phase_of(1.0, 0.5, 0.5)
+    ('symmetric', 'mixed')
     """
     if not seen_test >= FITTED:
         return UNFIT
@@ -54,8 +61,10 @@ def phase_of(seen_test: float, inferential: float, symmetric: float) -> str:
 
 
 def early(data: CompositeDataset, rows: Int[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
-    """Which rows have noise between their anchors and the last position: the key stands at 0 to
-    length - 5."""
+    """Which rows have noise between their anchors and the last position.
+
+    Their key stands at 0 to length - 5.
+    """
     return data.key_position[rows] <= data.task.length - 5
 
 
@@ -63,7 +72,7 @@ def read_phase(
     model: HookedModel,
     data: CompositeDataset,
     *,
-    asked: CompositeDataset | None = None,
+    unseen_data: CompositeDataset | None = None,
     untrained: HookedModel | None = None,
 ) -> Reading:
     """Accuracies, I, S and O of a model on the rows of a dataset, in [0, 1].
@@ -77,103 +86,115 @@ def read_phase(
 
     Args:
         model: any model that reads the dataset's tokens. data: what it was trained on.
-        asked: whose rows of ``unseen`` it answers. For a model that was trained on neither a
-            held-out pair nor its mirror these are rows of the task that trains the mirror, so S is
-            an answer that it has never seen.
+        unseen_data: whose rows of ``unseen`` it answers, by default those of data. For a model that
+            was trained on neither a held-out pair nor its mirror these are rows of the task that
+            trains the mirror, so S is an answer that it has never seen.
         untrained: the same model at step 0, read beside it; None for no comparison.
 
-    Raises TaskError where a held-out pair has no symmetric answer.
+    Raises TaskError if a held-out pair has no symmetric answer.
     """
-    values, tables = _values(model, data, asked or data)
-    before = {} if untrained is None else _values(untrained, data, asked or data)[0]
-    n = len((asked or data).rows("unseen"))
-    return Reading("phase", values, untrained=before, n=n, tables={} if asked else tables)
+    values, tables = _values(model, data, unseen_data or data)
+    before = {}
+    if untrained is not None:
+        before, _ = _values(untrained, data, unseen_data or data)
+    if unseen_data:
+        tables = {}
+    n = len((unseen_data or data).rows("unseen"))
+    return Reading("phase", values, untrained=before, n=n, tables=tables)
 
 
 def _values(
-    model: HookedModel, data: CompositeDataset, asked: CompositeDataset
+    model: HookedModel, data: CompositeDataset, unseen_data: CompositeDataset
 ) -> tuple[dict[str, float], dict[str, pd.DataFrame]]:
+    """Values and tables of `read_phase`."""
     values = {}
     for name in ACCURACIES:
         rows = data.sample(name, data.task.evaluation_rows)
-        values[f"acc_{name}"] = float(
-            (most_likely(model, data.tokens[rows]) == data.labels[rows]).mean()
-        )
+        right = most_likely(model, data.tokens[rows]) == data.labels[rows]
+        values[f"acc_{name}"] = float(right.mean())
     values["gap"] = values["acc_seen_train"] - values["acc_seen_test"]
-    rows = asked.rows("unseen")
-    keys, pairs, answers = (
-        asked.keys[rows],
-        asked.pairs[rows],
-        most_likely(model, asked.tokens[rows]),
+    rows = unseen_data.rows("unseen")
+    keys = unseen_data.keys[rows]
+    pairs = unseen_data.pairs[rows]
+    answers = most_likely(model, unseen_data.tokens[rows])
+    inferential = unseen_data.task.inferential(keys, pairs)
+    by_row = pd.DataFrame(
+        {
+            "position": unseen_data.key_position[rows],
+            "I": answers == inferential,
+            "S": answers == unseen_data.task.symmetric(keys, pairs),
+        }
     )
-    inferential, symmetric = asked.task.inferential(keys, pairs), asked.task.symmetric(keys, pairs)
-    right = {"I": answers == inferential, "S": answers == symmetric}
-    told = pd.DataFrame({"position": asked.key_position[rows], **right})
-    every, first = told[["I", "S"]].mean(), told.loc[early(asked, rows), ["I", "S"]].mean()
-    values |= {"I": every["I"], "S": every["S"], "I_early": first["I"], "S_early": first["S"]}
+    early_rows = by_row.loc[early(unseen_data, rows)]
+    values["I"] = float(by_row["I"].mean())
+    values["S"] = float(by_row["S"].mean())
+    values["I_early"] = float(early_rows["I"].mean())
+    values["S_early"] = float(early_rows["S"].mean())
     values["O"] = 1 - values["I"] - values["S"]
-    shares = (
-        told.groupby("position")
-        .agg(I=("I", "mean"), S=("S", "mean"), n=("I", "size"))
-        .reset_index()
-    )
+    positions = by_row.groupby("position")
+    by_position = positions.agg(I=("I", "mean"), S=("S", "mean"), n=("I", "size"))
     difference, count = np.unique(answers - inferential, return_counts=True)
-    histogram = pd.DataFrame(
-        {"difference": difference, "count": count, "share": count / max(1, len(answers))}
-    )
-    return {name: float(value) for name, value in values.items()}, {
-        "answers": histogram,
-        "by_position": shares,
-    }
+    histogram = pd.DataFrame({"difference": difference, "count": count})
+    histogram["share"] = count / max(1, len(answers))
+    return values, {"answers": histogram, "by_position": by_position.reset_index()}
 
 
 def phase_table(readings: pd.DataFrame, column: str = "value") -> pd.DataFrame:
-    """One row a member, of readings ``phase``: sweep, gamma, seed, phase, and the values of
-    `read_phase`."""
-    own = readings.loc[readings["probe"] == "phase"]
-    table = own.pivot(
-        index=["sweep", "gamma", "seed"], columns="quantity", values=column
-    ).reset_index()
-    table = frame(table, f"sweep gamma seed {PHASE_VALUES}")
-    return table.assign(
-        phase=[phase_of(*row) for row in table[["acc_seen_test", "I", "S"]].to_numpy()]
-    )
+    """Phase of every member, and the values of `read_phase`.
 
-
-Placed = Iterator[tuple[float, int, str, Reading]]
-"""Gamma, seed and set of a reading; gamma is NaN where it is of all gammas together."""
-
-
-def two_phases(phases: pd.DataFrame) -> Placed:
-    """Readings ``two_phases`` of each seed over its fitted members at gammas of .5 and above, the
-    numbers of C6.
-
-    ``decided``: share of them that are inferential or symmetric, NaN where none is fitted. n is how
-    many there are.
+    Columns: sweep, gamma, seed, those values, phase.
     """
-    for seed, members in phases.loc[phases["gamma"] >= MIDDLE - 1e-9].groupby("seed"):
-        fitted = members.loc[members["phase"] != UNFIT, "phase"]
-        share = float(fitted.isin((INFERENTIAL, SYMMETRIC)).mean()) if len(fitted) else np.nan
-        yield np.nan, int(seed), "", Reading("two_phases", {"decided": share}, n=len(fitted))  # type: ignore[call-overload]
+    members = ["sweep", "gamma", "seed"]
+    rows = readings.loc[readings["probe"] == "phase"]
+    table = rows.pivot(index=members, columns="quantity", values=column).reset_index()
+    table = frame(table, f"sweep gamma seed {PHASE_VALUES}")
+    numbers = table[["acc_seen_test", "I", "S"]].to_numpy()
+    return table.assign(phase=[phase_of(*row) for row in numbers])
 
 
-def memorising(phases: pd.DataFrame, curves: pd.DataFrame) -> Placed:
+MemberReading = tuple[float, int, str, Reading]
+"""Gamma, seed and set of a reading; gamma is NaN if it is of all gammas together."""
+
+
+def final_rows(readings: Iterable[MemberReading], step: int) -> list[dict]:
+    """Rows of readings at the last step."""
+    rows = []
+    for gamma, seed, set, reading in readings:
+        for row in reading.rows():
+            row |= {"gamma": gamma, "seed": seed, "stage": "final", "step": step, "set": set}
+            rows.append(row)
+    return rows
+
+
+def two_phases(phases: pd.DataFrame) -> Iterator[MemberReading]:
+    """Readings ``two_phases`` of each seed over its fitted members at gammas of .5 and above.
+
+    ``decided``: share of them that are inferential or symmetric, NaN if none is fitted. n is how
+    many there are. These are the numbers of C6.
+    """
+    members = phases.loc[phases["gamma"] >= MIDDLE - 1e-9]
+    for seed in sorted(set(members["seed"])):
+        phase = members.loc[members["seed"] == seed, "phase"]
+        fitted = phase[phase != UNFIT]
+        decided = fitted.isin((INFERENTIAL, SYMMETRIC))
+        reading = Reading("two_phases", {"decided": float(decided.mean())}, n=len(fitted))
+        yield np.nan, seed, "", reading
+
+
+def memorising(phases: pd.DataFrame, curves: pd.DataFrame) -> Iterator[MemberReading]:
     """Readings ``memorising`` of every member that is unfit on seen_test, the numbers of C3m.
 
     ``train``: accuracy on the rows that were trained on; ``gap``: that less accuracy on seen_train;
-    ``loss``: on rows of train at the last evaluation, in nats, NaN where ``curves`` has none.
+    ``loss``: on rows of train at the last evaluation, in nats, NaN if ``curves`` has none.
     """
-    last = (
-        curves.loc[curves["set"] == "train"]
-        .sort_values("step")
-        .groupby(["gamma", "seed"])["loss"]
-        .last()
-    )
+    train = curves.loc[curves["set"] == "train"].sort_values("step")
+    losses = train.groupby(["gamma", "seed"])["loss"].last()
     for row in phases.loc[phases["phase"] == UNFIT].to_dict("records"):
-        member = row["gamma"], row["seed"]
-        values = {"train": row["acc_train"], "gap": row["acc_train"] - row["acc_seen_train"]}
-        yield (
-            *member,
-            "train",
-            Reading("memorising", {**values, "loss": last.get(member, np.nan)}, n=1),
-        )
+        gamma = row["gamma"]
+        seed = row["seed"]
+        values = {
+            "train": row["acc_train"],
+            "gap": row["acc_train"] - row["acc_seen_train"],
+            "loss": losses.get((gamma, seed), np.nan),
+        }
+        yield gamma, seed, "train", Reading("memorising", values, n=1)

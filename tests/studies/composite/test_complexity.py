@@ -14,14 +14,14 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.runs.results import readings_table
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.claims import CLAIMS
-from rb_interp.studies.composite.measure import placed
-from rb_interp.studies.composite.representation import (
+from rb_interp.studies.composite.complexity import (
     complexity_contrast,
     growth,
     growth_order,
     phase_by_complexity,
     read_complexity,
 )
+from rb_interp.studies.composite.phase import final_rows
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.training.member_group import Member
 
@@ -34,7 +34,9 @@ NAMES = ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
 def verdict(id: str, several):
     """The verdict on readings, or on those of several members."""
     readings = (
-        several if isinstance(several, pd.DataFrame) else readings_table(placed(list(several), 9))
+        several
+        if isinstance(several, pd.DataFrame)
+        else readings_table(final_rows(list(several), 9))
     )
     (found,) = judge(readings, [BY_ID[id]])
     return found
@@ -44,7 +46,7 @@ def spectra(numbers) -> pd.DataFrame:
     """Readings ``weight_spectra``: (gamma, seed, layer, matrix, its participation ratio, the
     untrained model's)."""
     return readings_table(
-        placed(
+        final_rows(
             [
                 (
                     gamma,
@@ -92,7 +94,9 @@ def condensed_queries(at: dict[float, float]) -> pd.DataFrame:
         queries, n = models[0].blocks[0].attn.W_Q.data[0], round(32 * share)
         queries[:, :n] = queries[:, :1] * torch.tensor([1.0, -1.0]).repeat(16)[:n]
         found = read_complexity(models[0], data, models[1], n_null=2)
-        rows += placed([(gamma, seed, "", reading) for reading in found for seed in range(8)], 9)
+        rows += final_rows(
+            [(gamma, seed, "", reading) for reading in found for seed in range(8)], 9
+        )
     return readings_table(rows)
 
 

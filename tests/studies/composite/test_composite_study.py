@@ -18,8 +18,8 @@ from rb_interp.studies.composite import COMPOSITE
 from rb_interp.studies.composite.claims import CLAIMS
 from rb_interp.studies.composite.config import BOTH_UNSEEN
 from rb_interp.studies.composite.flow import flow_match, with_flows
-from rb_interp.studies.composite.measure import of_members, placed, read_model
-from rb_interp.studies.composite.phase import phase_table, read_phase
+from rb_interp.studies.composite.measure import of_members, read_model
+from rb_interp.studies.composite.phase import final_rows, phase_table, read_phase
 from rb_interp.studies.composite.representation import read_grid, read_shares
 from rb_interp.studies.composite.task import CompositeTask
 
@@ -51,7 +51,7 @@ def read():
     }
     codes, found = {0.5: SYMMETRIC, 0.8: INFERENTIAL}, {}
     for gamma, model in known.items():
-        found[gamma] = read_model(model, DATA, untrained)
+        found[gamma] = list(read_model(model, DATA, untrained))
         if gamma in codes:
             with planted(TASK, codes[gamma]) as model:
                 vectors = [("seen_test", one) for one in read_shares(model, DATA)]
@@ -66,7 +66,7 @@ def of_seeds(read, as_gamma=None, n=8) -> pd.DataFrame:
     gamma."""
     of = {gamma: gamma for gamma in read} | (as_gamma or {})
     return readings_table(
-        placed([(g, seed, *one) for g in read for seed in range(n) for one in read[of[g]]], 9)
+        final_rows([(g, seed, *one) for g in read for seed in range(n) for one in read[of[g]]], 9)
     )
 
 
@@ -75,7 +75,7 @@ def phases_of(readings: pd.DataFrame) -> pd.DataFrame:
 
 
 def outcomes(readings: pd.DataFrame, claims=JUDGED) -> dict[str, str]:
-    of_all = placed(list(of_members(readings, phases_of(readings), NO_CURVES)), 9)
+    of_all = final_rows(list(of_members(readings, phases_of(readings), NO_CURVES)), 9)
     return {
         verdict.id: verdict.outcome for verdict in judge(readings_table(readings, of_all), claims)
     }
@@ -164,7 +164,7 @@ def test_a_run_reads_the_members_that_it_trained(smoke_run):
         *product((0.5, 0.8), (0, 1))
     }
     model, data = run.model(gamma=0.8, seed=1, sweep=BOTH_UNSEEN), run.sweep(BOTH_UNSEEN).dataset(1)
-    other = read_phase(model, data, asked=run.sweep().dataset(1))
+    other = read_phase(model, data, unseen_data=run.sweep().dataset(1))
     found = (
         control.loc[(control["gamma"] == 0.8) & (control["seed"] == 1)]
         .set_index("quantity")["value"]

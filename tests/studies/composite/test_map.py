@@ -19,7 +19,7 @@ from rb_interp.studies.composite.map import (
     CompositeMapConfig,
     paper_decays,
 )
-from rb_interp.studies.composite.measure import (
+from rb_interp.studies.composite.map_measure import (
     boundaries,
     boundary,
     boundary_interval,

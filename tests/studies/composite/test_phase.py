@@ -9,7 +9,7 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.studies.composite.flow import (
     ANSWERS,
     ROLES,
-    TAKEN,
+    SITES,
     draw_pairs,
     flow_of,
     flows_by_attention,
@@ -70,7 +70,7 @@ def test_the_control_counts_answers_that_only_the_main_task_has_trained(phase):
     """One that infers every pair knows the control's rows; one that knows the exception answers as
     it is trained."""
     control = TASK.both_unseen().dataset(seed=0)
-    reading = read_phase(reference_model(DATA, "via_last", phase), control, asked=DATA)
+    reading = read_phase(reference_model(DATA, "via_last", phase), control, unseen_data=DATA)
     inferential = float(phase == "inferential")
     assert (reading.values["I"], reading.values["S"], reading.n) == (
         inferential,
@@ -142,7 +142,7 @@ WHAT = {
         FROM_L1: "source",
     },
 }
-NONE_MOVED = {f"{taken}:{answer}": 0.0 for taken in TAKEN for answer in ANSWERS}
+NONE_MOVED = {f"{taken}:{answer}": 0.0 for taken in SITES for answer in ANSWERS}
 
 
 @pytest.fixture(
@@ -161,7 +161,7 @@ def test_reference_models_are_named_as_they_were_built_and_their_shares_are_0_or
     for taken, answer in WHAT[flow].items():
         assert reading.values[f"{taken}:{answer}"] == 1, taken
         assert sum(reading.values[f"{taken}:{other}"] for other in ANSWERS) == 1
-    assert {reading.values[f"{taken}:placebo"] for taken in TAKEN} == {0}
+    assert {reading.values[f"{taken}:placebo"] for taken in SITES} == {0}
     assert flow_of(reading.values) == NAMES[flow]
     assert reading.n > 300
     assert np.isnan(list(reading.untrained.values())).all()
