@@ -104,7 +104,7 @@ def complexity_contrast(
         small = _by_matrix(ratios, SMALL, seed)
         middle = _by_matrix(ratios, MIDDLE, seed)
         if {len(small), len(middle)} <= {0, TWO_LAYERS}:
-            lower = (small / middle <= LOWER).sum()
+            lower = (small / middle <= LOWER).sum().to_dict()
             values = {"matrices_lower": float(lower["value"])}
             before = {"matrices_lower": float(lower["untrained"])}
             reading = Reading("complexity_contrast", values, untrained=before, n=TWO_LAYERS)

@@ -178,8 +178,9 @@ def draw_pairs(data: CompositeDataset) -> Pairs:
     usable &= keys != source_keys
     usable &= (pairs != source_pairs).any(1)
     usable &= ~data.is_exception(source_pairs)
-    inputs = [with_distinct_roles(part) for part in (data.inputs(rows), source, placebo)]
-    return Pairs(*inputs, answers).select(usable)
+    base = with_distinct_roles(data.inputs(rows))
+    source = with_distinct_roles(source)
+    return Pairs(base, source, with_distinct_roles(placebo), answers).select(usable)
 
 
 def with_distinct_roles(inputs: Inputs) -> Inputs:

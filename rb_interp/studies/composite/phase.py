@@ -125,11 +125,12 @@ def _values(
             "S": answers == unseen_data.task.symmetric(keys, pairs),
         }
     )
-    early_rows = by_row.loc[early(unseen_data, rows)]
-    values["I"] = float(by_row["I"].mean())
-    values["S"] = float(by_row["S"].mean())
-    values["I_early"] = float(early_rows["I"].mean())
-    values["S_early"] = float(early_rows["S"].mean())
+    shares = by_row[["I", "S"]].mean().to_dict()
+    early_shares = by_row.loc[early(unseen_data, rows), ["I", "S"]].mean().to_dict()
+    values["I"] = shares["I"]
+    values["S"] = shares["S"]
+    values["I_early"] = early_shares["I"]
+    values["S_early"] = early_shares["S"]
     values["O"] = 1 - values["I"] - values["S"]
     positions = by_row.groupby("position")
     by_position = positions.agg(I=("I", "mean"), S=("S", "mean"), n=("I", "size"))
