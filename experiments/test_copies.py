@@ -7,7 +7,7 @@ import torch
 from experiments import copies
 from experiments.copies import GAUGES, add_noise, gauge_copy, gauges_of, perturbed
 from rb_interp.errors import ModelError
-from rb_interp.interventions.sites import last_logits
+from rb_interp.interventions.edits import last_logits
 from rb_interp.models import ModelConfig
 from rb_interp.models.build import lens_model
 from rb_interp.models.protocol import write_weights

@@ -21,7 +21,7 @@ import torch
 
 import rb_interp as rb
 from rb_interp.interventions.circuits import anchor_routes
-from rb_interp.interventions.sites import last_logits
+from rb_interp.interventions.edits import last_logits
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import HookedModel

@@ -35,7 +35,7 @@ from experiments.calibration.known_models import PAIRS, ROWS, Subject, readings_
 from experiments.copies import READ, WRITE, kind
 from rb_interp.figures.kit import BLUE, DASHED, GREY, MARKERS, RED, new_figure, styled
 from rb_interp.interventions.circuits import SHARE_MIN
-from rb_interp.interventions.sites import last_logits
+from rb_interp.interventions.edits import last_logits
 from rb_interp.interventions.swaps import key_and_sum
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig

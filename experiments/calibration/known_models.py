@@ -25,7 +25,7 @@ import numpy as np
 from experiments.calibration.detectors import HAS, Detection, Place, truth
 from experiments.copies import perturbed
 from rb_interp.interventions.circuits import SHARES, anchor_routes
-from rb_interp.interventions.sites import last_logits
+from rb_interp.interventions.edits import last_logits
 from rb_interp.interventions.subspaces import matched_spans, subspace_effect, token_basis
 from rb_interp.interventions.swaps import key_and_sum, n_other_answers
 from rb_interp.models.build import lens_model

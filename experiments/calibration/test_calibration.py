@@ -19,7 +19,7 @@ from experiments.calibration.exchange import run_with_exchanges
 from experiments.calibration.known_models import ShuffledTask, Subject, examine, load, rows_of
 from experiments.calibration.rates import answers
 from experiments.calibration.trained_models import copies_of, truth_of
-from rb_interp.interventions.sites import last_logits
+from rb_interp.interventions.edits import last_logits
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import NORMS, ModelConfig
 from rb_interp.models.reference import REFERENCES, reference

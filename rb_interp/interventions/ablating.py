@@ -34,20 +34,11 @@ from torch import Tensor
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, nearest
+from rb_interp.interventions.edits import Edit, edits_of, interchange_edits, values_at, with_edits
 from rb_interp.interventions.effect import REDRAWN, SHARES, Direction, Effect
 from rb_interp.interventions.metrics import AnswerAt, MetricLike
 from rb_interp.interventions.paired_run import PairedRun, equal_note
-from rb_interp.interventions.sites import (
-    Edit,
-    Site,
-    Sites,
-    edits_of,
-    interchange_edits,
-    parse_sites,
-    told,
-    values_at,
-    with_edits,
-)
+from rb_interp.interventions.sites import Site, Sites, parse_sites, site_names
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import attention_layers
 from rb_interp.probes.activations import capture
@@ -199,7 +190,7 @@ def patching_effect(
         runs.append(pair.run(interchange_edits(model, pair.base, source, parsed)))
     pair.note_control(parsed)
     name = f"patching ({direction})"
-    return pair.effect(name, told(parsed, model), runs, quantity=SHARES[direction])
+    return pair.effect(name, site_names(parsed, model), runs, quantity=SHARES[direction])
 
 
 @checked
@@ -251,7 +242,7 @@ def ablation(
     for source in pair.sources:
         runs.append(pair.run(interchange_edits(model, inputs, source, parsed)))
     pair.note_control(parsed)
-    return pair.effect(f"{method} ablation", told(parsed, model), runs)
+    return pair.effect(f"{method} ablation", site_names(parsed, model), runs)
 
 
 def _padding_note(model: HookedModel, inputs: Inputs, method: str) -> dict[str, str]:
@@ -409,9 +400,9 @@ def interchange(
         edits = [*hold_edits, *interchange_edits(model, base, rows, taken)]
         changed_answers.append(pair.run(edits).argmax(1).numpy())
     pair.note_control(taken)
-    place = told(taken, model)
+    place = site_names(taken, model)
     if held:
-        place += f"; held: {told(held, model)}"
+        place += f"; held: {site_names(held, model)}"
     counts = answers != predicted
     n_alike = int((~counts).sum())
     if n_alike:

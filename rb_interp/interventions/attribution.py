@@ -31,8 +31,8 @@ from torch.func import functional_call
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError
-from rb_interp.interventions import sites
 from rb_interp.interventions.cells import Cells, Names, Numbers, PatchedCells, pair_and_cells
+from rb_interp.interventions.edits import gather
 from rb_interp.interventions.effect import Direction, Matrix
 from rb_interp.interventions.metrics import AnswerAt, MetricLike, answer_positions, measure
 from rb_interp.interventions.paired_run import Activations, PairedRun
@@ -136,9 +136,9 @@ def attributed_cells(pair: PairedRun, cells: Cells) -> PatchedCells:
                 before = untouched[site.hook][rows]
                 after = activations[site.hook][rows]
                 for role, (base, source) in enumerate(positions[number]):
-                    step = sites.gather(hooked, after, source[rows])
-                    step = step - sites.gather(hooked, before, base[rows])
-                    slopes = sites.gather(hooked, gradient, base[rows])
+                    step = gather(hooked, after, source[rows])
+                    step = step - gather(hooked, before, base[rows])
+                    slopes = gather(hooked, gradient, base[rows])
                     change = (slopes.double() * step.double()).flatten(1).sum(1)
                     patched[number, group, role, rows.numpy()] += change.numpy()
     return patched

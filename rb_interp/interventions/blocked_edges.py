@@ -17,11 +17,12 @@ from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions import sites
+from rb_interp.interventions.edits import Edit, scatter
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import AnswerAt, MetricLike
 from rb_interp.interventions.paired_run import PairedRun
 from rb_interp.interventions.patterns import seen_positions
-from rb_interp.interventions.sites import Edit, Site
+from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import visible
 from rb_interp.tasks.inputs import Inputs
@@ -154,7 +155,7 @@ def blocked_edits(
         has_rest = rest.sum(-1, keepdim=True) > 0
         rest = torch.where(has_rest, rest, is_open.expand_as(rest))
         new = rest / rest.sum(-1, keepdim=True)
-        return sites.scatter(site, activation, query, new if head is None else new[:, :, head])
+        return scatter(site, activation, query, new if head is None else new[:, :, head])
 
     return [Edit(site.hook, change, len(queries))]
 

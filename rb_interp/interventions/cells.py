@@ -133,7 +133,7 @@ class Cells:
                 site = Site(name, layer, unit=head)
                 site.check(model)
                 groups.append(site)
-                shared = site.shared(model)
+                shared = site.sharing_note(model)
                 if shared:
                     self.notes[name] = shared
         return groups

@@ -46,8 +46,9 @@ from jaxtyping import Int
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError
+from rb_interp.interventions.edits import most_likely
 from rb_interp.interventions.patching import patching_matrix
-from rb_interp.interventions.sites import Site, most_likely
+from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import check_labels, undefined
 from rb_interp.statistics.reading import Reading

@@ -41,6 +41,7 @@ from torch import Tensor
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions import sites
+from rb_interp.interventions.edits import Edit, last_logits
 from rb_interp.models.protocol import HookedModel
 from rb_interp.tasks.inputs import Inputs
 
@@ -270,8 +271,8 @@ def answer_positions(answer_at: AnswerAt, rows: Inputs) -> Int[Tensor, " row"]:
 def answer_logits(
     model: HookedModel,
     rows: Inputs,
-    edits: Sequence[sites.Edit] = (),
+    edits: Sequence[Edit] = (),
     answer_at: AnswerAt = None,
 ) -> Float[Tensor, "row d_vocab"]:
     """Logits that the answers are read from, under edits, on CPU."""
-    return sites.last_logits(model, rows.tokens, edits, at=answer_positions(answer_at, rows))
+    return last_logits(model, rows.tokens, edits, at=answer_positions(answer_at, rows))

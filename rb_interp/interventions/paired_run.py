@@ -17,6 +17,7 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions import sites
+from rb_interp.interventions.edits import Edit, values_at
 from rb_interp.interventions.effect import REDRAWN, Direction, Effect, Matrix
 from rb_interp.interventions.metrics import (
     AnswerAt,
@@ -28,7 +29,7 @@ from rb_interp.interventions.metrics import (
     measure,
     metric_of,
 )
-from rb_interp.interventions.sites import Edit, Site
+from rb_interp.interventions.sites import Site
 from rb_interp.models.hooking import caller_hooks
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import visible
@@ -113,8 +114,8 @@ class PairedRun:
         """Note in how many rows the control has the values of the base rows at all of the sites."""
         if self.control is None:
             return
-        base = sites.values_at(self.model, self.base, control_sites)
-        control = sites.values_at(self.model, self.control, control_sites)
+        base = values_at(self.model, self.base, control_sites)
+        control = values_at(self.model, self.control, control_sites)
         equal = np.ones(len(self.base), dtype=bool)
         for site, values in base.items():
             equal &= (values == control[site]).flatten(1).all(1).numpy()

@@ -38,6 +38,7 @@ from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.interventions import sites
 from rb_interp.interventions.cells import Cells, Names, Numbers, PatchedCells, pair_and_cells
+from rb_interp.interventions.edits import check_finite, gather, scatter
 from rb_interp.interventions.effect import Direction, Matrix
 from rb_interp.interventions.metrics import METRICS, AnswerAt, MetricLike, answer_positions
 from rb_interp.interventions.paired_run import Activations, PairedRun
@@ -169,7 +170,7 @@ class Write(NamedTuple):
         """The activation of all runs with the values; of one position, whatever the position."""
         length = activation.shape[self.site.position_axis]
         position = self.position * (length > 1)
-        return sites.scatter(self.site, activation, position, self.values, self.run)
+        return scatter(self.site, activation, position, self.values, self.run)
 
 
 class CellRuns:
@@ -242,7 +243,7 @@ class CellRuns:
         if not len(changed):
             return changed, self.pair.base_logits[:0]
         logits = self._passes(self._first_block(site), changed, write)
-        return changed, sites.check_finite(logits)
+        return changed, check_finite(logits)
 
     def _choose_passes(self) -> None:
         """Begin late and end narrow if this gives the values of the whole pass."""
@@ -300,9 +301,9 @@ class CellRuns:
         hooked = site.in_hook(self.model)
         is_local = site.component not in sites.ACTS_ON_OTHERS
         rows = run % self.n_rows
-        values = sites.gather(hooked, source, source_position, rows)
+        values = gather(hooked, source, source_position, rows)
         if not self.disturbed:
-            untouched = sites.gather(hooked, self.untouched[site.hook], position, rows)
+            untouched = gather(hooked, self.untouched[site.hook], position, rows)
             changes = values != untouched
             if changes.ndim > 1:
                 changes = changes.flatten(1).any(1)

@@ -32,10 +32,11 @@ from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions import sites
+from rb_interp.interventions.edits import Edit, edits_of, gather, last_logits, values_at
 from rb_interp.interventions.effect import Effect, Matrix
 from rb_interp.interventions.metrics import AnswerAt, MetricLike, answer_logits
 from rb_interp.interventions.paired_run import PairedRun
-from rb_interp.interventions.sites import Edit, Site
+from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import visible
 from rb_interp.tasks.inputs import Inputs
@@ -189,8 +190,8 @@ def path_matrix(
                 else:
                     patched[number, row, column] = pair.of(logits)
     axes = {
-        "sender": [sites.told([site], model) for site in senders],
-        "receiver": [sites.told([site], model) for site in receivers],
+        "sender": [sites.site_names([site], model) for site in senders],
+        "receiver": [sites.site_names([site], model) for site in receivers],
     }
     return pair.matrix(axes, patched, notes, "path patching")
 
@@ -224,19 +225,19 @@ def path_logits(
 
     def read(activation: Tensor, rows: Tensor, site: Site) -> Tensor:
         positions = sites.site_positions(site, base)[rows]
-        arrived[site].append(sites.gather(site.in_hook(model), activation, positions).cpu())
+        arrived[site].append(gather(site.in_hook(model), activation, positions).cpu())
         return activation
 
     reads = [Edit(site.hook, partial(read, site=site)) for site in arrived]
     held = _held_sublayers(model, sender, reached, mlps)
     missing = [site for site in held if site not in base_values]
-    base_values |= sites.values_at(model, base, missing)
+    base_values |= values_at(model, base, missing)
     values = {site: base_values[site] for site in held}
-    values |= sites.values_at(model, source, sender)
-    sites.last_logits(model, base.tokens, [*reads, *sites.edits_of(model, base, values)])
+    values |= values_at(model, source, sender)
+    last_logits(model, base.tokens, [*reads, *edits_of(model, base, values)])
     logits: dict[Site, Tensor] = {}
     for site, parts in arrived.items():
-        edits = sites.edits_of(model, base, {site: torch.cat(parts)})
+        edits = edits_of(model, base, {site: torch.cat(parts)})
         logits[site] = answer_logits(model, base, edits, answer_at)
     return [logits.get(site) for site in receivers]
 

@@ -26,10 +26,11 @@ from torch import Tensor
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError
+from rb_interp.interventions.edits import Edit
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import AnswerAt, MetricLike
 from rb_interp.interventions.paired_run import PairedRun
-from rb_interp.interventions.sites import Edit, Site
+from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import visible
 from rb_interp.probes._probe import check_attends

@@ -1,5 +1,4 @@
-"""Sites: places in a model by component, layer, head and role; read them in one pass, run with
-other values in them.
+"""Sites: positions in a model by component, layer, head and role.
 
 A site is written ``attn_out.1@last`` or ``z.0.2@key``. Components are TransformerLens's: the
 residual stream before, between and after the sublayers (``resid_pre``, ``resid_mid``,
@@ -21,60 +20,41 @@ Heads are those of the queries. Where several of them share their keys and value
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
-from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, RolesError, nearest
-from rb_interp.models.hooking import attached, check_not_compiled, evaluation, hook_points
-from rb_interp.models.protocol import HookedModel, resid_mid_is_a_copy
+from rb_interp.models.hooking import check_not_compiled, hook_points
+from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import (
     adds_positions,
-    check_range,
-    device_of,
     has_attention,
     has_mlp,
     heads_sharing,
     key_value_head,
-    rows_of_a_pass,
 )
-from rb_interp.probes.activations import Tokens, as_rows, capture
 from rb_interp.tasks.inputs import REST, Inputs, rest_positions
 
-__all__ = [
-    "Edit",
-    "Site",
-    "components_of",
-    "edits_of",
-    "interchange_edits",
-    "last_logits",
-    "values_at",
-    "with_edits",
-]
+__all__ = ["Site", "components_of", "positions"]
 
-HOOKS = {
-    name: f"blocks.{{}}.hook_{name}"
-    for name in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
-}
-HOOKS |= {name: f"blocks.{{}}.attn.hook_{name}" for name in ("q", "k", "v", "z", "pattern")}
-HOOKS |= {
-    "mlp_post": "blocks.{}.mlp.hook_post",
-    "embed": "hook_embed",
-    "pos_embed": "hook_pos_embed",
-}
-"""Component -> hook name, with the layer left open."""
+STREAM = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
 PER_HEAD = ("q", "k", "v", "z", "pattern")
 """Components that have a head axis: axis 2 of q, k, v and z, axis 1 of pattern."""
 EMBEDDINGS = ("embed", "pos_embed")
 """Components that stand before the first layer."""
+HOOKS = {
+    **{name: f"blocks.{{}}.hook_{name}" for name in STREAM},
+    **{name: f"blocks.{{}}.attn.hook_{name}" for name in PER_HEAD},
+    "mlp_post": "blocks.{}.mlp.hook_post",
+    **{name: f"hook_{name}" for name in EMBEDDINGS},
+}
+"""Component -> hook name, with the layer left open."""
 ACTS_ON_OTHERS = ("resid_pre", "k", "v", *EMBEDDINGS)
 """Components through which a position acts on others in their own block. The others act on their
 own position there."""
@@ -119,24 +99,24 @@ class Site:
         ``@role``."""
         if isinstance(text, Site):
             return text
-        found = FORM.fullmatch(str(text))
-        if not found or (found[2] is None) != (found[1] in EMBEDDINGS):
+        match = FORM.fullmatch(str(text))
+        if not match or (match[2] is None) != (match[1] in EMBEDDINGS):
             raise ModelError(
                 f"cannot read the site '{text}'; write component.layer@role, such as "
                 f"attn_out.1@last, with a head "
                 f"component.layer.head@role, such as z.0.2@key, and an embedding without numbers: "
                 f"embed@last."
             )
-        return Site(
-            found[1], int(found[2] or 0), found[4], None if found[3] is None else int(found[3])
-        )
+        component, layer, unit, role = match.groups()
+        return Site(component, int(layer or 0), role, None if unit is None else int(unit))
 
     def __str__(self) -> str:
-        numbers = () if self.component in EMBEDDINGS else (self.layer, self.unit)
-        place = ".".join(
-            [self.component, *(str(number) for number in numbers if number is not None)]
-        )
-        return place + (f"@{self.role}" if self.role else "")
+        text = self.component
+        if self.component not in EMBEDDINGS:
+            text += f".{self.layer}"
+        if self.unit is not None:
+            text += f".{self.unit}"
+        return text if self.role is None else f"{text}@{self.role}"
 
     @property
     def hook(self) -> str:
@@ -149,15 +129,14 @@ class Site:
         return 2 if self.component == "pattern" else 1
 
     def in_hook(self, model: HookedModel) -> Site:
-        """The same place with the head's number in its hook, which has fewer keys and values than a
+        """The same site with the head's number in its hook, which has fewer keys and values than a
         model has heads."""
         if self.unit is None or self.component not in ("k", "v"):
             return self
         return replace(self, unit=key_value_head(model, self.unit))
 
-    def shared(self, model: HookedModel) -> str:
-        """Which other heads have the same keys or values, in words; empty if each head has its
-        own."""
+    def sharing_note(self, model: HookedModel) -> str:
+        """Which other heads have the same keys or values; empty if each head has its own."""
         if self.unit is None or self.component not in ("k", "v"):
             return ""
         heads = heads_sharing(model, self.unit)
@@ -167,26 +146,32 @@ class Site:
         return f"shared with {noun} {', '.join(map(str, heads))}"
 
     def check(self, model: HookedModel) -> None:
-        """Raise ModelError where a model has no such component, layer, head or neuron."""
-        layer = self.layer if 0 <= self.layer < model.cfg.n_layers else None
-        if self.component not in (there := components_of(model, layer)):
+        """Raise ModelError if the model has no such component, layer, head or neuron."""
+        n_layers = model.cfg.n_layers
+        in_range = 0 <= self.layer < n_layers
+        components = components_of(model, self.layer if in_range else None)
+        if self.component not in components:
             check_not_compiled(model)
-            has = ", ".join(there) or "no transformer layer: edit its hooks by name"
+            listed = ", ".join(components) or "no transformer layer: edit its hooks by name"
             raise ModelError(
                 f"site '{self}' is not in this model, a {type(model).__name__}, which has there "
-                f"{has}."
+                f"{listed}."
             )
-        mlp = self.component == "mlp_post"
-        unit = (
-            ("neuron", self.unit, model.cfg.d_mlp)
-            if mlp
-            else ("head", self.unit, model.cfg.n_heads)
+        if not in_range:
+            self._raise_out_of_range("layer", self.layer, n_layers)
+        if self.unit is None:
+            return
+        if self.component == "mlp_post":
+            noun, n_units = "neuron", model.cfg.d_mlp
+        else:
+            noun, n_units = "head", model.cfg.n_heads
+        if not 0 <= self.unit < n_units:
+            self._raise_out_of_range(noun, self.unit, n_units)
+
+    def _raise_out_of_range(self, noun: str, number: int, count: int) -> None:
+        raise ModelError(
+            f"site '{self}' is in {noun} {number}; this model has {noun}s 0 to {count - 1}."
         )
-        for what, given, count in (("layer", self.layer, model.cfg.n_layers), unit):
-            if given is not None and not 0 <= given < count:
-                raise ModelError(
-                    f"site '{self}' is in {what} {given}; this model has {what}s 0 to {count - 1}."
-                )
 
 
 Sites = Site | str | Sequence[Site | str]
@@ -194,17 +179,20 @@ Sites = Site | str | Sequence[Site | str]
 
 def parse_sites(sites: Sites) -> list[Site]:
     """One site or several, each as a Site or as text; ModelError for none."""
-    parsed = [Site.parse(site) for site in ([sites] if isinstance(sites, Site | str) else sites)]
-    if not parsed:
+    if isinstance(sites, Site | str):
+        return [Site.parse(sites)]
+    if not sites:
         raise ModelError("this call needs at least one site, such as 'attn_out.0'; got none.")
-    return parsed
+    return [Site.parse(site) for site in sites]
 
 
-def told(sites: Sequence[Site], model: HookedModel) -> str:
+def site_names(sites: Sequence[Site], model: HookedModel) -> str:
     """Several sites as text, each with the other heads that share what it has."""
-    return " + ".join(
-        f"{site} ({shared})" if (shared := site.shared(model)) else str(site) for site in sites
-    )
+    names = []
+    for site in sites:
+        note = site.sharing_note(model)
+        names.append(f"{site} ({note})" if note else str(site))
+    return " + ".join(names)
 
 
 def components_of(model: HookedModel, layer: int | None = None) -> tuple[str, ...]:
@@ -235,31 +223,32 @@ def positions(rows: Inputs, role: str) -> Int[np.ndarray, "row n"]:
     >>> [positions(rows, role).tolist() for role in ("anchor", "last_anchor", "anchor_1", "last")]
     [[[1, 2]], [[2]], [[1]], [[3]]]
     """
-    (n_rows, length), own = rows.tokens.shape, rows.roles.positions
+    n_rows, length = rows.tokens.shape
+    roles = rows.roles.positions
     known = {
         "last": np.full((n_rows, 1), length - 1),
         "all": np.tile(np.arange(length), (n_rows, 1)),
     }
-    if (anchors := own.get("anchor", np.empty((0, 0)))).shape[1]:
+    anchors = roles.get("anchor", np.empty((0, 0)))
+    if anchors.shape[1]:
         known |= {f"anchor_{i + 1}": anchors[:, i, None] for i in range(anchors.shape[1])}
         known |= {"first_anchor": anchors[:, :1], "last_anchor": anchors[:, -1:]}
-    known |= own  # a caller's 'last' is his
-    if role == REST and REST not in own:
+    known |= roles  # a caller's 'last' is his
+    if role == REST and REST not in roles:
         known[REST] = rest_positions(rows.roles, length)
     if role not in known:
-        name = rows.roles.task
+        task = rows.roles.task
         raise RolesError(
-            f"this intervention needs the role '{role}'; {name} has no such role: "
+            f"this intervention needs the role '{role}'; {task} has no such role: "
             f"{nearest(role, [*known, REST])}"
         )
-    at = known[role]
-    if len(at) != n_rows or (at.size and not 0 <= at.min() <= at.max() < length):
-        text = f"role '{role}' has {len(at)} rows, at positions {np.unique(at).tolist()}"
+    result = known[role]
+    if len(result) != n_rows or (result.size and not 0 <= result.min() <= result.max() < length):
         raise RolesError(
-            f"{text}; there are {n_rows} rows with the positions 0 to {length - 1}. Pass roles of "
-            f"theirs."
+            f"role '{role}' has {len(result)} rows, at positions {np.unique(result).tolist()}; "
+            f"there are {n_rows} rows with the positions 0 to {length - 1}. Pass roles of theirs."
         )
-    return at
+    return result
 
 
 def site_positions(site: Site, rows: Inputs) -> Int[Tensor, "row n"]:
@@ -292,257 +281,3 @@ def aligned(
             f"or k."
         )
     return at, source_at
-
-
-@checked
-@single_threaded
-def values_at(model: HookedModel, rows: Inputs, sites: Sites) -> dict[Site, Tensor]:
-    """What a model computes at each of several sites, ``[row, n, ...]`` with n the role's
-    positions, from one pass.
-
-    One position's activation is ``[d_model]`` for the residual stream, embeddings and sublayer
-    outputs, ``[head, d_head]`` for q, k, v and z, ``[head, key]`` for pattern, ``[d_mlp]`` for
-    mlp_post; one head's or neuron's is without that axis. All are on CPU.
-
-    Args:
-        model: any model with TransformerLens's hooks.
-        rows: the rows of the pass, with the roles that the sites name.
-        sites: one site or several, as `Site` or as text.
-
-    Raises:
-        ModelError: the model has no such site.
-        RolesError: the rows have no such role.
-    """
-    parsed = [Site.parse(site) for site in ([sites] if isinstance(sites, Site | str) else sites)]
-    for site in parsed:
-        site.check(model)
-    values = capture(model, rows.tokens, sorted({site.hook for site in parsed})) if parsed else {}
-    return {
-        site: gather(site.in_hook(model), values[site.hook], site_positions(site, rows))
-        for site in parsed
-    }
-
-
-def gather(
-    site: Site, activation: Tensor, at: Int[Tensor, "*n"], rows: Int[Tensor, "*n"] | None = None
-) -> Tensor:
-    """An activation at positions ``[row, n]``, or at single ones of given rows, in a head or neuron
-    of its hook."""
-    rows = torch.arange(len(at))[:, None] if rows is None else rows
-    found = activation.movedim(site.position_axis, 1)[
-        rows.to(activation.device), at.to(activation.device)
-    ]
-    return found if site.unit is None else found.select(at.ndim, site.unit)
-
-
-def scatter(
-    site: Site,
-    activation: Tensor,
-    at: Int[Tensor, "*n"],
-    values: Tensor,
-    rows: Int[Tensor, "*n"] | None = None,
-) -> Tensor:
-    """A copy of an activation with values at positions ``[row, n]``, or at single ones of given
-    rows, as `gather`."""
-    rows, changed = torch.arange(len(at))[:, None] if rows is None else rows, activation.clone()
-    moved = changed.movedim(site.position_axis, 1)
-    moved = moved if site.unit is None else moved.select(2, site.unit)
-    moved[rows.to(moved.device), at.to(moved.device)] = values.to(moved)
-    return changed
-
-
-class Edit(NamedTuple):
-    """A change at one hook: ``change(activation, rows)`` gives the new activation of the rows in
-    this pass.
-
-    ``rows`` ``[batch]`` says which rows of the whole input they are. ``change`` must not write into
-    the activation it is given: other readers may hold it. ``n_rows`` is how many rows the edit
-    holds data of, ``tokens`` ``[row, pos]`` what they are; None where it serves any row, or where
-    nobody knows.
-    """
-
-    hook: str
-    change: Callable[[Tensor, Int[Tensor, " batch"]], Tensor]
-    n_rows: int | None = None
-    tokens: Int[Tensor, "row pos"] | None = None
-
-
-@checked
-@contextmanager
-def with_edits(
-    model: HookedModel, edits: Sequence[Edit], rows: Int[Tensor, " batch"] | None = None
-) -> Iterator[HookedModel]:
-    """A context in which every forward pass carries the edits, in the order given; hooks are gone
-    when it is left.
-
-    A pass holds all the rows that the edits were made for, in their order, or those that ``rows``
-    says. Hooks that the caller has attached stay, and act first.
-    """
-    if rows is None:
-        check_not_compiled(model)
-    known = [edit.tokens for edit in edits if rows is None and edit.tokens is not None]
-
-    def look(_: Any, args: tuple, kwargs: dict[str, Any]) -> None:
-        passed = (
-            next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
-            .detach()
-            .cpu()
-            .long()
-        )
-        if not all(torch.equal(passed, tokens) for tokens in known):
-            raise ModelError(
-                f"this pass has not the {len(known[0])} rows that the edits were made for; call "
-                f"the model with those "
-                f"rows, all of them in their order, or make edits for these."
-            )
-
-    def change(edit: Edit, activation: Tensor) -> Tensor:
-        if rows is None and edit.n_rows not in (None, len(activation)):
-            raise ModelError(
-                f"the edit at '{edit.hook}' holds {edit.n_rows} rows, this pass has "
-                f"{len(activation)}."
-            )
-        return edit.change(activation, torch.arange(len(activation)) if rows is None else rows)
-
-    hooks = [(edit.hook, lambda value, hook, edit=edit: change(edit, value)) for edit in edits]
-    handle = model.embed.register_forward_pre_hook(look, with_kwargs=True) if known else None
-    try:
-        with attached(model, hooks):
-            yield model
-    finally:
-        if handle is not None:
-            handle.remove()
-
-
-@checked
-@single_threaded
-def last_logits(
-    model: HookedModel,
-    tokens: Tokens,
-    edits: Sequence[Edit] = (),
-    *,
-    at: Int[Tensor, " row"] | None = None,
-) -> Float[Tensor, "row d_vocab"]:
-    """Logits at the last position, or at one of each row, under edits, on CPU, in evaluation mode,
-    with no gradient.
-
-    Args:
-        model: any model with TransformerLens's hooks.
-        tokens: integers ``[row, pos]``.
-        edits: what each pass carries, in this order.
-        at: a position of each row; by default the last one.
-
-    Raises:
-        ModelError: a token or the length is outside the model's range, or a logit is not finite.
-    """
-    inputs = as_rows(tokens)
-    check_range(model, inputs)
-    device, parts = device_of(model), []
-    with torch.no_grad(), evaluation(model):
-        for rows in torch.arange(len(inputs)).split(rows_of_a_pass(model, inputs)):
-            with with_edits(model, edits, rows):
-                logits = model(inputs[rows].to(device))
-                parts.append(
-                    (
-                        logits[:, -1] if at is None else logits[torch.arange(len(rows)), at[rows]]
-                    ).cpu()
-                )
-    logits = torch.cat(parts)
-    return check_finite(logits)
-
-
-def check_finite(logits: Tensor) -> Tensor:
-    """The logits; ModelError where they are not finite, so that no metric and no answer can be
-    read."""
-    if not logits.isfinite().all():
-        raise ModelError(
-            "the model's logits are not all finite, so its training has diverged; use one that has "
-            "not."
-        )
-    return logits
-
-
-def most_likely(
-    model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = ()
-) -> Int[np.ndarray, " row"]:
-    """The most likely answer at the last position of each row, under edits."""
-    return last_logits(model, tokens, edits).argmax(1).numpy()
-
-
-@checked
-@single_threaded
-def interchange_edits(model: HookedModel, base: Inputs, source: Inputs, sites: Sites) -> list[Edit]:
-    """Edits that give runs on ``base`` the activations that sites have on ``source``.
-
-    They go row by row and role to role.
-
-    Args:
-        model: any model with TransformerLens's hooks.
-        base: the rows that will run.
-        source: as many rows of the same length, from which the activations are taken.
-        sites: one site or several, as `Site` or as text.
-
-    Raises:
-        ModelError: the model has no such site, or the rows are no pairs.
-        RolesError: the rows have no such role.
-    """
-    parsed = parse_sites(sites)
-    for site in parsed:
-        aligned(site, base, source)
-    return edits_of(model, base, values_at(model, source, parsed))
-
-
-def edits_of(model: HookedModel, rows: Inputs, values: Mapping[Site, Tensor]) -> list[Edit]:
-    """Edits that write values ``[row, n, ...]``, shaped as `values_at` gives them, at sites of some
-    rows.
-
-    Values and positions that are the same in all rows are written in any row of that length.
-    """
-    return [edit for site, new in values.items() for edit in _writes(model, rows, site, new)]
-
-
-def _writes(model: HookedModel, rows: Inputs, site: Site, values: Tensor) -> list[Edit]:
-    """One edit; for ``resid_mid`` on TransformerLens 4 two, which set attention's output to what
-    gives that sum."""
-    site.check(model)
-    place, at, held = site.in_hook(model), site_positions(site, rows), {}
-    length, same = rows.tokens.shape[1], bool((values == values[:1]).all() and (at == at[:1]).all())
-    is_copy = site.component == "resid_mid" and resid_mid_is_a_copy(model)
-    if is_copy:
-        place = Site("attn_out", site.layer)
-
-    def change(activation: Tensor, numbers: Tensor) -> Tensor:
-        if activation.shape[place.position_axis] != length:
-            raise ModelError(
-                f"the edit at '{site}' was made for rows of {length} positions; make edits for "
-                f"these."
-            )
-        numbers = torch.zeros(len(activation), dtype=torch.long) if same else numbers
-        new, to = values[numbers].to(activation), at[numbers]
-        if is_copy:
-            new = new - held["resid_pre"][torch.arange(len(numbers))[:, None], to]
-        return scatter(place, activation, to, new)
-
-    known = (None, None) if same else (len(values), as_rows(rows.tokens))
-    before = [
-        Edit(Site("resid_pre", site.layer).hook, lambda x, _: held.update(resid_pre=x) or x)
-    ] * is_copy
-    return [*before, Edit(place.hook, change, *known)]
-
-
-@contextmanager
-def replaced(weight: Tensor, value: Tensor) -> Iterator[None]:
-    """A context in which a weight holds other values."""
-    before = weight.detach().clone()
-
-    def write(new: Tensor) -> None:
-        with torch.inference_mode(
-            weight.is_inference()
-        ):  # one made in inference mode is written there alone
-            weight.detach().copy_(new)
-
-    try:
-        write(value)
-        yield
-    finally:
-        write(before)

@@ -36,7 +36,7 @@ from torch import Tensor
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError
-from rb_interp.interventions import sites
+from rb_interp.interventions.edits import replaced
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import AnswerAt, MetricLike
 from rb_interp.interventions.paired_run import PairedRun
@@ -301,7 +301,7 @@ def _with_values(
     check_layer_head(model, layer, head, "the value subspace")
     W_V = value_weights(model, layer)
     heads = slice(None) if head is None else head * len(W_V) // model.cfg.n_heads
-    return sites.replaced(W_V[heads], values[heads])
+    return replaced(W_V[heads], values[heads])
 
 
 def _projected(basis: Basis, W_V: Tensor) -> Tensor:

@@ -43,8 +43,8 @@ from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, TaskError
 from rb_interp.interventions.ablating import interchange
+from rb_interp.interventions.edits import most_likely, replaced
 from rb_interp.interventions.effect import REDRAWN, Effect
-from rb_interp.interventions.sites import most_likely, replaced
 from rb_interp.interventions.subspaces import leading
 from rb_interp.models.hooking import caller_hooks
 from rb_interp.models.protocol import HookedModel, writable_tensors

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from probes.lens_models import lens_model
 
+from rb_interp.interventions.edits import edits_of, interchange_edits, replaced, values_at
 from rb_interp.interventions.metrics import answer_logits
-from rb_interp.interventions.sites import Site, edits_of, interchange_edits, replaced, values_at
+from rb_interp.interventions.sites import Site
 from rb_interp.models.build import build_model
 from rb_interp.models.protocol import live_tensors
 from rb_interp.tasks import AnchorTask, Inputs

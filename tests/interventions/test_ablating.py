@@ -18,9 +18,9 @@ from rb_interp.interventions.ablating import (
     replacement,
 )
 from rb_interp.interventions.attribution import attribution_matrix
+from rb_interp.interventions.edits import interchange_edits, last_logits
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.path import path_matrix, path_patch
-from rb_interp.interventions.sites import interchange_edits, last_logits
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
 from rb_interp.tasks import Inputs

@@ -13,8 +13,8 @@ from rb_interp.interventions.blocked_edges import (
     control_positions,
     draw_positions,
 )
+from rb_interp.interventions.edits import last_logits, with_edits
 from rb_interp.interventions.patterns import forced_pattern
-from rb_interp.interventions.sites import last_logits, with_edits
 from rb_interp.models.reference import reference
 from rb_interp.probes.activations import capture
 from rb_interp.tasks import Inputs, Roles

@@ -14,7 +14,7 @@ from experiments.copies import perturbed
 from rb_interp.errors import ModelError
 from rb_interp.interventions import circuit_by_cause, routes
 from rb_interp.interventions.circuits import CAUSES, CIRCUIT_RULES, SHARES, anchor_routes
-from rb_interp.interventions.sites import most_likely
+from rb_interp.interventions.edits import most_likely
 from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
 from rb_interp.tasks import Inputs

@@ -16,6 +16,7 @@ from rb_interp.interventions import (
     patching_matrix,
     subspace_effect,
 )
+from rb_interp.interventions.edits import last_logits
 from rb_interp.interventions.metrics import (
     METRICS,
     Answers,
@@ -25,7 +26,6 @@ from rb_interp.interventions.metrics import (
     metric_of,
     probability,
 )
-from rb_interp.interventions.sites import last_logits
 from rb_interp.tasks import Inputs
 
 LOGITS = torch.tensor([[0.0, np.log(3.0), 0.0], [1e5, 0.0, -1e5]], dtype=torch.float64)

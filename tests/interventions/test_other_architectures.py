@@ -23,9 +23,10 @@ from rb_interp.interventions import (
 )
 from rb_interp.interventions.blocked_edges import blocked_edits
 from rb_interp.interventions.cells import COMPONENTS
+from rb_interp.interventions.edits import last_logits
 from rb_interp.interventions.path import path_logits
 from rb_interp.interventions.patterns import row_entropies
-from rb_interp.interventions.sites import Site, last_logits
+from rb_interp.interventions.sites import Site
 from rb_interp.interventions.subspaces import with_subspace
 from rb_interp.probes.activations import capture
 from rb_interp.tasks import Inputs

@@ -20,10 +20,11 @@ from rb_interp.interventions import ablation
 from rb_interp.interventions.ablating import ablate, patch, patching_effect
 from rb_interp.interventions.attribution import attribution_matrix
 from rb_interp.interventions.cells import COMPONENTS
+from rb_interp.interventions.edits import last_logits
 from rb_interp.interventions.effect import Matrix, ratio_interval
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.path import path_patch
-from rb_interp.interventions.sites import Site, last_logits, positions
+from rb_interp.interventions.sites import Site, positions
 from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
 from rb_interp.probes.activations import capture

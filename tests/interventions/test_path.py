@@ -11,8 +11,9 @@ from interventions.rows import DATA, TASK, patched, read_at, without, write_at
 from probes.lens_models import hooks_on
 
 from rb_interp.errors import ModelError
+from rb_interp.interventions.edits import edits_of, last_logits, values_at
 from rb_interp.interventions.path import path_logits, path_matrix, path_patch
-from rb_interp.interventions.sites import Site, edits_of, last_logits, values_at
+from rb_interp.interventions.sites import Site
 from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
 from rb_interp.tasks.anchor import AnchorTask

@@ -8,13 +8,13 @@ from probes.lens_models import hooks_on, lens_model
 from scipy.special import entr
 
 from rb_interp.errors import ModelError
+from rb_interp.interventions.edits import last_logits, with_edits
 from rb_interp.interventions.patterns import (
     forced_average,
     forced_pattern,
     pattern_of,
     random_patterns,
 )
-from rb_interp.interventions.sites import last_logits, with_edits
 from rb_interp.models.reference import reference
 from rb_interp.probes.activations import capture
 

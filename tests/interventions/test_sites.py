@@ -9,16 +9,14 @@ from interventions.rows import read_at, write_at
 from probes.lens_models import hooks_on, lens_model
 
 from rb_interp.errors import ModelError, RolesError
+from rb_interp.interventions.edits import Edit, last_logits, with_edits
 from rb_interp.interventions.sites import (
     EMBEDDINGS,
     HOOKS,
     PER_HEAD,
-    Edit,
     Site,
-    last_logits,
     positions,
     site_positions,
-    with_edits,
 )
 from rb_interp.models.build import build_model
 from rb_interp.tasks.anchor import AnchorTask

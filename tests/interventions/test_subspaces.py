@@ -9,7 +9,7 @@ from interventions.rows import DATA, model_of
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions import subspaces as module
-from rb_interp.interventions.sites import last_logits
+from rb_interp.interventions.edits import last_logits
 from rb_interp.interventions.subspaces import (
     Match,
     leading,

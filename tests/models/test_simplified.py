@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rb_interp.interventions.sites import Edit, last_logits
+from rb_interp.interventions.edits import Edit, last_logits
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import read_weights, write_weights

@@ -11,7 +11,7 @@ import torch
 
 from experiments.copies import gauge_copy, gauges_of
 from rb_interp import interventions, probes
-from rb_interp.interventions.sites import most_likely
+from rb_interp.interventions.edits import most_likely
 from rb_interp.interventions.subspaces import token_basis
 from rb_interp.models import ModelConfig
 from rb_interp.models.build import lens_model

@@ -32,7 +32,7 @@ import pandas as pd
 from jaxtyping import Int
 
 from rb_interp.interventions.circuits import CAUSES
-from rb_interp.interventions.sites import most_likely
+from rb_interp.interventions.edits import most_likely
 from rb_interp.runs.member_models import MemberModels, each_member
 from rb_interp.runs.results import StudyResult, frame, readings_table
 from rb_interp.runs.run import Run

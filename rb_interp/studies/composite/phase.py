@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Int
 
-from rb_interp.interventions.sites import most_likely
+from rb_interp.interventions.edits import most_likely
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs.results import frame
 from rb_interp.statistics.reading import Reading
