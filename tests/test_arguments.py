@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from beartype.roar import BeartypeCallHintViolation
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 import rb_interp as rb
@@ -177,9 +177,8 @@ def test_every_public_argument_takes_a_list_an_array_or_a_tensor(hint: Any, kind
         for axis in kind.dim_str.split()
         if not axis.startswith(("*", "."))
     ]
-    values = (
-        np.arange(np.prod(axes)).reshape(axes).astype(float if kind.dtypes == Float.dtypes else int)
-    )
+    types = {tuple(Float.dtypes): float, tuple(Bool.dtypes): bool}
+    values = np.arange(np.prod(axes)).reshape(axes).astype(types.get(tuple(kind.dtypes), int))
 
     def given_back(x: Any) -> Any:
         return x

@@ -50,7 +50,8 @@ from rb_interp.interventions.edits import most_likely
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes._probe import check_labels, undefined
+from rb_interp.probes._core import undefined_notes
+from rb_interp.probes.checks import check_labels
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.anchor import AnchorDataset
 from rb_interp.tasks.counterfactual import can_change_anchor, single_anchors
@@ -131,7 +132,7 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
     changes = single_anchors(anchors.shape[1])
     values |= _mean_shares(values, "anchors", changes)
     values |= _mean_shares(values, "first_anchors", changes[:-1])
-    return Reading("routes", values, n=n, notes=undefined(values, model, UNDEFINED))
+    return Reading("routes", values, n=n, notes=undefined_notes(values, model, UNDEFINED))
 
 
 def _mean_shares(

@@ -33,8 +33,8 @@ from rb_interp.interventions.paired_run import PairedRun
 from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import visible
-from rb_interp.probes._probe import check_attends
 from rb_interp.probes.activations import Tokens, capture
+from rb_interp.probes.checks import check_attends
 from rb_interp.tasks.inputs import Inputs
 
 __all__ = ["forced_average", "forced_pattern", "pattern_of", "random_patterns", "row_entropies"]

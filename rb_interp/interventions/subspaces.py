@@ -41,8 +41,8 @@ from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import AnswerAt, MetricLike
 from rb_interp.interventions.paired_run import PairedRun
 from rb_interp.models.protocol import HookedModel, value_weights
-from rb_interp.probes._probe import check_layer_head
-from rb_interp.probes.values import token_embeddings, token_groups
+from rb_interp.probes.checks import check_layer_head
+from rb_interp.probes.embeddings import token_embeddings, token_groups
 from rb_interp.statistics.nulls import random_subspaces
 from rb_interp.tasks.inputs import Inputs
 
@@ -115,7 +115,7 @@ def token_basis(
         group: a token group of the roles, or token ids.
         layer: the layer, counted from 0.
         head: the head as which the embeddings are read.
-        groups: name -> token ids, see ``probes.values.token_groups``; by default those of the
+        groups: name -> token ids, see ``probes.embeddings.token_groups``; by default those of the
             roles.
 
     Raises:

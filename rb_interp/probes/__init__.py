@@ -1,5 +1,4 @@
-"""What a trained model computes: each probe gives a Reading with its null and the untrained
-model's."""
+"""What a trained model computes: each probe gives a Reading, with nulls and an untrained model."""
 
 import lazy_loader
 

@@ -1,11 +1,17 @@
-from ._attention import attention, attention_by_role, attention_to_key, uniformity
-from ._probe import Null, Reading, scan
+from ._attention import attention, attention_by_role, attention_to_key
+from ._core import Null, Reading
+from ._geometry import geometry
+from ._lattice import lattice
+from ._scan import scan
+from ._token_similarity import token_similarity
+from ._uniformity import uniformity
 from .activations import capture, captured, from_arrays
-from .embeddings import geometry, lattice
-from .labels import cosines_by_target, label_range, variance_explained
-from .language import chain_accuracy, chain_inputs, embedding_rank, next_token
-from .tokens import token_similarity, token_table, typical_tokens
+from .chain import chain_accuracy, chain_inputs
+from .labels import cosines_by_target, label_range
+from .language import embedding_rank, next_token
+from .typical import token_table, typical_tokens
 from .values import value_alignment
+from .variance import variance_explained
 from .weights import condensation, weight_rank, weight_spectra
 
 __all__ = [

@@ -1,4 +1,4 @@
-r"""Attention of one head: which role attends to which, and is it uniform on everything it can see?
+r"""Attention of one head: which role attends to which?
 
 `attention` (paper 2, Fig. 3). With A the pattern on row r, Q_r and K_r the positions of two roles
 in it, and O_rq the other positions that query q sees: itself and those before it, of its window
@@ -36,86 +36,97 @@ drop it; see variance_explained. A model that carries reads key_from_anchor_j ab
 averages about .25, an untrained one at small initialisation the mean of 1/i over the anchors'
 positions (.25 and .19). A head that looks at the previous position reads 1 for the first anchor.
 Attention shows where a position looks, not what it takes, nor that it is passed on; patch to know.
-
-`uniformity` (paper 1, Lemma 1 and Fig. 6: "average operator"). Query i (counted from 1) of the
-average operator puts 1/i on each of positions 1..i. The distance of a pattern from it:
-
-    TV_i = 1/2 sum_j |A_ij - 1/i|      entropy_i = -sum_j A_ij ln A_ij / ln i      for i = 2..L  (i = 1 has no choice)
-
-Where attention looks both ways every query sees all L positions, and 1/L stands for 1/i, for i =
-1..L. Local attention sees its window. A query that attends to nothing is padding: it does not
-count, and i counts no position of it.
-
-How it can mislead. A trained averaging head reads TV near 0 (claim M1 asks for at most .10) and
-entropy near 1. A head that looks at one position reads 1 - 1/i, .77 on average over i = 2..9; a
-fixed pattern drawn at random reads (1 - 1/i)^i, about .32. But an *untrained* model of small
-initialisation also reads 0 (Lemma 1), a larger one too where no LayerNorm precedes the attention:
-uniform attention shows a circuit only together with a loss that has fallen. A head may average when
-the circuit forms and sharpen later, so say at which step. What is averaged, value_alignment tells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from itertools import product
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
-from scipy.special import entr
 
-from rb_interp.errors import ModelError, RolesError
-from rb_interp.probes._probe import Attention, Found, occupied, pattern, probe
-from rb_interp.statistics.nulls import dirichlet_rows, permutations
-from rb_interp.statistics.reading import Null
+from rb_interp._threads import single_threaded
+from rb_interp.arguments import checked
+from rb_interp.errors import RolesError
+from rb_interp.models.arrays import ActivationSource
+from rb_interp.probes._core import HeadAttention, Measurement, read_head
+from rb_interp.probes.checks import occupied
+from rb_interp.statistics.nulls import permutations
+from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import REST, Inputs, Roles
 
 PERMUTED = "roles permuted over rows"
-STILL = "the roles stand at the same positions in every row{}, so their null says nothing (p = 1)."
-LONE = "{} of {} rows have no other row of the same padding, so their null keeps their roles."
-NULLED = ("key", "anchors")
+FIXED_ROLES_NOTE = (
+    "the roles stand at the same positions in every row{}, so their null says nothing (p = 1)."
+)
+LONE_ROWS_NOTE = (
+    "{} of {} rows have no other row of the same padding, so their null keeps their roles."
+)
+WITH_NULL = ("key", "anchors")
 """Quantities of attention_by_role that have a null."""
-EXCESS, LAST = "_excess", "last"
-"""The last position is a role of this name, where no other has it."""
+EXCESS = "_excess"
+LAST = "last"
+"""The last position is a role of this name, if no other has it."""
 ROUNDING = 1e-12
-"""What a draw is raised by, so that ties count against the value."""
-TOGETHER = 2**22
-"""Numbers that a part of a null holds at once, about."""
+"""A draw is raised by this much, so that ties count against the value."""
+NULL_CHUNK = 2**22
+"""Numbers that one part of a null takes in memory, about."""
 UNDEFINED = (
     "no position has the query's role, or, for an excess, none of them sees the other role and as "
-    "many other "
-    "positions."
+    "many other positions."
 )
 Mask = Bool[np.ndarray, "row pos"]
-Looking = Bool[np.ndarray, "row query q"]
-Seen = Bool[np.ndarray, "row key k"]
-Excess = tuple[Float[np.ndarray, "row query"], float, float]
-"""Weights of queries, what is taken off their sum, and how many they are."""
+Queries = Bool[np.ndarray, "row query q"]
+"""Which positions have each of the roles that look."""
+Keys = Bool[np.ndarray, "row key k"]
+"""Which positions have each of the roles that are looked at."""
+Pairs = Mapping[str, tuple[int, int]]
+"""Quantity -> numbers of the role that looks and of the role that is looked at."""
 
 
-@probe(pattern, UNDEFINED)
+class Excess(NamedTuple):
+    """How queries count in an excess: (weighted sum - offset) / count."""
+
+    weights: Float[np.ndarray, "row query"]
+    offset: float
+    count: float
+
+
+@checked
+@single_threaded
 def attention(
-    read: Attention,
+    model: ActivationSource,
     inputs: Inputs,
     *,
+    layer: int = 0,
+    head: int = 0,
     query: str | Sequence[str] = (),
     to: str | Sequence[str] = (),
-) -> Found:
-    """Mean attention from some roles to others in one head, in [0, 1], and what it exceeds other
-    positions by.
+    untrained: ActivationSource | None = None,
+    n_null: int = 200,
+    seed: int = 0,
+) -> Reading:
+    """Mean attention from some roles to others in one head, in [0, 1], and its excess.
 
-    Values as in the module's table, for each pair of roles; NaN where no position has the query's
-    role. Arrays: attention ``[query, key]``, in the order of the roles.
+    Values as in the module's table, for each pair of roles; NaN if no position has the query's
+    role. Null: roles permuted over rows. Arrays: attention ``[query, key]``, in the order of the
+    roles.
 
     Args:
+        model: a model, its activations on these rows (``captured``), or arrays (``from_arrays``).
         inputs: rows, and roles that name the positions asked for.
+        layer, head: numbers, counted from 0.
         query: roles that look, one name or several; by default every role of the inputs. ``last``
-            is the last position where no role has that name, ``rest`` are all positions that no
-            role names.
+            is the last position if no role has that name, ``rest`` are all positions that no role
+            names.
         to: roles that are looked at, likewise. By default a note says how many positions have no
             role.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: draws of each null, 0 for none, and their seed.
 
-    Raises RolesError for a role that is not there.
+    Raises ModelError for a layer or head that does not exist, RolesError for a role that does not.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.8)
@@ -124,136 +135,254 @@ def attention(
     >>> round(sum(reading.values[f"anchor_to_{role}"] for role in ("key", "anchor", "noise")), 6)
     1.0
     """
-    shape, places, parts = read.pattern.shape[::2], {}, {}
-    queries, looking = role_masks(inputs.roles, query, shape)
-    keys, seen = role_masks(inputs.roles, to, shape)
-    looking &= read.attends[..., None]
-    visible = read.visible & (True if read.attends.all() else read.attends[:, None])
-    for (q, asks), (k, asked) in product(enumerate(queries), enumerate(keys)):
-        places[f"{asks}_to_{asked}"] = q, k
-        parts[f"{asks}_to_{asked}"] = excess(looking[..., q], seen[..., k], visible)
-    told = inputs.roles.without_a_role(shape[1]) if not to else ""
-    return _between(read, looking, seen, places, parts)._replace(told=told)
-
-
-def _between(
-    read: Attention,
-    looking: Looking,
-    seen: Seen,
-    places: Mapping[str, tuple[int, int]],
-    parts: Mapping[str, Excess] = {},
-    nulled: Sequence[str] = (),
-) -> Found:
-    """What some roles give to others: by name, the numbers of both roles and the excess of the
-    same.
-
-    All have a null of other rows of the same padding, or those that are ``nulled``.
-    """
-    pattern, alike, still = read.pattern, read.alike, {}
-    total = (looking.astype(float).swapaxes(-1, -2) @ pattern @ seen.astype(float)).sum(0)
-    table = _per_query(
-        total, looking
-    )  # mean attention from the positions of each role to those of each role
-    values = {name: float(table[place]) for name, place in places.items()}
-    for name, (weights, off, count) in parts.items():
-        given = np.einsum("rqk,rq,rk->", pattern, weights, seen[..., places[name][1]])
-        values[name + EXCESS] = float((given - off) / count)
-    still_q, still_k = (looking == looking[alike]).all((0, 1)), (seen == seen[alike]).all((0, 1))
-    named, n_lone, padded = (
-        nulled or tuple(places),
-        int((np.bincount(alike) == 1).sum()),
-        bool(alike.any()),
+    measure = partial(attention_between_roles, roles=inputs.roles, query=query, to=to)
+    return read_head(
+        "attention", model, inputs, layer, head, measure, untrained, n_null, seed, UNDEFINED
     )
-    for name in named:
-        q, k = places[name]
-        why = LONE.format(n_lone, len(alike)) if n_lone else ""
-        why = STILL.format(" of the same padding" * padded) if still_q[q] and still_k[k] else why
-        still |= dict.fromkeys([name, name + EXCESS][: 1 + bool(parts)], why) if why else {}
-
-    def nulls(n_null: int, seed: int) -> dict[str, Null]:
-        rng, drawn = np.random.default_rng(seed), {}
-        for names in [[name] for name in nulled] or [named]:  # these have draws of their own
-            orders = permutations(n_null, len(alike), rng, alike)
-            draws = _per_query(other_rows(pattern, looking, seen, orders), looking)
-            drawn |= {
-                name: Null(PERMUTED, draws[(..., *places[name])] + ROUNDING) for name in names
-            }
-            for name, (weights, off, count) in parts.items():
-                given = other_rows(
-                    pattern, weights[..., None], seen[..., [places[name][1]]], orders
-                )[:, 0, 0]
-                drawn[name + EXCESS] = Null(PERMUTED, (given - off) / count + ROUNDING)
-        return drawn
-
-    return Found(values, nulls, {"attention": table}, len(pattern), still=still)
 
 
-@probe(pattern, place={"layer": 1, "head": 0})
-def attention_by_role(read: Attention, inputs: Inputs) -> Found:
-    """Attention of the last position by role, on the given rows (memory and reasoning inputs: call
-    it on each).
+def attention_between_roles(
+    attention: HeadAttention, roles: Roles, query: str | Sequence[str], to: str | Sequence[str]
+) -> Measurement:
+    """The values of `attention`, read from a head's pattern."""
+    rows_and_length = attention.pattern.shape[::2]
+    query_names, queries = role_masks(roles, query, rows_and_length)
+    key_names, keys = role_masks(roles, to, rows_and_length)
+    queries &= attention.attends[..., None]
+    visible = attention.visible
+    if not attention.attends.all():
+        visible = visible & attention.attends[:, None]
+    pairs = {}
+    excesses = {}
+    for q, query_name in enumerate(query_names):
+        for k, key_name in enumerate(key_names):
+            name = f"{query_name}_to_{key_name}"
+            pairs[name] = q, k
+            excesses[name] = excess(queries[..., q], keys[..., k], visible)
+    note = "" if to else roles.without_a_role(rows_and_length[1])
+    return measure_pairs(attention, queries, keys, pairs, excesses)._replace(note=note)
+
+
+@checked
+@single_threaded
+def attention_by_role(
+    model: ActivationSource,
+    inputs: Inputs,
+    *,
+    layer: int = 1,
+    head: int = 0,
+    untrained: ActivationSource | None = None,
+    n_null: int = 200,
+    seed: int = 0,
+) -> Reading:
+    """Attention of the last position by role; call it on memory and reasoning inputs apart.
 
     Values, all in [0, 1]: ``key``, ``anchor_1`` .. ``anchor_q``, ``anchors``, ``self`` and
     ``noise`` (all other noise). Array: ``mean_attention`` ``[L]`` by position. ``key`` and
     ``anchors`` have a null.
 
     Args:
+        model: a model, its activations on these rows (``captured``), or arrays (``from_arrays``).
         inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
+        layer, head: numbers, counted from 0.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: draws of each null, 0 for none, and their seed.
 
-    Raises RolesError for missing roles, and where one position has two.
+    Raises ModelError for a layer or head that does not exist, RolesError for missing roles, and if
+    one position has two.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.8)
+    >>> reading = attention_by_role(model, data.inputs(data.rows("rsn_test")), n_null=0)
+    >>> round(sum(reading.values[role] for role in ("key", "anchors", "self", "noise")), 6)
+    1.0
     """
-    key, anchors = (inputs.roles.position(role, "attention_by_role") for role in ("key", "anchor"))
-    both = np.sort(np.concatenate([key, anchors], 1), 1)
-    for row in np.flatnonzero((np.diff(both, axis=1) == 0).any(1))[:1].tolist():
+    measure = partial(attention_of_last, roles=inputs.roles)
+    return read_head(
+        "attention_by_role", model, inputs, layer, head, measure, untrained, n_null, seed
+    )
+
+
+def attention_of_last(attention: HeadAttention, roles: Roles) -> Measurement:
+    """The values of `attention_by_role`, read from a head's pattern."""
+    key = roles.position("key", "attention_by_role")
+    anchors = roles.position("anchor", "attention_by_role")
+    named = np.sort(np.concatenate([key, anchors], 1), 1)
+    repeated = np.flatnonzero((np.diff(named, axis=1) == 0).any(1))
+    if len(repeated):
+        row = repeated[0]
         raise RolesError(
             f"attention_by_role got one position twice in row {row}: key {key[row].tolist()}, "
             f"anchor {anchors[row].tolist()}; give every position of a row one role."
         )
-    singles = {f"anchor_{i + 1}": anchors[:, [i]] for i in range(anchors.shape[1])}
-    named = {"key": key, **singles, "anchors": anchors}
-    last, length = read.pattern[:, -1:], read.pattern.shape[-1]
-    seen = {name: _mask(at, length) for name, at in named.items()}
-    noise, at_end = ~seen["key"] & ~seen["anchors"], np.arange(length) == length - 1
-    seen |= {"self": noise & at_end, "noise": noise & ~at_end}
-    looking = np.ones((len(last), 1, 1), dtype=bool)
-    places = {role: (0, number) for number, role in enumerate(seen)}
-    masks = np.stack(list(seen.values()), 2)
-    found = _between(read._replace(pattern=last), looking, masks, places, nulled=NULLED)
-    return found._replace(arrays={"mean_attention": last[:, 0].mean(0)})
+    pattern = attention.pattern[:, -1:]
+    length = pattern.shape[-1]
+    is_last = np.arange(length) == length - 1
+    masks = {"key": _mask(key, length)}
+    for number in range(anchors.shape[1]):
+        masks[f"anchor_{number + 1}"] = _mask(anchors[:, [number]], length)
+    masks["anchors"] = _mask(anchors, length)
+    noise = ~masks["key"] & ~masks["anchors"]
+    masks["self"] = noise & is_last
+    masks["noise"] = noise & ~is_last
+    queries = np.ones((len(pattern), 1, 1), dtype=bool)
+    keys = np.stack(list(masks.values()), 2)
+    pairs = {role: (0, number) for number, role in enumerate(masks)}
+    last = attention._replace(pattern=pattern)
+    measurement = measure_pairs(last, queries, keys, pairs, with_null=WITH_NULL)
+    return measurement._replace(arrays={"mean_attention": pattern[:, 0].mean(0)})
 
 
-@probe(pattern)
-def attention_to_key(read: Attention, inputs: Inputs) -> Found:
+@checked
+@single_threaded
+def attention_to_key(
+    model: ActivationSource,
+    inputs: Inputs,
+    *,
+    layer: int = 0,
+    head: int = 0,
+    untrained: ActivationSource | None = None,
+    n_null: int = 200,
+    seed: int = 0,
+) -> Reading:
     """Attention of each anchor's position to the key in one head, mean over rows, in [0, 1].
 
-    Values: key_from_anchor_1 .. key_from_anchor_q, key_from_last_anchor. Arrays: attention ``[row,
-    q]``.
+    Values: key_from_anchor_1 .. key_from_anchor_q, key_from_last_anchor. Null: roles permuted over
+    rows. Arrays: attention ``[row, q]``.
 
     Args:
-        inputs: rows, and roles that name the positions of ``key`` and ``anchor``; RolesError where
-            one is missing.
+        model: a model, its activations on these rows (``captured``), or arrays (``from_arrays``).
+        inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
+        layer, head: numbers, counted from 0.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: draws of each null, 0 for none, and their seed.
+
+    Raises ModelError for a layer or head that does not exist, RolesError for missing roles.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.8)
+    >>> reading = attention_to_key(model, data.inputs(data.rows("rsn_test")), n_null=0)
+    >>> list(reading.values)
+    ['key_from_anchor_1', 'key_from_anchor_2', 'key_from_last_anchor']
     """
-    anchors, key = (occupied(inputs, role, "attention_to_key") for role in ("anchor", "key"))
-    pattern, attends = read.pattern, read.attends
-    looking = np.stack([_mask(at[:, None], pattern.shape[-1]) & attends for at in anchors.T], 2)
-    seen = _mask(key[:, :1], pattern.shape[-1])[..., None]
-    places = {f"key_from_anchor_{j + 1}": (j, 0) for j in range(anchors.shape[1])}
-    places["key_from_last_anchor"] = (anchors.shape[1] - 1, 0)
-    by_row = pattern[np.arange(len(pattern))[:, None], anchors, key[:, :1]]
-    return _between(read, looking, seen, places)._replace(arrays={"attention": by_row})
+    measure = partial(attention_of_anchors, inputs=inputs)
+    return read_head(
+        "attention_to_key", model, inputs, layer, head, measure, untrained, n_null, seed
+    )
 
 
-def _mask(places: Int[np.ndarray, "row n"], length: int) -> Mask:
-    mask = np.zeros((len(places), length), dtype=bool)
-    np.put_along_axis(mask, places, True, 1)
+def attention_of_anchors(attention: HeadAttention, inputs: Inputs) -> Measurement:
+    """The values of `attention_to_key`, read from a head's pattern."""
+    anchors = occupied(inputs, "anchor", "attention_to_key")
+    key = occupied(inputs, "key", "attention_to_key")[:, :1]
+    pattern = attention.pattern
+    n_rows, _, length = pattern.shape
+    count = anchors.shape[1]
+    masks = [_mask(anchors[:, [number]], length) for number in range(count)]
+    queries = np.stack(masks, 2) & attention.attends[..., None]
+    keys = _mask(key, length)[..., None]
+    pairs = {f"key_from_anchor_{number + 1}": (number, 0) for number in range(count)}
+    pairs["key_from_last_anchor"] = count - 1, 0
+    by_row = pattern[np.arange(n_rows)[:, None], anchors, key]
+    return measure_pairs(attention, queries, keys, pairs)._replace(arrays={"attention": by_row})
+
+
+def measure_pairs(
+    attention: HeadAttention,
+    queries: Queries,
+    keys: Keys,
+    pairs: Pairs,
+    excesses: Mapping[str, Excess] = {},
+    with_null: Sequence[str] = (),
+) -> Measurement:
+    """Mean attention between pairs of roles, and its excess, with a null of other rows' roles.
+
+    Args:
+        excesses: by the names of the pairs; none for no excess.
+        with_null: pairs that have a null, each with draws of its own; by default all, which share
+            their draws.
+    """
+    pattern = attention.pattern
+    total = (queries.astype(float).swapaxes(-1, -2) @ pattern @ keys.astype(float)).sum(0)
+    count = queries.sum((0, 1))[:, None]
+    table = total / np.where(count > 0, count, np.nan)
+    values = {}
+    for name, pair in pairs.items():
+        values[name] = float(table[pair])
+    for name, (weights, offset, n) in excesses.items():
+        key = keys[..., pairs[name][1]]
+        given = np.einsum("rqk,rq,rk->", pattern, weights, key)
+        values[name + EXCESS] = float((given - offset) / n)
+    batches = [[name] for name in with_null] if with_null else [list(pairs)]
+    nulls = partial(_pair_nulls, attention, queries, keys, pairs, excesses, batches)
+    notes = _null_notes(attention.padding_group, queries, keys, pairs, with_null or list(pairs))
+    for name in set(notes) & set(excesses):
+        notes[name + EXCESS] = notes[name]
+    return Measurement(values, nulls, {"attention": table}, len(pattern), null_notes=notes)
+
+
+def _null_notes(
+    padding_group: Int[np.ndarray, " row"],
+    queries: Queries,
+    keys: Keys,
+    pairs: Pairs,
+    names: Sequence[str],
+) -> dict[str, str]:
+    """What the nulls of some pairs cannot say, since roles stand alike in all rows, or a row is
+    alone."""
+    fixed_queries = (queries == queries[padding_group]).all((0, 1))
+    fixed_keys = (keys == keys[padding_group]).all((0, 1))
+    n_lone = int((np.bincount(padding_group) == 1).sum())
+    padded = " of the same padding" if padding_group.any() else ""
+    notes = {}
+    for name in names:
+        q, k = pairs[name]
+        if fixed_queries[q] and fixed_keys[k]:
+            notes[name] = FIXED_ROLES_NOTE.format(padded)
+        elif n_lone:
+            notes[name] = LONE_ROWS_NOTE.format(n_lone, len(padding_group))
+    return notes
+
+
+def _pair_nulls(
+    attention: HeadAttention,
+    queries: Queries,
+    keys: Keys,
+    pairs: Pairs,
+    excesses: Mapping[str, Excess],
+    batches: Sequence[Sequence[str]],
+    n_null: int,
+    seed: int,
+) -> dict[str, Null]:
+    """The nulls of some pairs, those of a batch with the same draws."""
+    pattern = attention.pattern
+    rng = np.random.default_rng(seed)
+    count = queries.sum((0, 1))[:, None]
+    nulls = {}
+    for names in batches:
+        orders = permutations(n_null, len(pattern), rng, attention.padding_group)
+        total = other_rows(pattern, queries, keys, orders)
+        table = total / np.where(count > 0, count, np.nan)
+        for name in names:
+            nulls[name] = Null(PERMUTED, table[(..., *pairs[name])] + ROUNDING)
+        for name, (weights, offset, n) in excesses.items():
+            key = keys[..., [pairs[name][1]]]
+            given = other_rows(pattern, weights[..., None], key, orders)[:, 0, 0]
+            nulls[name + EXCESS] = Null(PERMUTED, (given - offset) / n + ROUNDING)
+    return nulls
+
+
+def _mask(positions: Int[np.ndarray, "row n"], length: int) -> Mask:
+    mask = np.zeros((len(positions), length), dtype=bool)
+    np.put_along_axis(mask, positions, True, 1)
     return mask
 
 
 def role_masks(
-    roles: Roles, given: str | Sequence[str], shape: tuple[int, ...]
+    roles: Roles, asked: str | Sequence[str], shape: tuple[int, ...]
 ) -> tuple[tuple[str, ...], Bool[np.ndarray, "row pos role"]]:
-    """The roles asked for, all by default, and which positions of rows of a shape have which."""
-    names = (given,) if isinstance(given, str) else tuple(given) or tuple(roles.positions)
+    """The names of the roles asked for, all by default, and which positions of rows have which."""
+    names = (asked,) if isinstance(asked, str) else tuple(asked) or tuple(roles.positions)
     if not names:
         raise RolesError(
             "attention needs roles and got none; pass Inputs(tokens, roles=Roles({name: "
@@ -261,126 +390,53 @@ def role_masks(
         )
     if len({*names}) < len(names):
         raise RolesError(f"attention got the roles {list(names)}; name each of them once.")
-    length, masks = shape[1], np.zeros((*shape, len(names)), dtype=bool)
+    length = shape[1]
+    masks = np.zeros((*shape, len(names)), dtype=bool)
     for number, name in enumerate(names):
-        if name in (LAST, REST) and name not in roles.positions:
-            masks[:, :, number] = (
-                roles.rest(length) if name == REST else np.arange(length) == length - 1
-            )
+        if name == REST and name not in roles.positions:
+            masks[:, :, number] = roles.rest(length)
+        elif name == LAST and name not in roles.positions:
+            masks[:, -1, number] = True
         else:
-            masks[:, :, number] = _mask(roles.position(name, "attention"), length)
+            np.put_along_axis(masks[:, :, number], roles.position(name, "attention"), True, 1)
     return names, masks
-
-
-def _per_query(
-    total: Float[np.ndarray, "*draw q k"], looking: Looking
-) -> Float[np.ndarray, "*draw q k"]:
-    """A mean over the queries of each role; NaN without a query."""
-    count = looking.sum((0, 1))[:, None]
-    return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
 
 
 def other_rows(
     pattern: Float[np.ndarray, "row query key"],
-    looking: Shaped[np.ndarray, "row query q"],
-    seen: Seen,
+    queries: Shaped[np.ndarray, "row query q"],
+    keys: Keys,
     orders: Int[np.ndarray, "draw row"],
 ) -> Float[np.ndarray, "draw q k"]:
-    """What the queries of each role give to the positions of each role, over all rows, with the
-    roles of other rows."""
-    asks, asked = looking.any((0, 2)), seen.any((0, 2))
-    pattern, looking, seen = (
-        pattern[:, asks][:, :, asked],
-        looking[:, asks].astype(float),
-        seen[:, asked].astype(float),
-    )
-    n, cells = len(pattern), asks.sum() * asked.sum()
-    every = np.zeros(
-        (n, n, looking.shape[2], seen.shape[2])
-    )  # of each row with the roles of each row
-    if not cells:  # nobody asks, or nobody is asked for
-        return every[0, orders[:, 0]]
-    together = max(1, TOGETHER // (cells * every[0, 0].size))
-    for start in range(0, n, together):
-        part = slice(start, start + together)
-        roles = np.einsum("siq,sjk->ijsqk", looking[part], seen[part])
-        every[:, part] = (pattern.reshape(n, -1) @ roles.reshape(cells, -1)).reshape(
-            n, *roles.shape[2:]
-        )
-    return every[np.arange(n), orders].sum(1)
+    """What queries of each role give to keys of each role, summed over rows with others' roles."""
+    used_queries = queries.any((0, 2))
+    used_keys = keys.any((0, 2))
+    pattern = pattern[:, used_queries][:, :, used_keys]
+    queries = queries[:, used_queries].astype(float)
+    keys = keys[:, used_keys].astype(float)
+    n = len(pattern)
+    cells = pattern.shape[1] * pattern.shape[2]
+    sums = np.zeros((n, n, queries.shape[2], keys.shape[2]))  # [row, row of the roles, q, k]
+    if not cells:
+        return sums[0, orders[:, 0]]
+    chunk = max(1, NULL_CHUNK // (cells * sums[0, 0].size))
+    flat = pattern.reshape(n, -1)
+    for start in range(0, n, chunk):
+        part = slice(start, start + chunk)
+        roles = np.einsum("siq,sjk->ijsqk", queries[part], keys[part])
+        sums[:, part] = (flat @ roles.reshape(cells, -1)).reshape(n, *roles.shape[2:])
+    return sums[np.arange(n), orders].sum(1)
 
 
-def excess(looking: Mask, seen: Mask, visible: Bool[np.ndarray, "*row query key"]) -> Excess:
-    """How the queries ``looking`` count for what they give to the positions ``seen`` beyond as many
-    others.
+def excess(queries: Mask, keys: Mask, visible: Bool[np.ndarray, "*row query key"]) -> Excess:
+    """How queries count for what they give to the positions ``keys`` beyond as many others.
 
     A query that sees n positions of the role and m others, and gives a to the role, gives a - n (1
     - a) / m beyond: so a counts 1 + n / m times, and n / m is taken off. Queries with m < n have no
-      choice and do not count.
+    choice and do not count.
     """
-    n = (visible.astype(float) @ seen.astype(float)[..., None])[..., 0]
+    n = (visible.astype(float) @ keys.astype(float)[..., None])[..., 0]
     others = visible.sum(-1) - n
-    choice = looking & (n > 0) & (others >= n)
+    choice = queries & (n > 0) & (others >= n)
     ratio = np.divide(n, others, out=np.zeros_like(n), where=choice)
-    return choice + ratio, float(ratio.sum()), float(choice.sum()) or np.nan
-
-
-@probe(pattern)
-def uniformity(
-    read: Attention, inputs: Inputs, *, counted: Bool[np.ndarray, "row pos"] | None = None
-) -> Found:
-    """How far one head's attention is from uniform, on the given rows.
-
-    Values: ``tv`` in [0, 1] and ``entropy`` (1: uniform), means over inputs and queries;
-    ``max_deviation``, the largest abs(A_ij - 1/i) of any input. Arrays: ``tv_per_row`` ``[L - 1]``
-    (``[L]`` where attention looks both ways), NaN for a query that counts in no row, and
-    ``mean_pattern`` ``[L, L]``, means over inputs. Null of ``tv``: random patterns.
-
-    Args:
-        inputs: rows of two positions or more, else ModelError; roles and labels are not needed.
-        counted: queries that are text, where rows are filled up behind their end; what fills a row
-            is no query. By default all.
-    """
-    pattern, visible = read.pattern, read.visible
-    counted = read.attends & (True if counted is None else counted)
-    seen, chooses = visible & read.attends[:, None], visible.sum(1) > 1
-    sizes = np.maximum(seen.sum(-1), 1)
-    deviation, chosen = (
-        np.abs(pattern - seen / sizes[..., None]),
-        (counted & (sizes > 1))[:, chooses],
-    )
-    if not chosen.any():
-        raise ModelError(
-            f"uniformity got {len(pattern)} rows in which no query that counts attends to anything "
-            f"and has a choice."
-        )
-    distance = deviation[:, chooses].sum(-1) / 2
-    entropy = entr(pattern[:, chooses]).sum(-1) / np.log(np.maximum(sizes[:, chooses], 2))
-    values = {
-        "tv": float(distance[chosen].mean()),
-        "max_deviation": float(deviation.max(-1)[counted].max()),
-        "entropy": float(entropy[chosen].mean()),
-    }
-    typical = sizes[
-        np.abs(sizes.sum(1) - sizes.sum(1).mean()).argmin()
-    ]  # of a row with the usual padding
-    n = chosen.sum(0)
-    per_row = np.where(n > 0, (distance * chosen).sum(0) / np.maximum(n, 1), np.nan)
-    arrays = {"tv_per_row": per_row, "mean_pattern": pattern.mean(0)}
-    typical = tuple(typical[typical > 1].tolist())
-    return Found(
-        values,
-        lambda n_null, seed: {"tv": simplex_null(typical, n_null, seed)},
-        arrays,
-        len(inputs),
-    )
-
-
-@lru_cache(maxsize=64)  # heads share it
-def simplex_null(sizes: tuple[int, ...], n_null: int, seed: int) -> Null:
-    """TV of patterns whose rows are uniform on the simplex of what each query sees, one pattern for
-    all inputs."""
-    total, rng = np.zeros(n_null), np.random.default_rng(seed)
-    for i in sizes:
-        total += np.abs(dirichlet_rows(n_null, i, rng) - 1 / i).sum(1) / 2
-    return Null("attention rows drawn uniformly from the simplex", total / len(sizes), side="less")
+    return Excess(choice + ratio, float(ratio.sum()), float(choice.sum()) or np.nan)

@@ -1,5 +1,4 @@
-r"""Models of language: how many directions embeddings use, whether they follow the next token, and
-chains of thought.
+r"""How many directions do embeddings of text use, and do they follow the next token?
 
 `embedding_rank` (paper 1, "low rank"; paper 2, Figs. 12 and 13). With l_1 >= l_2 >= ... the
 spectrum of the centred covariance of a list of embeddings, n of them in d_model dimensions:
@@ -43,69 +42,48 @@ ten neighbours in frequency of their own corpus, which keeps both. In PrOntoQA s
 one role (the ten concepts), so the null is severe. Every model that predicts well would tie tokens
 that share successors. Eq. (5) speaks of the first steps alone. The correlation can be perfect with
 a W that keeps one direction of P^s only.
-
-`chain_accuracy` (paper 2, Fig. 7; chance 50 %): does a model answer PrOntoQA's questions, and does
-it write the chain? Each example is read once with its gold text, "Q: .. A: " + chain + answer,
-after the end-of-text token that precedes every document. With x_t the gold token at position t and
-arg max taken over the whole vocabulary given x_<t:
-
-    answer           share of examples whose answer's first token is the arg max                       [0, 1]
-    answer_two_way   the same between the first tokens of "True" and "False" alone; chance .5          [0, 1]
-    premise, rule, conclusion    share of sentences of that kind all of whose tokens are the arg max   [0, 1]
-    step             the same over all sentences of the chains                                         [0, 1]
-    chain            share of examples all of whose sentences are right, which is what greedy decoding
-                     from the question would write: a prefix of arg maxes is the gold prefix           [0, 1]
-    loss_question, loss_chain, loss_answer    mean loss of the tokens of that part, nats a token             >= 0
-
-Most tokens of an example are its context, whose rules are drawn at random: reasoning lowers
-loss_chain alone.
-
-How it can mislead. A model that follows the rules reads 1 everywhere. One that knows the templates
-alone is right on most *tokens* of a chain and on no ``chain``: ``premise`` is a copy of the
-context's last sentence and ``conclusion`` the second half of the rule just written, so induction
-gets both. ``rule`` needs a choice between two rules of the context; one that always walks up the
-hierarchy reads (h - 1) / h on ``rule`` at h hops and 0 on ``chain``. An *untrained* model reads 0,
-and for answer_two_way about .5, as does one that always says "True": read the p-value. With the
-gold chain in view the answer is a comparison of two sentences; ``chain`` is the honest number. It
-falls with the hops, so compare equal hops. Examples longer than the context are left out, the ones
-of many hops: see left_out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
-import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Integer
-from torch import Tensor
 
+from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import TextError
 from rb_interp.models.arrays import ActivationSource, model_of
-from rb_interp.probes import vectors as of_vectors
-from rb_interp.probes._probe import Found, embedding, probe, source
-from rb_interp.probes.activations import float64, logits_of
-from rb_interp.probes.embeddings import TIES
-from rb_interp.probes.tokens import MIN_COUNT, NamedCounts, Vectors, checked_counts, typical_tokens
+from rb_interp.probes._core import Measurement, read_model
+from rb_interp.probes._geometry import TIES, with_participation_ratios
+from rb_interp.probes.checks import check_rows
+from rb_interp.probes.embeddings import token_vectors
+from rb_interp.probes.typical import (
+    MIN_COUNT,
+    Counts,
+    NamedCounts,
+    TypicalTokens,
+    checked_counts,
+    typical_tokens,
+    with_corpus_names,
+)
 from rb_interp.probes.vectors import (
     cosines,
+    gaussian_participations,
+    gram_participations,
     pairs,
     participation,
     pearson,
     principal_components,
+    ranked_pairs,
     spearman,
 )
-from rb_interp.statistics.reading import Null
+from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.text.prontoqa import Example
-from rb_interp.text.settings import CORPORA
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -116,135 +94,223 @@ MOST = 200
 """Typical tokens of each corpus, at most: the most frequent, whose P^s is known best."""
 BAND = 10
 """The null of next_token permutes tokens among as many neighbours in frequency."""
-UNDEFINED = {
+RANK_REASONS = {
     "participation_ratio": "no untrained model was given, or the list has fewer than two tokens.",
-    "": "the list has fewer than two tokens (a control has none where the stories have fewer than PrOntoQA), or its "
-    "embeddings are all the same.",
+    "": "the list has fewer than two tokens (a control has none if the stories have fewer than "
+    "PrOntoQA), or its embeddings are all the same.",
 }
-KINDS = ("premise", "rule", "conclusion")
-PARTS = ("question", "chain", "answer")
-"""Parts of an example whose losses are read."""
-TOGETHER = 16
-"""Examples of one pass: more fill the memory with logits and gain nothing."""
+NEXT_TOKEN_REASON = (
+    "the list has fewer than three tokens with a successor, or nothing varies among them."
+)
 Gram = Float[np.ndarray, "token token"]
+Vectors = Float[np.ndarray, "token d_model"]
 
 
-@probe(embedding, UNDEFINED, place={})
-def embedding_rank(W_E: Tensor, *, counts: NamedCounts) -> Found:
+@checked
+@single_threaded
+def embedding_rank(
+    model: ActivationSource,
+    inputs: Inputs | None = None,
+    *,
+    counts: NamedCounts,
+    untrained: ActivationSource | None = None,
+    n_null: int = 200,
+    seed: int = 0,
+) -> Reading:
     """Effective dimension of the embeddings of each list of tokens.
 
     Values as in the module's table; a list of fewer than two tokens gives nan. Nulls, side less:
     independent Gaussian vectors, matched tokens swapped (participation_difference). Arrays:
     spectrum_prontoqa and so on, each component's share of the variance.
 
+    Args:
+        model: a model, its activations (``captured``), or arrays (``from_arrays``).
+        inputs: not looked at, since the probe reads weights alone.
+        counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first; or two
+            corpora of yours by name, each with its ``[d_vocab]``. Their names stand in place of
+            prontoqa and stories then.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: draws of each null, 0 for none, and their seed.
+
     Raises TextError for counts of another shape or vocabulary, and for a corpus without tokens.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> counts = np.zeros((2, 200), dtype=int)
+    >>> counts[0, :40], counts[1, 40:] = 50, 50
+    >>> reading = embedding_rank(build_model(AnchorTask(), gamma=0.5), counts=counts, n_null=0)
+    >>> 1 <= reading.values["participation_prontoqa"] <= 39
+    True
     """
-    totals, words = checked_counts(counts, len(W_E))
-    typical = typical_tokens(totals)
-    ids = {name: getattr(typical, name) for name in ("prontoqa", "stories", "control")}
-    ids["all"] = np.flatnonzero(totals.sum(0) >= MIN_COUNT)
-    vectors = {name: float64(W_E[tokens]) for name, tokens in ids.items()}
-    shares, values = {name: principal_components(rows)[1] for name, rows in vectors.items()}, {}
-    for name, share in shares.items():
-        values[f"participation_{name}"] = participation(vectors[name])
+
+    def measure(source: ActivationSource) -> Measurement:
+        totals = checked_counts(counts, len(model_of(source).W_E))
+        lists = token_lists(typical_tokens(totals), totals)
+        return ranks_of({name: token_vectors(source, ids) for name, ids in lists.items()})
+
+    reading = read_model("embedding_rank", model, measure, untrained, n_null, seed, RANK_REASONS)
+    return with_corpus_names(with_participation_ratios(reading), counts)
+
+
+def token_lists(typical: TypicalTokens, counts: Counts) -> dict[str, Int[np.ndarray, " token"]]:
+    """The lists of tokens whose rank is read."""
+    return {
+        "prontoqa": typical.prontoqa,
+        "stories": typical.stories,
+        "control": typical.control,
+        "all": np.flatnonzero(counts.sum(0) >= MIN_COUNT),
+    }
+
+
+def ranks_of(vectors: Mapping[str, Vectors]) -> Measurement:
+    """The values of `embedding_rank` (ratios: nan), read from the embeddings of each list."""
+    values = {}
+    arrays = {}
+    for name, rows in vectors.items():
+        share = principal_components(rows)[1]
+        values[f"participation_{name}"] = participation(rows)
         values[f"participation_ratio_{name}"] = math.nan
-        values |= {
-            f"share_{k}_{name}": float(share[:k].sum()) if share.any() else math.nan
-            for k in LEADING
-        }
-    values["participation_difference"] = (
-        values["participation_prontoqa"] - values["participation_control"]
-    )
+        for k in LEADING:
+            values[f"share_{k}_{name}"] = float(share[:k].sum()) if share.any() else math.nan
+        arrays[f"spectrum_{name}"] = share
+    difference = values["participation_prontoqa"] - values["participation_control"]
+    values["participation_difference"] = difference
+    return Measurement(values, partial(_rank_nulls, vectors), arrays)
 
-    def nulls(n_null: int, seed: int) -> dict[str, Null]:
-        rng, drawn = np.random.default_rng(seed), {}
-        for name, rows in vectors.items():
-            draws = of_vectors.gaussian_participations(n_null, len(rows), rows.shape[1], rng)
-            spread = Null("random vectors", draws, "less")
-            drawn |= {f"participation_{name}": spread, f"participation_ratio_{name}": spread}
-        first, control = vectors["prontoqa"], vectors["control"]
-        draws = np.full(n_null, np.nan)
-        if len(control) > 1:
-            swap = rng.random((n_null, len(first))) < 0.5
-            draws = _swapped(first, control, ~swap) - _swapped(first, control, swap)
-        said = "PrOntoQA tokens swapped with their matches"
-        return drawn | {"participation_difference": Null(said, draws, "less")}
 
-    return Found(
-        values, nulls, {f"spectrum_{name}": share for name, share in shares.items()}, words=words
-    )
+def _rank_nulls(vectors: Mapping[str, Vectors], n_null: int, seed: int) -> dict[str, Null]:
+    rng = np.random.default_rng(seed)
+    nulls = {}
+    for name, rows in vectors.items():
+        draws = gaussian_participations(n_null, len(rows), rows.shape[1], rng)
+        spread = Null("random vectors", draws, "less")
+        nulls[f"participation_{name}"] = spread
+        nulls[f"participation_ratio_{name}"] = spread
+    first = vectors["prontoqa"]
+    control = vectors["control"]
+    draws = np.full(n_null, np.nan)
+    if len(control) > 1:
+        swap = rng.random((n_null, len(first))) < 0.5
+        draws = _swapped(first, control, ~swap) - _swapped(first, control, swap)
+    swapped = Null("PrOntoQA tokens swapped with their matches", draws, "less")
+    return {**nulls, "participation_difference": swapped}
 
 
 def _swapped(
     first: Vectors, control: Vectors, take: Bool[np.ndarray, "draw token"]
 ) -> Float[np.ndarray, " draw"]:
-    """Participation of the vectors that each draw takes of ``first``, the others being their
+    """Participation of the vectors that each draw takes of ``first``, and of the others'
     matches."""
-    both, n = np.concatenate([first, control]), len(first)
-    gram, places = both @ both.T, np.arange(n) + n * ~take
-    return np.array(
-        [float(of_vectors.gram_participations(gram[None, at][:, :, at])[0]) for at in places]
-    )
+    n = len(first)
+    joined = np.concatenate([first, control])
+    gram = joined @ joined.T
+    result = []
+    for taken in take:
+        rows = np.arange(n) + n * ~taken
+        result.append(float(gram_participations(gram[None, rows][:, :, rows])[0]))
+    return np.array(result)
 
 
-@probe(
-    embedding,
-    "the list has fewer than three tokens with a successor, or nothing varies among them.",
-    place={},
-)
+@checked
+@single_threaded
 def next_token(
-    W_E: Tensor,
+    model: ActivationSource,
     inputs: Inputs,
     *,
     counts: NamedCounts,
     lengths: Int[np.ndarray, " row"] | None = None,
-) -> Found:
-    """How well the next-token distributions of typical tokens predict the geometry of their
-    embeddings.
+    untrained: ActivationSource | None = None,
+    n_null: int = 200,
+    seed: int = 0,
+) -> Reading:
+    """How well next-token distributions of typical tokens predict the geometry of embeddings.
 
     Values as in the module's table, and n_prontoqa, n_stories, the tokens of each list; a list of
-    fewer than three tokens gives nan. ``n`` is the number of rows of text. Arrays: tokens_prontoqa,
-    tokens_stories, by descending count.
+    fewer than three tokens gives nan. ``n`` is the number of rows of text. Null: tokens permuted
+    among neighbours in frequency. Arrays: tokens_prontoqa, tokens_stories, by descending count.
 
     Args:
+        model: a model, its activations (``captured``), or arrays (``from_arrays``).
         inputs: training text, such as ``Inputs(text_data().train.tokens)``.
-        lengths: ``[row]``, how many tokens of each row are text, where rows are filled up. By
+        counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first; or two
+            corpora of yours by name, each with its ``[d_vocab]``. Their names stand in place of
+            prontoqa and stories then.
+        lengths: ``[row]``, how many tokens of each row are text, for rows that are filled up. By
             default all.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: draws of each null, 0 for none, and their seed.
 
     Raises TextError for counts of another shape or vocabulary, a corpus without tokens, and lengths
     of other rows.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> counts = np.zeros((2, 200), dtype=int)
+    >>> counts[0, :40], counts[1, 40:] = 50, 50
+    >>> text = Inputs(np.random.default_rng(0).integers(0, 200, (50, 30)))
+    >>> model = build_model(AnchorTask(), gamma=0.5)
+    >>> abs(next_token(model, text, counts=counts, n_null=0).values["pearson_all"]) < 0.1
+    True
     """
-    totals, words = checked_counts(counts, len(W_E))
+    check_rows(inputs, "next_token")
     tokens = inputs.tokens
-    lengths = np.full(len(tokens), tokens.shape[1]) if lengths is None else lengths
+    if lengths is None:
+        lengths = np.full(len(tokens), tokens.shape[1])
     if len(lengths) != len(tokens):
         raise TextError(
             f"got {len(lengths)} lengths for {len(tokens)} rows of text; give one for each row."
         )
-    typical = typical_tokens(totals)
-    ids = np.concatenate([getattr(typical, name)[:MOST] for name in CORPORA])
-    followers = successors(tokens, lengths, ids, totals.shape[1])
-    known = np.flatnonzero(np.diff(followers.indptr))
-    ids, followers = ids[known], followers[known]
-    each = np.asarray(followers.sum(1))
-    # P^s and u both sum to 1, so (P^s - u) . (P^s' - u) = P^s . P^s' - 1 / d_vocab
-    labels = (followers @ followers.T).toarray() / each[:, None] / each - 1 / totals.shape[1]
-    first, vectors = int(np.isin(ids, typical.prontoqa).sum()), float64(W_E[ids])
+
+    def measure(source: ActivationSource) -> Measurement:
+        totals = checked_counts(counts, len(model_of(source).W_E))
+        typical = typical_tokens(totals)
+        ids = np.concatenate([typical.prontoqa[:MOST], typical.stories[:MOST]])
+        followers = successors(tokens, lengths, ids, totals.shape[1])
+        known = np.flatnonzero(np.diff(followers.indptr))
+        ids = ids[known]
+        first = int(np.isin(ids, typical.prontoqa).sum())
+        labels = label_products(followers[known], totals.shape[1])
+        measurement = follow(labels, token_vectors(source, ids), first)
+        arrays = {"tokens_prontoqa": ids[:first], "tokens_stories": ids[first:]}
+        return measurement._replace(arrays=arrays, n=len(tokens))
+
+    reading = read_model("next_token", model, measure, untrained, n_null, seed, NEXT_TOKEN_REASON)
+    return with_corpus_names(reading, counts)
+
+
+def label_products(followers: csr_array, d_vocab: int) -> Gram:
+    """Inner products (P^s - u) . (P^s' - u) of tokens, from the counts of what follows each."""
+    n = np.asarray(followers.sum(1))
+    # P^s and u both sum to 1, so the product is P^s . P^s' - 1 / d_vocab
+    return (followers @ followers.T).toarray() / n[:, None] / n - 1 / d_vocab
+
+
+def follow(labels: Gram, vectors: Vectors, first: int) -> Measurement:
+    """The values of `next_token`, read from inner products of labels and from embeddings.
+
+    Args:
+        first: number of PrOntoQA's tokens, which stand before the stories'.
+    """
     values = {}
     for name, _, x, y in _sides(labels, vectors, first):
-        values[name] = (spearman if "spearman" in name else pearson)(pairs(x), pairs(y))
+        correlation = spearman if "spearman" in name else pearson
+        values[name] = correlation(pairs(x), pairs(y))
+    values["n_prontoqa"] = float(first)
+    values["n_stories"] = float(len(vectors) - first)
+    return Measurement(values, partial(_follow_nulls, labels, vectors, first))
 
-    def nulls(n_null: int, seed: int) -> dict[str, Null]:
-        orders, drawn = banded_orders(first, len(ids), n_null, np.random.default_rng(seed)), {}
-        for name, block, x, y in _sides(labels, vectors, first):
-            x, y = map(of_vectors.ranked_pairs, (x, y)) if "spearman" in name else (x, y)
-            draws = permuted_correlations(x, y, orders[:, block] - (block.start or 0))
-            drawn[name] = Null(f"tokens permuted among {BAND} neighbours in frequency", draws)
-        return drawn
 
-    sizes = {"n_prontoqa": float(first), "n_stories": float(len(ids) - first)}
-    arrays = {"tokens_prontoqa": ids[:first], "tokens_stories": ids[first:]}
-    return Found({**values, **sizes}, nulls, arrays, len(tokens), words=words)
+def _follow_nulls(
+    labels: Gram, vectors: Vectors, first: int, n_null: int, seed: int
+) -> dict[str, Null]:
+    orders = banded_orders(first, len(vectors), n_null, np.random.default_rng(seed))
+    text = f"tokens permuted among {BAND} neighbours in frequency"
+    nulls = {}
+    for name, block, x, y in _sides(labels, vectors, first):
+        if "spearman" in name:
+            x = ranked_pairs(x)
+            y = ranked_pairs(y)
+        block_orders = orders[:, block] - (block.start or 0)
+        nulls[name] = Null(text, permuted_correlations(x, y, block_orders))
+    return nulls
 
 
 def successors(
@@ -257,12 +323,14 @@ def successors(
     real."""
     from scipy.sparse import coo_array
 
-    place = np.full(d_vocab, -1)
-    place[ids] = np.arange(len(ids))
+    number = np.full(d_vocab, -1)
+    number[ids] = np.arange(len(ids))
     real = np.arange(1, tokens.shape[1]) < np.asarray(lengths)[:, None]
-    at, following = place[tokens[:, :-1][real]], tokens[:, 1:][real].astype(np.int64)
-    wanted = at >= 0
-    entries = (np.ones(int(wanted.sum())), (at[wanted], following[wanted]))
+    before = number[tokens[:, :-1][real]]
+    after = tokens[:, 1:][real].astype(np.int64)
+    wanted = before >= 0
+    ones = np.ones(int(wanted.sum()))
+    entries = ones, (before[wanted], after[wanted])
     return coo_array(entries, shape=(len(ids), d_vocab)).tocsr()
 
 
@@ -271,8 +339,8 @@ def banded_orders(
 ) -> Int[np.ndarray, "draw token"]:
     """Permutations that move tokens among ``band`` neighbours of their own list, the first being
     ``n_first`` long."""
-    at = np.arange(n)
-    bands = np.where(at < n_first, at // band, n + (at - n_first) // band)
+    tokens = np.arange(n)
+    bands = np.where(tokens < n_first, tokens // band, n + (tokens - n_first) // band)
     return np.argsort(bands + rng.random((n_null, n)), axis=1)
 
 
@@ -283,248 +351,41 @@ def permuted_correlations(
     no variance."""
     if len(x) < 3:
         return np.full(len(orders), np.nan)
-
-    def standardised(matrix: Gram) -> Gram:
-        upper = pairs(matrix)
-        centred = matrix - upper.mean()
-        np.fill_diagonal(centred, 0)
-        norm = np.linalg.norm(upper - upper.mean())
-        return centred / (norm if norm > 0 else np.nan)
-
-    x, y = standardised(x), standardised(y)
+    x = _standardised(x)
+    y = _standardised(y)
     return np.array([(x[order][:, order] * y).sum() / 2 for order in orders])
 
 
+def _standardised(matrix: Gram) -> Gram:
+    """Less the mean of its pairs, divided by their norm; 0 on the diagonal."""
+    upper = pairs(matrix)
+    centred = matrix - upper.mean()
+    np.fill_diagonal(centred, 0)
+    norm = np.linalg.norm(upper - upper.mean())
+    return centred / (norm if norm > 0 else np.nan)
+
+
 def _sides(labels: Gram, vectors: Vectors, first: int) -> Iterator[tuple[str, slice, Gram, Gram]]:
-    """Each correlation's name, the place of its list, and cosines of labels and embeddings, raw or
-    less their means."""
-    for name, block in (
-        ("prontoqa", slice(0, first)),
-        ("stories", slice(first, None)),
-        ("all", slice(None)),
-    ):
-        own, rows = labels[block, block], vectors[block]
-        raw, n = (_gram_cosines(own), cosines(rows)), max(len(rows), 1)
-        own = own - own.sum(0) / n - own.sum(1, keepdims=True) / n + own.sum() / n**2
-        centred = _gram_cosines(own), cosines(rows - rows.sum(0) / n)
-        for kind, (x, y) in (("spearman", raw), ("pearson", raw), ("spearman_centred", centred)):
-            yield f"{kind}_{name}", block, x, y
+    """Each correlation's name, the slice of its list, and cosines of labels and of embeddings, raw
+    or centred."""
+    blocks = {"prontoqa": slice(0, first), "stories": slice(first, None), "all": slice(None)}
+    for name, block in blocks.items():
+        products = labels[block, block]
+        rows = vectors[block]
+        n = max(len(rows), 1)
+        raw = _gram_cosines(products), cosines(rows)
+        row_means = products.sum(0) / n
+        column_means = products.sum(1, keepdims=True) / n
+        products = products - row_means - column_means + products.sum() / n**2
+        centred = _gram_cosines(products), cosines(rows - rows.sum(0) / n)
+        yield f"spearman_{name}", block, *raw
+        yield f"pearson_{name}", block, *raw
+        yield f"spearman_centred_{name}", block, *centred
 
 
 def _gram_cosines(products: Gram) -> Gram:
     """Cosines from inner products; rounded, so that equal ones tie: many tokens have one
     successor."""
-    norms = np.sqrt(np.where(np.diag(products) > 0, np.diag(products), np.nan))
+    squares = np.diag(products)
+    norms = np.sqrt(np.where(squares > 0, squares, np.nan))
     return (products / norms[:, None] / norms).round(TIES)
-
-
-@dataclass(frozen=True, eq=False)
-class Encoded:
-    """One example in tokens.
-
-    Attributes:
-        tokens: the end-of-text token, then the example.
-        sentences: first and last position (exclusive) of each sentence of the chain in ``tokens``.
-        kinds: premise, rule or conclusion for each sentence. answer: where the answer begins. true:
-            whether it is True.
-    """
-
-    tokens: Int[np.ndarray, " pos"]
-    sentences: tuple[tuple[int, int], ...]
-    kinds: tuple[str, ...]
-    answer: int
-    true: bool
-    hops: int
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ChainInputs(Inputs):
-    """Examples in tokens, made by `chain_inputs`: rows are filled up with 0 behind their end.
-
-    Attributes:
-        labels: first token of each answer.
-        examples: each example, and where the sentences of its chain stand.
-        words: first tokens of "True" and "False".
-    """
-
-    examples: tuple[Encoded, ...] = ()
-    words: tuple[int, int] = (0, 1)
-
-    def take(self, rows: np.ndarray) -> ChainInputs:
-        """A selection of examples, by indices or a boolean mask."""
-        chosen = tuple(self.examples[row] for row in np.arange(len(self))[rows])
-        return replace(
-            self, tokens=self.tokens[rows], labels=super().take(rows).labels, examples=chosen
-        )
-
-
-class Outcome(NamedTuple):
-    """What a model got right on one example.
-
-    Attributes:
-        right: answer, sentence or chain -> whether each of that kind is right.
-        losses: summed losses (nats) of each of PARTS, and numbers of tokens, ``[part, 2]``.
-    """
-
-    example: Encoded
-    right: dict[str, list[bool]]
-    losses: Float[np.ndarray, "part 2"]
-
-
-@checked
-def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
-    """Examples in tokens, for `chain_accuracy`.
-
-    Args:
-        examples: such as ``text_data().examples``.
-        tokenizer: has ``encode(text)``, a list of token ids, and ``end``, the id of the end-of-text
-            token.
-
-    Raises TextError where the tokenizer joins the end of one sentence with the next, or where its
-    first tokens of "True" and "False" are the same.
-    """
-    from rb_interp.text.prontoqa import step_kinds
-
-    true, false = (int(tokenizer.encode(word)[0]) for word in (" True", " False"))
-    if true == false:
-        raise TextError(
-            f"'True' and 'False' begin with the same token ({true}) in this tokenizer, so that no "
-            f"token decides "
-            f"between them; use a larger d_vocab."
-        )
-    encoded = []
-    for example in examples:
-        parts = [
-            example.prompt,
-            *(f" {sentence}" for sentence in example.chain_of_thought),
-            f" {example.answer}",
-        ]
-        pieces = [tokenizer.encode(part) for part in parts]
-        joined = [token for piece in pieces for token in piece]
-        if joined != list(tokenizer.encode(example.text)):
-            raise TextError(
-                f"this tokenizer joins the end of one sentence with the next in "
-                f"{example.text[-40:]!r}, so no sentence "
-                f"can be judged alone; use one that splits before spaces, as GPT-2's does."
-            )
-        ends = (1 + np.cumsum([len(piece) for piece in pieces])).tolist()
-        tokens = np.array([tokenizer.end, *joined], dtype=np.int64)
-        places = tuple(pairwise(ends[:-1]))
-        is_true = example.answer == "True"
-        encoded.append(
-            Encoded(tokens, places, step_kinds(example), ends[-2], is_true, example.hops)
-        )
-    labels = np.array([one.tokens[one.answer] for one in encoded], dtype=np.int64)
-    return ChainInputs(_padded(encoded), labels, examples=tuple(encoded), words=(true, false))
-
-
-def _padded(examples: Sequence[Encoded]) -> Int[np.ndarray, "row pos"]:
-    """All examples as rows, filled up behind their end, where a causal model does not look."""
-    rows = np.zeros(
-        (len(examples), max([len(one.tokens) for one in examples], default=1)), dtype=np.int64
-    )
-    for row, one in zip(rows, examples, strict=True):
-        row[: len(one.tokens)] = one.tokens
-    return rows
-
-
-@probe(source, "no example that fits into the context has such a sentence.", name="chain", place={})
-def chain_accuracy(model: ActivationSource, inputs: ChainInputs) -> Found:
-    """How often a model answers PrOntoQA's questions and writes each sentence of the chain, and the
-    same by hops.
-
-    Values as in the module's table, and left_out, the examples longer than the context. Null of
-    answer_two_way: answers permuted over examples. ``n`` counts the examples that were read. The
-    table ``skills`` has the columns hops, accuracy_of (a value's name), accuracy and n, the
-    examples or sentences of that number of hops.
-
-    Args:
-        inputs: ``chain_inputs(examples, tokenizer)``.
-
-    Raises TextError where no example fits into the context.
-    """
-    outcomes = chain_outcomes(model, inputs)
-    values = {
-        name: float(np.mean(right)) if right else math.nan
-        for name, right in _by_kind(outcomes).items()
-    }
-    losses, tokens = np.sum([one.losses for one in outcomes], 0).T
-    values |= {
-        f"loss_{part}": float(mean) for part, mean in zip(PARTS, losses / tokens, strict=True)
-    }
-    values["left_out"] = float(len(inputs.examples) - len(outcomes))
-
-    def nulls(n_null: int, seed: int) -> dict[str, Null]:
-        true = np.array([one.example.true for one in outcomes])
-        says = true == [right for one in outcomes for right in one.right["answer_two_way"]]
-        permuted = np.random.default_rng(seed).permuted(np.tile(true, (n_null, 1)), axis=1)
-        return {
-            "answer_two_way": Null("answers permuted over examples", (permuted == says).mean(1))
-        }
-
-    def tables(_: int) -> dict[str, pd.DataFrame]:
-        rows = []
-        for hops in sorted({one.example.hops for one in outcomes}):
-            for name, right in _by_kind(
-                [one for one in outcomes if one.example.hops == hops]
-            ).items():
-                if right:
-                    accuracy = float(np.mean(right))
-                    rows.append(
-                        {"hops": hops, "accuracy_of": name, "accuracy": accuracy, "n": len(right)}
-                    )
-        return {"skills": pd.DataFrame(rows)}
-
-    return Found(values, nulls, n=len(outcomes), tables=tables)
-
-
-def chain_outcomes(model: ActivationSource, inputs: ChainInputs) -> list[Outcome]:
-    """Run the examples that fit into the context, each with its gold text, and judge every sentence
-    and the answer."""
-    lengths, n_ctx = (
-        np.array([len(one.tokens) - 1 for one in inputs.examples]),
-        model_of(model).cfg.n_ctx,
-    )
-    if not (lengths <= n_ctx).any():
-        raise TextError(
-            f"none of {len(lengths)} examples fits into this model's context of {n_ctx} tokens "
-            f"(the shortest has "
-            f"{min(lengths, default=0)} tokens); give examples of fewer hops or a model of a "
-            f"longer context."
-        )
-    order = [at for at in np.argsort(lengths, kind="stable").tolist() if lengths[at] <= n_ctx]
-    outcomes = {}
-    for start in range(0, len(order), TOGETHER):  # of like length, so that little is filled up
-        places = order[start : start + TOGETHER]
-        rows = torch.from_numpy(_padded([inputs.examples[at] for at in places]))
-        gold = rows[:, 1:]
-        given = getattr(model_of(model), "arrays", {}).get("logits")  # arrays hold all rows
-        logits = logits_of(model, rows[:, :-1]) if given is None else given[places, : gold.shape[1]]
-        right = (
-            logits.argmax(-1) == gold
-        ).numpy()  # at t, the token of position t + 1; losses likewise
-        losses = F.cross_entropy(logits.float().swapaxes(1, 2), gold, reduction="none").double()
-        for row, at in enumerate(places):
-            one = inputs.examples[at]
-            true, false = logits[row, one.answer - 1, list(inputs.words)].tolist()
-            steps = [bool(right[row, first - 1 : last - 1].all()) for first, last in one.sentences]
-            told = {
-                "answer": [bool(right[row, one.answer - 1])],
-                "answer_two_way": [(true > false) == one.true],
-            }
-            told |= {"chain": [all(steps)], "step": steps}
-            for kind in KINDS:
-                told[kind] = [step for step, of in zip(steps, one.kinds, strict=True) if of == kind]
-            parts = losses[row, : len(one.tokens) - 1].tensor_split(
-                [one.sentences[0][0] - 1, one.answer - 1]
-            )
-            outcomes[at] = Outcome(
-                one, told, np.array([[float(part.sum()), len(part)] for part in parts])
-            )
-    return [outcomes[at] for at in sorted(outcomes)]
-
-
-def _by_kind(outcomes: Sequence[Outcome]) -> dict[str, list[bool]]:
-    return {
-        name: [right for one in outcomes for right in one.right[name]] for name in outcomes[0].right
-    }

@@ -56,154 +56,279 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
+from rb_interp._threads import single_threaded
+from rb_interp.arguments import checked
+from rb_interp.errors import ArgumentError, nearest
 from rb_interp.models.arrays import ActivationSource, model_of
-from rb_interp.probes._probe import Found, probe, source
+from rb_interp.probes._core import Measurement, read_model
 from rb_interp.probes.activations import float64
+from rb_interp.probes.checks import check_layer_head
 from rb_interp.probes.vectors import cosines, pairs
-from rb_interp.statistics.reading import Null
+from rb_interp.statistics.reading import Null, Reading
+from rb_interp.tasks.inputs import Inputs
 
 ALIKE = 0.7
 """Cosine above which two neurons count as condensed; the paper's."""
-ATTENTION, MLP = ("W_Q", "W_K", "W_V", "W_O"), ("W_in", "W_out")
+ATTENTION = ("W_Q", "W_K", "W_V", "W_O")
+MLP = ("W_in", "W_out")
 MATRICES = (*ATTENTION, *MLP)
 ZERO = "the matrix is zero."
 Matrix = Float[np.ndarray, "input output"]
 
 
-def layer_matrices(model: ActivationSource, layer: int, **_: Any) -> dict[str, Matrix]:
-    """The matrices of a layer by name, in the convention x W, heads joined, in float64."""
-    block = model_of(model).blocks[layer]
-    # matrices that heads share count once
-    heads = {
-        name: float64(getattr(block.attn, f"_{name}", getattr(block.attn, name)))
-        for name in ATTENTION
-    }
-    joined = {
-        name: np.concatenate(of, axis=0 if name == "W_O" else 1) for name, of in heads.items()
-    }
-    there = [name for name in MLP if hasattr(getattr(block, "mlp", None), name)]
-    return joined | {name: float64(getattr(block.mlp, name)) for name in there}
-
-
-@probe(source, ZERO, place={"layer": 0})
-def weight_rank(model: ActivationSource, *, layer: int) -> Found:
+@checked
+@single_threaded
+def weight_rank(
+    model: ActivationSource,
+    inputs: Inputs | None = None,
+    *,
+    layer: int = 0,
+    untrained: ActivationSource | None = None,
+    n_null: int = 200,
+    seed: int = 0,
+) -> Reading:
     """Stable ranks of one layer's matrices.
 
     Values: stable_rank_W_QK and stable_rank_W_OV (mean over heads), stable_rank_W_in and
-    stable_rank_W_out where the layer has an MLP; in [1, rank], nan for a matrix of zeros. No
-    quantity has a null.
+    stable_rank_W_out if the layer has an MLP; in [1, rank], nan for a matrix of zeros. No quantity
+    has a null.
+
+    Args:
+        model: a model, its activations (``captured``), or arrays (``from_arrays``).
+        inputs: not looked at, since the probe reads weights alone; likewise ``n_null`` and
+            ``seed``.
+        layer: number, counted from 0.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+
+    Raises ModelError for a layer that does not exist.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> list(weight_rank(build_model(AnchorTask(), gamma=0.8)).values)
+    ['stable_rank_W_QK', 'stable_rank_W_OV', 'stable_rank_W_in', 'stable_rank_W_out']
     """
-    W_Q, W_K, W_V, W_O = (
-        float64(getattr(model_of(model).blocks[layer].attn, name)) for name in ATTENTION
-    )
-    values = {}
-    for name, *sides in (("W_QK", W_Q, W_K), ("W_OV", W_V, W_O.swapaxes(1, 2))):
-        heads = max(map(len, sides))  # grouped heads share a matrix
-        left, right = (
-            np.linalg.qr(np.repeat(side, heads // len(side), axis=0))[1] for side in sides
-        )
-        values[f"stable_rank_{name}"] = float(
-            np.mean([spectrum(core)[1] for core in left @ right.swapaxes(1, 2)])
-        )
-    mlp = {name: matrix for name, matrix in layer_matrices(model, layer).items() if name in MLP}
-    return Found(
-        values | {f"stable_rank_{name}": spectrum(matrix)[1] for name, matrix in mlp.items()}
-    )
+    check_layer_head(model, layer, None, "weight_rank", untrained, caches=True)
+    measure = partial(stable_ranks, layer=layer)
+    return read_model("weight_rank", model, measure, untrained, n_null, seed, ZERO, layer)
 
 
-@probe(layer_matrices, ZERO, place={"layer": 0})
-def weight_spectra(held: Mapping[str, Matrix]) -> Found:
+def stable_ranks(model: ActivationSource, layer: int) -> Measurement:
+    """The values of `weight_rank`."""
+    attn = model_of(model).blocks[layer].attn
+    W_Q, W_K, W_V, W_O = (float64(getattr(attn, name)) for name in ATTENTION)
+    values = {
+        "stable_rank_W_QK": _product_rank(W_Q, W_K),
+        "stable_rank_W_OV": _product_rank(W_V, W_O.swapaxes(1, 2)),
+    }
+    for name, matrix in layer_matrices(model, layer).items():
+        if name in MLP:
+            values[f"stable_rank_{name}"] = spectrum(matrix)[1]
+    return Measurement(values)
+
+
+def _product_rank(
+    left: Float[np.ndarray, "left_head d_model d_head"],
+    right: Float[np.ndarray, "right_head d_model d_head"],
+) -> float:
+    """Mean over heads of the stable rank of left right^T; grouped heads share a matrix."""
+    heads = max(len(left), len(right))
+    factors = []
+    for side in (left, right):
+        shared = np.repeat(side, heads // len(side), axis=0)
+        factors.append(np.linalg.qr(shared)[1])
+    products = factors[0] @ factors[1].swapaxes(1, 2)
+    return float(np.mean([spectrum(product)[1] for product in products]))
+
+
+@checked
+@single_threaded
+def weight_spectra(
+    model: ActivationSource,
+    inputs: Inputs | None = None,
+    *,
+    layer: int = 0,
+    untrained: ActivationSource | None = None,
+    n_null: int = 200,
+    seed: int = 0,
+) -> Reading:
     """Participation ratio and stable rank of every matrix of one layer, heads joined.
 
     Values: participation_W and stable_rank_W as in the module's table; nan for a matrix of zeros.
-    Arrays: singular_values_W, descending. None has a null.
+    Arrays: singular_values_W, descending. No quantity has a null.
+
+    Args:
+        model: a model, its activations (``captured``), or arrays (``from_arrays``).
+        inputs: not looked at, since the probe reads weights alone; likewise ``n_null`` and
+            ``seed``.
+        layer: number, counted from 0.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+
+    Raises ModelError for a layer that does not exist.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> reading = weight_spectra(build_model(AnchorTask(), gamma=0.8))
+    >>> reading.values["stable_rank_W_Q"] <= reading.values["participation_W_Q"]
+    True
     """
-    spectra = {name: spectrum(matrix) for name, matrix in held.items()}
-    values = {f"participation_{name}": found[0] for name, found in spectra.items()}
-    values |= {f"stable_rank_{name}": found[1] for name, found in spectra.items()}
-    return Found(
-        values, None, {f"singular_values_{name}": found[2] for name, found in spectra.items()}
-    )
+    check_layer_head(model, layer, None, "weight_spectra", untrained, caches=True)
+
+    def measure(source: ActivationSource) -> Measurement:
+        return spectra_of(layer_matrices(source, layer))
+
+    return read_model("weight_spectra", model, measure, untrained, n_null, seed, ZERO, layer)
+
+
+def spectra_of(matrices: Mapping[str, Matrix]) -> Measurement:
+    """The values of `weight_spectra`, read from matrices by name."""
+    spectra = {name: spectrum(matrix) for name, matrix in matrices.items()}
+    values = {f"participation_{name}": result[0] for name, result in spectra.items()}
+    values |= {f"stable_rank_{name}": result[1] for name, result in spectra.items()}
+    arrays = {f"singular_values_{name}": result[2] for name, result in spectra.items()}
+    return Measurement(values, arrays=arrays)
+
+
+def layer_matrices(model: ActivationSource, layer: int) -> dict[str, Matrix]:
+    """The matrices of a layer by name, in the convention x W, heads joined, in float64."""
+    block = model_of(model).blocks[layer]
+    matrices = {}
+    for name in ATTENTION:
+        weight = getattr(block.attn, f"_{name}", getattr(block.attn, name))  # shared ones once
+        axis = 0 if name == "W_O" else 1
+        matrices[name] = np.concatenate(float64(weight), axis=axis)
+    mlp = getattr(block, "mlp", None)
+    for name in MLP:
+        if hasattr(mlp, name):
+            matrices[name] = float64(getattr(mlp, name))
+    return matrices
 
 
 def spectrum(matrix: Matrix) -> tuple[float, float, Float[np.ndarray, " direction"]]:
-    """Participation ratio, stable rank and singular values, descending; nan for zeros and for what
-    is not finite."""
+    """Participation ratio, stable rank and singular values, descending.
+
+    Both numbers are nan for zeros, and all are for what is not finite.
+    """
     if not np.isfinite(matrix).all():
         return math.nan, math.nan, np.full(min(matrix.shape), np.nan)
     singular = np.linalg.svd(matrix, compute_uv=False)
     squared = singular**2
-    if not squared.sum() > 0:
+    total = squared.sum()
+    if not total > 0:
         return math.nan, math.nan, singular
-    return (
-        float(squared.sum() ** 2 / (squared**2).sum()),
-        float(squared.sum() / squared.max()),
-        singular,
-    )
+    spread = float(total**2 / (squared**2).sum())
+    return spread, float(total / squared.max()), singular
 
 
-@probe(layer_matrices, "fewer than two neurons are not zero.", place={"layer": 0})
-def condensation(held: Mapping[str, Matrix], *, matrices: Sequence[str] = ("W_Q",)) -> Found:
+@checked
+@single_threaded
+def condensation(
+    model: ActivationSource,
+    inputs: Inputs | None = None,
+    *,
+    layer: int = 0,
+    matrices: Sequence[str] = ("W_Q",),
+    untrained: ActivationSource | None = None,
+    n_null: int = 200,
+    seed: int = 0,
+) -> Reading:
     """How far the neurons of some matrices of a layer point in the same directions.
 
-    Values as in the module's table; nan where fewer than two neurons are not zero. Nulls: a
-    Gaussian matrix of the same shape (share_W, share_abs_W). Arrays: cosines_W ``[neuron,
-    neuron]``, neurons sorted by group, the largest group first, and group_W, the group of each
-    sorted neuron.
+    Values as in the module's table; nan if fewer than two neurons are not zero. Nulls: a Gaussian
+    matrix of the same shape (share_W, share_abs_W). Arrays: cosines_W ``[neuron, neuron]``, neurons
+    sorted by group, the largest group first, and group_W, the group of each sorted neuron.
 
     Args:
+        model: a model, its activations (``captured``), or arrays (``from_arrays``).
+        inputs: not looked at, since the probe reads weights alone.
+        layer: number, counted from 0.
         matrices: names among W_Q, W_K, W_V, W_O, W_in, W_out.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: draws of each null, 0 for none, and their seed.
+
+    Raises ModelError for a layer that does not exist, ArgumentError for a matrix that it lacks.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> reading = condensation(build_model(AnchorTask(), gamma=0.8), matrices=["W_in"], n_null=0)
+    >>> list(reading.values)[:3]
+    ['share_W_in', 'share_abs_W_in', 'abs_cos_W_in']
     """
-    values, arrays = {}, {}
-    for name in matrices:
-        cos = cosines(held[name].T)
+    check_layer_head(model, layer, None, "condensation", untrained, caches=True)
+
+    def measure(source: ActivationSource) -> Measurement:
+        return condense(layer_matrices(source, layer), matrices)
+
+    reason = "fewer than two neurons are not zero."
+    return read_model("condensation", model, measure, untrained, n_null, seed, reason, layer)
+
+
+def condense(matrices: Mapping[str, Matrix], names: Sequence[str]) -> Measurement:
+    """The values of `condensation`, read from matrices by name."""
+    values = {}
+    arrays = {}
+    for name in names:
+        if name not in matrices:
+            raise ArgumentError(
+                f"condensation got the matrix '{name}', which this layer does not have; "
+                f"{nearest(name, matrices)}"
+            )
+        matrix = matrices[name]
+        cos = cosines(matrix.T)
         groups = cosine_groups(cos)
         order = np.argsort(groups, kind="stable")
-        told = condensed_shares(cos if np.isfinite(held[name]).all() else cos * math.nan)
-        told |= {"groups": groups.max() + 1, "largest": (groups == 0).mean()}
-        values |= {
-            f"{what}_{name}": float(of) if told["share"] >= 0 else math.nan
-            for what, of in told.items()
-        }
-        arrays |= {f"cosines_{name}": cos[np.ix_(order, order)], f"group_{name}": groups[order]}
+        shares = condensed_shares(cos)
+        shares |= {"groups": float(groups.max() + 1), "largest": float((groups == 0).mean())}
+        if not np.isfinite(matrix).all() or math.isnan(shares["share"]):
+            shares = dict.fromkeys(shares, math.nan)
+        values |= {f"{share}_{name}": value for share, value in shares.items()}
+        arrays[f"cosines_{name}"] = cos[np.ix_(order, order)]
+        arrays[f"group_{name}"] = groups[order]
+    shapes = {name: matrices[name].shape for name in names}
+    return Measurement(values, partial(_condensation_nulls, shapes), arrays)
 
-    def nulls(n_null: int, seed: int) -> dict[str, Null]:
-        rng = np.random.default_rng(seed)
-        drawn = {name: gaussian_shares(held[name].shape, n_null, rng) for name in matrices}
-        return {f"{what}_{name}": null for name, of in drawn.items() for what, null in of.items()}
 
-    return Found(values, nulls, arrays)
+def _condensation_nulls(
+    shapes: Mapping[str, tuple[int, ...]], n_null: int, seed: int
+) -> dict[str, Null]:
+    rng = np.random.default_rng(seed)
+    nulls = {}
+    for name, shape in shapes.items():
+        for share, null in gaussian_shares(shape, n_null, rng).items():
+            nulls[f"{share}_{name}"] = null
+    return nulls
 
 
 def condensed_shares(cos: Float[np.ndarray, "neuron neuron"]) -> dict[str, float]:
     """``share``, ``share_abs`` and ``abs_cos``; pairs with a neuron of zeros do not count."""
     defined = pairs(cos)[np.isfinite(pairs(cos))]
-    told = {
-        "share": defined > ALIKE,
-        "share_abs": np.abs(defined) > ALIKE,
-        "abs_cos": np.abs(defined),
+    if not len(defined):
+        return dict.fromkeys(("share", "share_abs", "abs_cos"), math.nan)
+    size = np.abs(defined)
+    return {
+        "share": float((defined > ALIKE).mean()),
+        "share_abs": float((size > ALIKE).mean()),
+        "abs_cos": float(size.mean()),
     }
-    return {name: float(of.mean()) if len(of) else math.nan for name, of in told.items()}
 
 
 def cosine_groups(cos: Float[np.ndarray, "neuron neuron"]) -> Int[np.ndarray, " neuron"]:
     """The group of each neuron, numbered from 0 in the order in which they are formed, so by
     size."""
     alike = (cos > ALIKE) | np.eye(len(cos), dtype=bool)  # a comparison with nan is False
-    group, number = np.full(len(cos), -1), 0
-    while (left := group < 0).any():
-        others = np.where(left, (alike & left).sum(1), -1)
-        if others.max() == 1:  # everyone who is left is alone
+    group = np.full(len(cos), -1)
+    number = 0
+    left = group < 0
+    while left.any():
+        sizes = np.where(left, (alike & left).sum(1), -1)
+        if sizes.max() == 1:  # every neuron that is left is alone
             group[left] = number + np.arange(left.sum())
             break
-        group[alike[int(others.argmax())] & left] = number
+        group[alike[int(sizes.argmax())] & left] = number
         number += 1
+        left = group < 0
     return group
 
 
@@ -214,11 +339,13 @@ def gaussian_shares(
     module's docstring."""
     dimensions, neurons = shape
     n_pairs = neurons * (neurons - 1) // 2
-    both = (
-        float(special.betainc((dimensions - 1) / 2, 0.5, 1 - ALIKE**2)) if dimensions > 1 else 1.0
-    )
+    p_abs = 1.0
+    if dimensions > 1:
+        p_abs = float(special.betainc((dimensions - 1) / 2, 0.5, 1 - ALIKE**2))
     nulls = {}
-    for name, p in (("share", both / 2), ("share_abs", both)):
-        draws = rng.binomial(n_pairs, p, n_draws) / n_pairs if n_pairs else np.full(n_draws, np.nan)
+    for name, p in (("share", p_abs / 2), ("share_abs", p_abs)):
+        draws = np.full(n_draws, np.nan)
+        if n_pairs:
+            draws = rng.binomial(n_pairs, p, n_draws) / n_pairs
         nulls[name] = Null("Gaussian matrix", draws)
     return nulls

@@ -8,7 +8,8 @@ from lens_models import lens_model
 from scipy.stats import kstest
 
 from rb_interp.probes import from_arrays, value_alignment
-from rb_interp.probes.values import token_embeddings, value_matrix, value_svd
+from rb_interp.probes.embeddings import token_embeddings
+from rb_interp.probes.values import value_matrix, value_svd
 from rb_interp.tasks.inputs import Inputs
 
 TOKENS = np.zeros((2, 6), int)

@@ -13,12 +13,11 @@ from lens_models import hooks_on, lens_model
 
 from rb_interp.errors import RolesError
 from rb_interp.probes import captured, cosines_by_target, from_arrays
-from rb_interp.probes.labels import (
+from rb_interp.probes.labels import label_range, pooled_inside
+from rb_interp.probes.variance import (
     ROUNDING,
-    label_range,
     omega_squared,
     omega_squared_draws,
-    pooled_inside,
     position_outputs,
     row_groupings,
     variance_explained,

@@ -14,7 +14,7 @@ from rb_interp import probes
 from rb_interp.errors import ModelError
 from rb_interp.interventions import attribution_matrix, patching_matrix, subspace_effect
 from rb_interp.models.hooking import caller_hooks
-from rb_interp.probes.values import token_embeddings
+from rb_interp.probes.embeddings import token_embeddings
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.inputs import Roles
@@ -226,11 +226,11 @@ def test_a_scan_takes_one_pass_and_gives_the_numbers_of_single_calls(name, both)
 
 
 def test_a_scan_without_room_takes_more_passes_and_gives_the_same(monkeypatch):
-    from rb_interp.probes import _probe
+    from rb_interp.probes import _scan
 
     model = lens_model("gpt2")
     once = probes.scan(probes.uniformity, model, INPUTS, n_null=5)
-    monkeypatch.setattr(_probe, "ROOM", 1)
+    monkeypatch.setattr(_scan, "CAPTURE_BYTES", 1)
     count, found = passes(model, lambda: probes.scan(probes.uniformity, model, INPUTS, n_null=5))
     assert count == 4
     assert found.equals(once)

@@ -24,17 +24,19 @@ from scipy.stats import binomtest, kstest
 
 from rb_interp.errors import TextError
 from rb_interp.probes import embedding_rank, next_token
-from rb_interp.probes.tokens import (
-    Typical,
+from rb_interp.probes._token_similarity import (
     cosines_by_list,
-    frequency_ratio,
-    matched,
     mean_cosines,
-    nearest,
     once,
     similarity_nulls,
     token_intervals,
     token_similarity,
+)
+from rb_interp.probes.typical import (
+    TypicalTokens,
+    frequency_ratio,
+    matched,
+    nearest_tokens,
     token_table,
     typical_tokens,
 )
@@ -95,7 +97,7 @@ def test_the_second_direction_weighs_prontoqas_tokens_as_often_as_they_are_match
     2 to none."""
     vectors = np.random.default_rng(0).normal(size=(8, 4))
     match = {"in_range": np.array([4, 7, 3, 5]), "counterpart": np.array([0, 0, 1, 0])}
-    typical = Typical(np.arange(3), np.arange(3, 8), **match)
+    typical = TypicalTokens(np.arange(3), np.arange(3, 8), **match)
     cos, values = cosines(vectors), similarity_values(vectors, typical)
     assert values["cos_counterpart"] == pytest.approx(cos[0, 1])
     assert values["cos_in_range"] == pytest.approx(
@@ -111,7 +113,9 @@ def test_intervals_over_tokens_cover_what_other_tokens_of_the_kind_read():
     difference of lists 0."""
     rng, n, repeats = np.random.default_rng(0), 30, 60
     match = {"in_range": np.arange(n, 2 * n), "counterpart": np.repeat(np.arange(n // 2), 2)}
-    typical = Typical(np.arange(n), np.arange(n, 3 * n), np.arange(2 * n, 3 * n), 0.0, **match)
+    typical = TypicalTokens(
+        np.arange(n), np.arange(n, 3 * n), np.arange(2 * n, 3 * n), 0.0, **match
+    )
     many = rng.normal(size=(200_000, 6)) + np.eye(6)[0]
     truth = ((many / np.linalg.norm(many, axis=1, keepdims=True)).mean(0) ** 2).sum()
     planted = {f"cos_{name}": truth for name in ("prontoqa", "stories", "control", "counterpart")}
@@ -131,7 +135,7 @@ def test_a_token_and_its_match_are_drawn_as_one():
     would."""
     vectors = np.tile(np.random.default_rng(0).normal(size=(12, 4)) + 1, (2, 1))
     both = np.arange(12, 24)
-    typical = Typical(np.arange(12), both, both, 0.0, both, np.arange(12), 0.0)
+    typical = TypicalTokens(np.arange(12), both, both, 0.0, both, np.arange(12), 0.0)
     ends = token_intervals(vectors, typical, 50, np.random.default_rng(0)).set_index("quantity")
     for name in ("difference_control", "difference_counterpart"):
         np.testing.assert_allclose(ends.loc[name].astype(float), 0, atol=1e-12)
@@ -208,7 +212,7 @@ def test_both_corpora_weigh_the_same_in_the_centre():
 
 def test_p_values_are_uniform_on_random_embeddings():
     rng, n = np.random.default_rng(0), 80
-    typical = Typical(np.arange(6), np.arange(6, 20), np.array([8, 19, 7, 10, 6, 15]), 0.0)
+    typical = TypicalTokens(np.arange(6), np.arange(6, 20), np.array([8, 19, 7, 10, 6, 15]), 0.0)
     found = {name: [] for name in ("difference", "difference_control", "difference_centred")}
     for _ in range(n):
         vectors = rng.standard_normal((20, 5))
@@ -225,7 +229,7 @@ def test_p_values_are_uniform_on_random_embeddings():
 def test_swapping_a_pair_swaps_two_tokens_and_nothing_else():
     """Of one pair and one other story only four sets exist: the difference with the control is +-0
     of two tokens."""
-    typical = Typical(np.array([0, 1]), np.array([2, 3, 4]), np.array([4, 2]), 0.0)
+    typical = TypicalTokens(np.array([0, 1]), np.array([2, 3, 4]), np.array([4, 2]), 0.0)
     vectors = np.random.default_rng(0).standard_normal((5, 3))
     cos = cosines(vectors)
     expected = {
@@ -312,11 +316,11 @@ def test_the_second_direction_takes_the_nearest_of_prontoqas_and_leaves_out_what
     """Totals 100 and 40 of PrOntoQA; 63 and 64 lie on either side of sqrt(100 * 40) = 63.2, 39 and
     101 outside."""
     totals = np.array([100, 40, 63, 64, 39, 101, 40])
-    within, counterpart, mismatch = nearest(totals, np.array([0, 1]), np.arange(2, 7))
+    within, counterpart, mismatch = nearest_tokens(totals, np.array([0, 1]), np.arange(2, 7))
     assert (within.tolist(), counterpart.tolist()) == ([2, 3, 6], [1, 0, 1])
     assert mismatch == pytest.approx((math.log(63 / 40) + math.log(100 / 64)) / 3)
     for offered, wanted in (([0, 1], [4, 5]), ([], [2]), ([0], [])):
-        none = nearest(totals, np.array(offered, dtype=int), np.array(wanted, dtype=int))
+        none = nearest_tokens(totals, np.array(offered, dtype=int), np.array(wanted, dtype=int))
         assert (none[0].size, none[1].size, math.isnan(none[2])) == (0, 0, True)
 
 

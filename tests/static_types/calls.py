@@ -95,6 +95,25 @@ def of_probes(inputs: rb.Inputs) -> None:
     assert_type(rb.scan(rb.probes.uniformity, model, inputs), pd.DataFrame)
     assert_type(rb.interventions.ablation(model, inputs, "z.0"), rb.interventions.Effect)
     rb.probes.uniformity(model, 3)  # type: ignore
+    rb.probes.attention(model, inputs, layer=1, query="last", to=["key", "rest"], n_null=0)
+    rb.probes.attention(model, inputs, qurey="last")  # type: ignore
+    rb.probes.attention(model, inputs, query=3)  # type: ignore
+    rb.probes.attention_by_role(model)  # type: ignore
+    rb.probes.attention_to_key(model, inputs, head="0")  # type: ignore
+    rb.probes.uniformity(model, inputs, to="key")  # type: ignore
+    rb.probes.value_alignment(model, inputs, contrast="low")  # type: ignore
+    rb.probes.geometry(model, layers=[0])  # type: ignore
+    rb.probes.lattice(model, steps=3)  # type: ignore
+    rb.probes.cosines_by_target(model, inputs)  # type: ignore
+    rb.probes.label_range(model, inputs, ranges=[(0, 1)])  # type: ignore
+    rb.probes.variance_explained(model, inputs, grouping={})  # type: ignore
+    rb.probes.weight_rank(model, head=0)  # type: ignore
+    rb.probes.weight_spectra(model, layer="0")  # type: ignore
+    rb.probes.condensation(model, matrix="W_Q")  # type: ignore
+    rb.probes.token_similarity(model)  # type: ignore
+    rb.probes.embedding_rank(model, count=None)  # type: ignore
+    rb.probes.next_token(model, inputs, counts=3)  # type: ignore
+    rb.probes.chain_accuracy(model, inputs)  # type: ignore
     rb.interventions.ablation(model, inputs)  # type: ignore
     print(reading.valeus)  # type: ignore
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rb_interp.errors import RolesError
-from rb_interp.probes.values import token_groups
+from rb_interp.probes.embeddings import token_groups
 from rb_interp.tasks import Dataset, Inputs, Roles
 
 

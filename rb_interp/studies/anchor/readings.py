@@ -10,7 +10,7 @@ from rb_interp.interventions.circuits import anchor_routes
 from rb_interp.interventions.sites import Site
 from rb_interp.models.arrays import ActivationSource
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.labels import component_hooks
+from rb_interp.probes.variance import component_hooks
 from rb_interp.runs import Run, StudyResult, Sweep
 from rb_interp.runs.member_models import MemberModels, measure_members
 from rb_interp.settings import SMALL

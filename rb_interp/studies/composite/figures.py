@@ -15,7 +15,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.paper_1 import learning
-from rb_interp.probes.embeddings import LAGS
+from rb_interp.probes._lattice import LAGS
 from rb_interp.probes.weights import ALIKE, MATRICES
 from rb_interp.statistics.intervals import two_digits
 from rb_interp.studies.composite.complexity import LEADING, growth

@@ -47,15 +47,10 @@ from jaxtyping import Int
 
 from rb_interp.models.arrays import ActivationSource
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes._probe import undefined
+from rb_interp.probes._core import undefined_notes
 from rb_interp.probes.activations import captured
-from rb_interp.probes.labels import (
-    UNDEFINED,
-    Vectors,
-    cosines_by_target,
-    omega_squared,
-    position_vectors,
-)
+from rb_interp.probes.labels import Vectors, cosines_by_target, position_vectors
+from rb_interp.probes.variance import UNDEFINED, omega_squared
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.flow import inferential_rows
 from rb_interp.studies.composite.rows import role_positions
@@ -265,7 +260,7 @@ def _share_readings(
         start = {}
         if before is not None:
             start = _shares(position_vectors(before, inputs, RESID[layer]), labels, noise)
-        notes = undefined(values, now, UNDEFINED)
+        notes = undefined_notes(values, now, UNDEFINED)
         n = len(inputs)
         readings.append(
             Reading("variance_shares", values, layer, untrained=start, n=n, notes=notes)

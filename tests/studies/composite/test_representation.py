@@ -10,7 +10,7 @@ from reference_models import EQUAL, ORDERED, UNIT, reference_model
 
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.probes.labels import omega_squared
+from rb_interp.probes.variance import omega_squared
 from rb_interp.studies.composite.flow import inferential_rows
 from rb_interp.studies.composite.representation import (
     ANSWERS_OF,

@@ -1,0 +1,340 @@
+r"""Geometry of the token embeddings, and of those that stand for numbers.
+
+`geometry` (paper 1, Figs. 4A, 5 and 14; Theorem 1, Eq. 14). For used tokens s in groups g with
+vectors w_s, d = d_model: the rows of W_E, and in a pre-norm model what the first attention reads,
+the normalised embedding. A model without attention will do (Fig. 4A).
+
+    cos_g            mean of cos(w_s, w_t) over distinct s, t of the group (raw)                   [-1, 1]
+    abs_cos          mean |cos| over all distinct used tokens                                      [0, 1]
+    abs_cos_random   E|cos| of random vectors = Gamma(d/2) / (sqrt(pi) Gamma((d+1)/2))             (0, 1]
+    abs_cos_ratio    abs_cos / abs_cos_random                                                      > 0, random: 1
+    order_rho        Spearman(|s - t|, cos) over pairs of the line                                 [-1, 1]
+    pc1_g            |Spearman(leading principal component, s)| within an ordered group, the
+                     component taken from all used tokens, centred                                 [0, 1]
+    own_pc1_g        the same with each group's own leading component                              [0, 1]
+    participation    (sum l)^2 / sum l^2, l the spectrum of the centred covariance                 [1, rank]
+    participation_ratio   participation / the untrained model's; nan without an untrained model    > 0
+    theory           Pearson(cos, Eq. 14's cos) over pairs of the line                             [-1, 1]
+
+The line is the last ordered group. If no group is ordered, nothing is said of order or theory.
+A value that nothing defines (one token only, zero vectors) is nan.
+
+How it can mislead. A network that learned the rule (gamma .8) reads order_rho -.91 to -.95, theory
+.95 to .99, participation 4; one that did not (gamma .3) stays near random vectors, as an untrained
+one does: abs_cos_ratio 1, participation 27. Both circuits of the rule order their tokens alike, so
+order is no proof of a mechanism. With 5 anchors there are 10 pairs: the null of order_rho has sd
+.32, and pc1_reasoning, an absolute value, reads .42 by chance; its perfect 1 has p = .03. The
+pooled component may be spent on telling keys from anchors: pc1_key .17 beside own_pc1_key .99 has
+been seen. Raw cosines near 1 follow from any shared mean. theory is nearly order_rho again: any
+cosine that falls with distance correlates with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from rb_interp._threads import single_threaded
+from rb_interp.arguments import checked
+from rb_interp.errors import RolesError, shown
+from rb_interp.models.arrays import ActivationSource, model_of
+from rb_interp.models.structure import has_attention
+from rb_interp.probes._core import Measurement, read_model
+from rb_interp.probes.checks import check_layer_head, check_rows
+from rb_interp.probes.embeddings import Embeddings, numbered, token_embeddings, token_groups
+from rb_interp.probes.vectors import (
+    cosines,
+    expected_abs_cos,
+    gram_participations,
+    mean_off_diagonal,
+    pairs,
+    participation,
+    pearson,
+    principal_components,
+    ranked_pairs,
+    ranks,
+    row_correlations,
+    spearman,
+)
+from rb_interp.statistics.nulls import permutations
+from rb_interp.statistics.reading import Null, Reading
+from rb_interp.tasks.inputs import Inputs, Roles
+from rb_interp.theory.theorem_1 import theorem_1_embeddings
+
+TIES = 12
+"""Decimals of a cosine that rank it, so that equal cosines tie in spite of rounding."""
+DEFAULT_LENGTH = 16
+"""Positions over which normalised embeddings are averaged if no tokens say how long a row is, at
+most."""
+PERMUTED = "token values permuted"
+RATIO_REASON = {
+    "participation_ratio": "no untrained model was given, or its own participation is not defined."
+}
+REASONS = {
+    **RATIO_REASON,
+    "": "the group has too few different tokens, or their embeddings are zero or all the same.",
+}
+
+
+class GroupedEmbeddings(NamedTuple):
+    """The embeddings of groups of tokens, and the numbers that tokens stand for.
+
+    Attributes:
+        vectors: group -> embeddings.
+        alike: groups whose mean cosine is read.
+        numbers: ordered group -> number of each token.
+        line: the last ordered group, which Theorem 1 is about; empty for none.
+        d_vocab: size of the vocabulary.
+    """
+
+    vectors: Mapping[str, Embeddings]
+    alike: Sequence[str]
+    numbers: Mapping[str, np.ndarray]
+    line: str
+    d_vocab: int
+
+    def joined(self) -> Embeddings:
+        """The embeddings of all groups."""
+        return np.concatenate(list(self.vectors.values()))
+
+    def theory_cosines(self) -> Float[np.ndarray, "n n"] | None:
+        """Eq. (14)'s cosines of the line's tokens; None unless all numbers are whole ones, which
+        are its labels."""
+        for numbers in self.numbers.values():
+            if not np.issubdtype(numbers.dtype, np.integer):
+                return None
+        if not self.line:
+            return None
+        return cosines(theorem_1_embeddings(self.numbers[self.line], self.d_vocab, "reasoning"))
+
+    def leading_scores(self) -> dict[str, tuple[str, np.ndarray]]:
+        """Quantity -> an ordered group, and its scores on the leading component of all tokens
+        (pc1), or on its own (own_pc1)."""
+        ends = np.cumsum([len(vectors) for vectors in self.vectors.values()])[:-1]
+        scores = np.split(principal_components(self.joined())[0][:, 0], ends)
+        pooled = dict(zip(self.vectors, scores, strict=True))
+        result = {f"pc1_{name}": (name, pooled[name]) for name in self.numbers}
+        for name in self.numbers:
+            result[f"own_pc1_{name}"] = name, principal_components(self.vectors[name])[0][:, 0]
+        return result
+
+
+@checked
+@single_threaded
+def geometry(
+    model: ActivationSource,
+    inputs: Inputs | None = None,
+    *,
+    layer: int = 0,
+    head: int = 0,
+    groups: Mapping | None = None,
+    alike: Sequence[str] = (),
+    ordered: Sequence[str] = (),
+    values: Mapping | None = None,
+    untrained: ActivationSource | None = None,
+    n_null: int = 200,
+    seed: int = 0,
+) -> Reading:
+    """Read the geometry of token embeddings.
+
+    Values as in the module's table. Arrays: cos_g_matrix, cos_all_matrix, tokens, group, pca
+    [token, 3], explained, theory_cos_matrix, pca_theory [token, 2], pca_theory_tokens,
+    pca_theory_group. Nulls: the group's token values permuted (order_rho, pc1_g, own_pc1_g,
+    theory), random vectors (the rest).
+
+    Args:
+        model: a model, its activations on these rows (``captured``), or arrays (``from_arrays``).
+        inputs: their roles name the groups, and their rows give a pre-norm model its length. None
+            needs ``groups``.
+        layer, head: matter in pre-norm models alone, whose embedding is seen through its LayerNorm.
+        groups: name -> token ids, or the name of a group of the roles; by default every group of
+            the roles.
+        alike: groups whose mean cosine is read; by default all.
+        ordered: groups whose token ids are the numbers that they stand for; by default none.
+        values: the numbers if they are not the ids, ``{group: a number for each token}``. Such
+            groups are ordered.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: draws of each null, 0 for none, and their seed.
+
+    Raises ModelError for a layer or head that does not exist, RolesError for a missing token group,
+    and for values of other tokens.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> model = build_model(AnchorTask(), gamma=0.5)
+    >>> reading = geometry(model, groups={"low": range(20, 30)}, ordered=["low"], n_null=0)
+    >>> list(reading.values)[:3]
+    ['cos_low', 'abs_cos', 'abs_cos_random']
+    """
+    if has_attention(model_of(model)):
+        check_layer_head(model, layer, head, "geometry", untrained, caches=True)
+    roles = Roles()
+    length = DEFAULT_LENGTH
+    if inputs is not None:
+        check_rows(inputs, "geometry")
+        roles = inputs.roles
+        length = inputs.tokens.shape[1]
+    given = {name: np.asarray(numbers) for name, numbers in (values or {}).items()}
+    named = token_groups(groups, roles, "geometry", (*given, *alike, *ordered))
+    for name, numbers in given.items():
+        check_numbers(name, numbers, len(named[name]))
+    numbers = {name: given.get(name, named[name]) for name in (*ordered, *given)}
+    tokens, group = numbered(named)
+
+    def measure(source: ActivationSource) -> Measurement:
+        lens = model_of(source)
+        joined = token_embeddings(source, tokens, min(length, lens.cfg.n_ctx), layer, head)
+        vectors = {name: joined[group == number] for number, name in enumerate(named)}
+        line = next(reversed(numbers), "")
+        grouped = GroupedEmbeddings(vectors, alike or list(named), numbers, line, len(lens.W_E))
+        arrays = {"tokens": tokens, "group": group, **_arrays(grouped, named)}
+        return Measurement(_values(grouped), partial(_nulls, grouped), arrays)
+
+    reading = read_model("geometry", model, measure, untrained, n_null, seed, REASONS)
+    return with_participation_ratios(reading)
+
+
+def check_numbers(name: str, numbers: np.ndarray, n: int) -> None:
+    """Raise RolesError unless a group of n tokens has n finite numbers."""
+    numeric = numbers.dtype.kind in "iuf"
+    if numbers.shape != (n,) or not numeric or not np.isfinite(numbers).all():
+        raise RolesError(
+            f"geometry got values of the group '{name}' as {shown(numbers)}; expected a number for "
+            f"each of its {n} tokens."
+        )
+
+
+def with_participation_ratios(reading: Reading) -> Reading:
+    """The same reading with participations, and their nulls, divided by the untrained model's.
+
+    ``participation_ratio`` is NaN, and has no null, without an untrained model.
+    """
+    values = dict(reading.values)
+    untrained = dict(reading.untrained)
+    nulls = dict(reading.nulls)
+    notes = dict(reading.notes)
+    for ratio in values:
+        if not ratio.startswith("participation_ratio"):
+            continue
+        if not untrained:
+            nulls.pop(ratio, None)
+            continue
+        quantity = ratio.replace("_ratio", "")
+        values[ratio] = values[quantity] / untrained[quantity]
+        if math.isfinite(values[ratio]):
+            notes.pop(ratio, None)
+        if ratio in nulls:
+            nulls[ratio] = replace(nulls[ratio], draws=nulls[ratio].draws / untrained[quantity])
+        untrained[ratio] = 1.0
+    return replace(reading, values=values, untrained=untrained, nulls=nulls, notes=notes)
+
+
+def _values(grouped: GroupedEmbeddings) -> dict[str, float]:
+    """Every quantity of the module's table (participation_ratio: nan)."""
+    joined = grouped.joined()
+    values = {}
+    for name in grouped.alike:
+        values[f"cos_{name}"] = mean_off_diagonal(cosines(grouped.vectors[name]))
+    values["abs_cos"] = mean_off_diagonal(np.abs(cosines(joined)))
+    values["abs_cos_random"] = expected_abs_cos(joined.shape[1])
+    values["abs_cos_ratio"] = values["abs_cos"] / values["abs_cos_random"]
+    if grouped.numbers:
+        numbers = grouped.numbers[grouped.line]
+        distance = pairs(np.abs(numbers[:, None] - numbers))
+        along = pairs(cosines(grouped.vectors[grouped.line]))
+        values["order_rho"] = spearman(distance, along.round(TIES))
+        for name, (group, scores) in grouped.leading_scores().items():
+            values[name] = abs(spearman(grouped.numbers[group], scores))
+    values["participation"] = participation(joined)
+    values["participation_ratio"] = math.nan
+    theory = grouped.theory_cosines()
+    if theory is not None:
+        along = pairs(cosines(grouped.vectors[grouped.line]))
+        values["theory"] = pearson(pairs(theory), along)
+    return values
+
+
+def _nulls(grouped: GroupedEmbeddings, n_null: int, seed: int) -> dict[str, Null]:
+    rng = np.random.default_rng(seed)
+    nulls = _order_nulls(grouped, n_null, rng) if grouped.numbers else {}
+    joined = grouped.joined()
+    vectors = rng.standard_normal((n_null, *joined.shape), dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+    gram = (vectors @ vectors.swapaxes(1, 2)).astype(np.float64)
+    abs_cos = _mean_pairs(np.abs(gram))
+    nulls["abs_cos"] = Null("random vectors", abs_cos)
+    ratio = abs_cos / expected_abs_cos(joined.shape[1])
+    nulls["abs_cos_ratio"] = Null("random vectors", ratio)
+    for name in grouped.alike:
+        n = len(grouped.vectors[name])
+        nulls[f"cos_{name}"] = Null("random vectors", _mean_pairs(gram[:, :n, :n]))
+    spread = Null("random vectors", gram_participations(gram), "less")
+    return {**nulls, "participation": spread, "participation_ratio": spread}
+
+
+def _mean_pairs(matrices: Float[np.ndarray, "draw n n"]) -> Float[np.ndarray, " draw"]:
+    if matrices.shape[-1] < 2:
+        return np.full(len(matrices), np.nan)
+    return pairs(matrices).mean(1)
+
+
+def _order_nulls(
+    grouped: GroupedEmbeddings, n_null: int, rng: np.random.Generator
+) -> dict[str, Null]:
+    numbers = grouped.numbers[grouped.line]
+    along = pairs(cosines(grouped.vectors[grouped.line]))
+    orders = permutations(n_null, len(numbers), rng)
+
+    def draws(matrix: Float[np.ndarray, "n n"], observed: np.ndarray) -> np.ndarray:
+        permuted = matrix[orders[:, :, None], orders[:, None, :]]
+        return row_correlations(pairs(permuted), observed)
+
+    distance = ranked_pairs(np.abs(numbers[:, None] - numbers))
+    nulls = {"order_rho": Null(PERMUTED, draws(distance, ranks(along.round(TIES))), "less")}
+    theory = grouped.theory_cosines()
+    if theory is not None:
+        nulls["theory"] = Null(PERMUTED, draws(theory, along))
+    shuffled = {}
+    for name, values in grouped.numbers.items():
+        shuffled[name] = rng.permuted(np.tile(ranks(values), (n_null, 1)), axis=1)
+    for quantity, (name, scores) in grouped.leading_scores().items():
+        correlations = row_correlations(shuffled[name], ranks(scores))
+        nulls[quantity] = Null(PERMUTED, np.abs(correlations))
+    return nulls
+
+
+def _arrays(grouped: GroupedEmbeddings, named: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What Fig. 5 draws: cosine matrices, principal components, and Theorem 1's counterparts."""
+    joined = grouped.joined()
+    scores, explained = principal_components(joined)
+    arrays = {f"cos_{name}_matrix": cosines(grouped.vectors[name]) for name in grouped.alike}
+    arrays["cos_all_matrix"] = cosines(joined)
+    arrays["pca"] = first_columns(scores, 3)
+    arrays["explained"] = explained
+    theory = grouped.theory_cosines()
+    if theory is None:
+        return arrays
+    ideal = []
+    for name, numbers in grouped.numbers.items():
+        kind = "reasoning" if name == grouped.line else "key"
+        ideal.append(theorem_1_embeddings(numbers, grouped.d_vocab, kind))
+    ordered = {name: named[name] for name in grouped.numbers}
+    tokens, group = numbered(ordered)
+    positions = np.array([list(named).index(name) for name in ordered])
+    arrays["theory_cos_matrix"] = theory
+    arrays["pca_theory"] = first_columns(principal_components(np.concatenate(ideal))[0], 2)
+    arrays["pca_theory_tokens"] = tokens
+    arrays["pca_theory_group"] = positions[group]
+    return arrays
+
+
+def first_columns(
+    scores: Float[np.ndarray, "token component"], n: int
+) -> Float[np.ndarray, "token n"]:
+    """The first n columns; zeros in place of missing ones."""
+    return np.pad(scores[:, :n], ((0, 0), (0, max(0, n - scores.shape[1]))))
