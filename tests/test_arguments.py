@@ -177,8 +177,11 @@ def test_every_public_argument_takes_a_list_an_array_or_a_tensor(hint: Any, kind
         for axis in kind.dim_str.split()
         if not axis.startswith(("*", "."))
     ]
-    types = {tuple(Float.dtypes): float, tuple(Bool.dtypes): bool}
-    values = np.arange(np.prod(axes)).reshape(axes).astype(types.get(tuple(kind.dtypes), int))
+    numbers = np.arange(np.prod(axes)).reshape(axes)
+    if kind.dtypes == Float.dtypes:
+        values = numbers.astype(float)
+    else:
+        values = numbers.astype(bool) if kind.dtypes == Bool.dtypes else numbers
 
     def given_back(x: Any) -> Any:
         return x

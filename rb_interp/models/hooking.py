@@ -156,7 +156,8 @@ def _caution(role: str, model: Any) -> str:
     at_points: dict[int, str] = {}  # TransformerLens 4.x has two names for a point
     permanent = False
     for name, point in model.hook_dict.items():
-        for handle in (*point.fwd_hooks, *point.bwd_hooks) if _is_point(point) else ():
+        handles = (*getattr(point, "fwd_hooks", ()), *getattr(point, "bwd_hooks", ()))
+        for handle in handles:
             at_points[id(point)] = name
             permanent |= handle.is_permanent
     on_modules: dict[int, str] = {}
