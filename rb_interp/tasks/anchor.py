@@ -4,11 +4,12 @@ A sequence holds noise keys, one key z immediately followed by q anchors a_1..a_
 again. Its label, read at the last position, depends on (z, a) alone:
 
 - reasoning anchors:  z + a_1 + ... + a_q;
-- memory anchors:     one label for each (z, a), drawn once and kept, by one of three distributions (Fig. 8):
+- memory anchors:     one fixed label for each (z, a), drawn from one of three distributions (Fig. 8):
 
     ``keys``      uniform on the key set (the paper's F_mem, and F_mem,1 of Fig. 8 left)
-    ``near_sum``  uniform on {z - (a_1 + ... + a_q), ..., z + (a_1 + ... + a_q)} (F_mem,2 of Fig. 8
-    left) ``ranges``    uniform on the given range of the combination's group (Fig. 8 right)
+    ``near_sum``  uniform on {z - (a_1 + ... + a_q), ..., z + (a_1 + ... + a_q)} (F_mem,2 of
+                  Fig. 8 left)
+    ``ranges``    uniform on the given range of the combination's group (Fig. 8 right)
 
 Reasoning combinations listed in ``masked`` never occur in training. There are no mixed
 combinations.
@@ -19,30 +20,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations, product
-from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Int
-from pydantic import Field
 
 from rb_interp.arguments import checked
-from rb_interp.errors import ConfigError, TaskError, nearest
-from rb_interp.settings import Share, Size, Span, Token
-from rb_interp.tasks.counterfactual import changed_rows, other_positions
-from rb_interp.tasks.dataset import HALF, Dataset, Stage, TaskSettings
-from rb_interp.tasks.inputs import Inputs, selected
+from rb_interp.errors import ConfigError, TaskError
+from rb_interp.tasks.anchor_settings import GROUPS, SETS, AnchorSettings, label_bounds
+from rb_interp.tasks.counterfactual import changed_rows
+from rb_interp.tasks.dataset import HALF, Dataset, Stage
+from rb_interp.tasks.inputs import Inputs, RowNumbers, other_positions, selected
 
-SETS = ("mem", "rsn_train", "rsn_test")
-"""Memory (all of it trained on), reasoning trained on, reasoning held out."""
-GROUPS = {"key": "key", "memory": "memory_anchor", "reasoning": "reasoning_anchor"}
-"""Group of tokens as readings name it -> its name in Roles."""
 PLATEAU = 0.99
-"""A member leaves the plateau that it starts on where f, the share of ln d_vocab that is left, is
-below this."""
+"""A member leaves its first plateau when the share of ln d_vocab that is left is below this."""
 MEMORY_ACCURACY = 0.20
 """Memory counts as not learned up to this accuracy."""
-MEMORY, REASONING = SETS.index("mem"), SETS.index("rsn_train")
+MEMORY = SETS.index("mem")
+REASONING = SETS.index("rsn_train")
 
 
 @checked
@@ -51,7 +45,7 @@ class AnchorDataset(Dataset):
     """The rows that one seed draws of an anchor task, with roles ``key``, ``anchor`` and ``noise``.
 
     Attributes:
-        task: whose rows these are.
+        task: that the rows are of.
         label_table: ``[memory combination, key]``, as in ``task.combinations("mem")`` and
             ``task.tokens("key")``.
     """
@@ -61,12 +55,12 @@ class AnchorDataset(Dataset):
 
     @property
     def key_position(self) -> Int[np.ndarray, " row"]:
-        """Where each row's key stands."""
+        """Position of each row's key."""
         return self.positions["key"][:, 0]
 
     @property
     def anchor_positions(self) -> Int[np.ndarray, "row q"]:
-        """Where each row's anchors stand, in order."""
+        """Positions of each row's anchors, in order."""
         return self.positions["anchor"]
 
     def fresh_keys(
@@ -76,13 +70,13 @@ class AnchorDataset(Dataset):
         return rng.choice(self.task.tokens("key"), len(rows))
 
 
-class AnchorTask(TaskSettings):
+class AnchorTask(AnchorSettings):
     """Settings of an anchor task; ranges are inclusive, token ids are the integers themselves.
 
     A subclass with other labels overrides ``answers``; dataset and counterfactuals follow it. While
     the dataset is made, ``answers`` sees the plain labels in ``data.labels``.
 
-    Raises TaskError where settings contradict each other.
+    Raises TaskError if settings contradict each other.
 
     >>> task = AnchorTask()
     >>> data = task.dataset(seed=0)
@@ -91,60 +85,6 @@ class AnchorTask(TaskSettings):
     >>> bool(data.labels[row] == key + anchors.sum()), sorted(anchors.tolist())
     (True, [11, 13])
     """
-
-    PRESETS: ClassVar[dict] = {
-        "smoke": {
-            "length": 6,
-            "keys": (21, 36),
-            "memory_anchors": (1, 4),
-            "reasoning_anchors": (11, 14),
-            "d_vocab": 80,
-            "n_sequences": 3200,
-        },
-        "quick": {},
-        "paper": {
-            "keys": (21, 120),
-            "memory_anchors": (1, 10),
-            "reasoning_anchors": (11, 20),
-            "n_sequences": 200_000,
-        },
-    }
-    ERROR = TaskError
-    sets, train_sets, predicts = SETS, SETS[:2], "last"
-
-    q: Annotated[int, Field(ge=1, le=4)] = 2
-    """Number of anchors; combinations of more are too many to list."""
-    length: Annotated[int, Field(ge=2, le=100_000)] = 9
-    """Number of positions L, at least q + 1."""
-    keys: Span = (21, 60)
-    """Range of the key set Z, from which noise is drawn too."""
-    memory_anchors: Span = (1, 5)
-    """Range of A_mem."""
-    reasoning_anchors: Span = (11, 15)
-    """Range of A_rsn."""
-    masked: tuple[tuple[Token, ...], ...] = ((11, 13), (13, 11))
-    """Reasoning combinations (ordered, q anchors each) held out of training."""
-    d_vocab: Size = 200
-    """Vocabulary size; every token and label is below it."""
-    n_sequences: Annotated[int, Field(ge=1, le=1_000_000_000)] = 20_000
-    """Number of rows; each anchor combination of a kind gets the same number, so the total is
-    rounded down to what divides evenly."""
-    memory_labels: Literal["keys", "near_sum", "ranges"] = "keys"
-    """Label distribution of the memory mapping, see ``tasks.anchor``."""
-    label_ranges: tuple[Span, ...] = ()
-    """For ``ranges``, one label range per group; the memory anchors are split into as many equal
-    groups, and combinations stay within a group."""
-    memory_share: Share = 0.5
-    """Share of memory rows among all rows."""
-    unordered: bool = False
-    """One memory label for all orders of the same anchors; a model that sums embeddings cannot tell
-    orders apart."""
-    balanced_keys: bool = False
-    """Every key equally often with every combination, instead of drawn at random. With length q + 1
-    and as few rows as possible these are all inputs there are, each once."""
-
-    def __post_init__(self) -> None:
-        check(self)
 
     @property
     def stages(self) -> Mapping[str, Stage]:
@@ -155,76 +95,69 @@ class AnchorTask(TaskSettings):
         most .20.
         """
         top = math.log(self.d_vocab)
-        return {
-            "half": Stage(
-                lambda now, start: now[:, REASONING, 0] / top <= HALF, with_siblings=True
-            ),
-            "leaving": Stage(lambda now, start: now[:, REASONING, 0] / top < PLATEAU),
-            "before_memory": Stage(
-                lambda now, start: now[:, MEMORY, 1] <= MEMORY_ACCURACY, keep="last"
-            ),
-        }
+        half = Stage(lambda now, start: now[:, REASONING, 0] / top <= HALF, with_siblings=True)
+        leaving = Stage(lambda now, start: now[:, REASONING, 0] / top < PLATEAU)
+        before_memory = Stage(lambda now, start: now[:, MEMORY, 1] <= MEMORY_ACCURACY, keep="last")
+        return {"half": half, "leaving": leaving, "before_memory": before_memory}
 
     @checked
     def dataset(self, seed: int) -> AnchorDataset:
         """Draw label table and rows; the same seed gives the same rows on every machine."""
-        keys, memory = self.tokens("key"), self.combinations("mem")
-        low, high = label_bounds(self)
-        table = np.random.default_rng([seed, 1]).integers(low, high + 1)
-        if (
-            self.unordered
-        ):  # each combination has the label of the first one that holds the same anchors
-            _, first, group = np.unique(
-                np.sort(memory, 1), axis=0, return_index=True, return_inverse=True
-            )
-            table = table[first[group.reshape(-1)]]
-        per_set = [
-            np.repeat(self.combinations(set), self.rows_per_combination(set), axis=0)
-            for set in SETS
-        ]
+        per_set: list[np.ndarray] = []
+        for set in SETS:
+            n_rows = self.rows_per_combination(set)
+            per_set.append(np.repeat(self.combinations(set), n_rows, axis=0))
         anchors = np.concatenate(per_set)
         n, q = anchors.shape
+        keys = self.tokens("key")
         rng = np.random.default_rng([seed, 2])
         tokens = rng.integers(keys[0], keys[-1] + 1, (n, self.length))
         key_position = rng.integers(0, self.length - q, n)[:, None]
-        if (
-            self.balanced_keys
-        ):  # rows of one combination stand together, in multiples of the number of keys
+        if self.balanced_keys:
+            # rows of one combination stand together, in multiples of the number of keys
             np.put_along_axis(tokens, key_position, np.resize(keys, n)[:, None], 1)
         anchor_positions = key_position + 1 + np.arange(q)
         np.put_along_axis(tokens, anchor_positions, anchors, 1)
         positions = {"key": key_position, "anchor": anchor_positions}
-        drawn = AnchorDataset(
+        positions["noise"] = other_positions(positions, self.length)
+        unlabelled = AnchorDataset(
             seed=seed,
             tokens=tokens,
             labels=np.zeros(n, dtype=tokens.dtype),
             set=np.repeat(np.arange(len(SETS)), [len(rows) for rows in per_set]),
             sets=SETS,
             train_sets=self.train_sets,
-            positions={**positions, "noise": other_positions(positions, self.length)},
+            positions=positions,
             groups={name: self.tokens(name) for name in GROUPS.values()},
             name="the anchor task",
             task=self,
-            label_table=table,
+            label_table=self._label_table(seed),
         )
         rows = np.arange(n)
-        plain = replace(drawn, labels=AnchorTask.answers(self, drawn, rows, tokens))
+        plain = replace(unlabelled, labels=AnchorTask.answers(self, unlabelled, rows, tokens))
         return replace(plain, labels=self.answers(plain, rows, tokens))
+
+    def _label_table(self, seed: int) -> Int[np.ndarray, "combination key"]:
+        low, high = label_bounds(self)
+        table = np.random.default_rng([seed, 1]).integers(low, high + 1)
+        if not self.unordered:
+            return table
+        # each combination has the label of the first one that holds the same anchors
+        anchors = np.sort(self.combinations("mem"), 1)
+        _, first, group = np.unique(anchors, axis=0, return_index=True, return_inverse=True)
+        return table[first[group.reshape(-1)]]
 
     @checked
     def answers(
         self, data: AnchorDataset, rows: Int[np.ndarray, " row"], tokens: Int[np.ndarray, "row pos"]
     ) -> Int[np.ndarray, " row"]:
-        """Right answers of tokens that hold key and anchors where the given rows of a dataset do,
-        and are of their set.
+        """Right answers of tokens that have key and anchors where the given rows of a dataset do.
 
-        Raises TaskError for tokens of another length, and where a memory row holds no key and
-        memory anchors.
+        Raises TaskError for tokens of another length, and if a memory row holds no key and memory
+        anchors.
         """
         rows = selected(rows, len(data))
-        if tokens.shape[1:] != data.tokens.shape[1:] or (
-            tokens.size and not 0 <= tokens.min() <= tokens.max()
-        ):
+        if tokens.shape[1:] != data.tokens.shape[1:] or (tokens.size and tokens.min() < 0):
             raise TaskError(
                 f"got tokens of shape {list(tokens.shape)}; expected [row, "
                 f"{data.tokens.shape[1]}], 0 or more."
@@ -233,33 +166,30 @@ class AnchorTask(TaskSettings):
         anchors = np.take_along_axis(tokens, data.anchor_positions[rows], 1)
         memory = data.set[rows] == MEMORY
         labels = key + anchors.sum(1)
-        known = (
-            np.isin(key[memory], self.tokens("key")),
-            np.isin(anchors[memory], self.tokens("memory_anchor")),
-        )
-        if not all(found.all() for found in known):
+        are_keys = np.isin(key[memory], self.tokens("key"))
+        are_anchors = np.isin(anchors[memory], self.tokens("memory_anchor"))
+        if not (are_keys.all() and are_anchors.all()):
             raise TaskError(
                 "a memory row holds other tokens where its key and its memory anchors stand; give "
                 "those."
             )
-        combination = place(anchors[memory], self.combinations("mem"))
+        combination = combination_numbers(anchors[memory], self.combinations("mem"))
         labels[memory] = data.label_table[combination, key[memory] - self.keys[0]]
         return labels
 
     @checked
     def counterfactual(
-        self, data: AnchorDataset, rows: Int[np.ndarray, " row"], change: str, seed: int = 0
+        self, data: AnchorDataset, rows: RowNumbers, change: str, seed: int = 0
     ) -> Inputs:
-        """The same rows with another ``key``, other ``anchors``, ``both``, or other ``noise``, and
-        their right answers.
+        """The same rows with one thing changed, and their right answers.
 
-        A changed key or combination is drawn evenly from the others of its own set, again and again
-        until it has another right answer. ``anchor_1`` .. ``anchor_q`` change one anchor alone, to
-        a combination of the same set. Noise is drawn anew from all keys. The same seed gives the
-        same rows.
+        ``change`` is ``key``, ``anchors``, ``both`` or ``noise``. A changed key or combination is
+        drawn evenly from the others of its set, again and again until it has another right answer.
+        ``anchor_1`` .. ``anchor_q`` change one anchor alone, to a combination of the same set. Noise
+        is drawn anew from all keys. The same seed gives the same rows.
 
-        Raises TaskError for an unknown change, where a row has no counterfactual with another
-        answer, and where the rows' labels are not those of ``answers``.
+        Raises TaskError for an unknown change, if a row has no counterfactual with another answer,
+        and if the rows' labels are not those of ``answers``.
 
         >>> task = AnchorTask()
         >>> data = task.dataset(seed=0)
@@ -267,191 +197,54 @@ class AnchorTask(TaskSettings):
         >>> bool((task.counterfactual(data, rows, "noise").labels == data.labels[rows]).all())
         True
         """
-        return changed_rows(data, rows, change, seed)
-
-    @checked
-    def tokens(self, group: str) -> Int[np.ndarray, " n"]:
-        """Token ids of ``key``, ``memory_anchor`` or ``reasoning_anchor``, ascending; TaskError for
-        another group."""
-        spans = dict(
-            zip(
-                GROUPS.values(),
-                (self.keys, self.memory_anchors, self.reasoning_anchors),
-                strict=True,
-            )
-        )
-        if group not in spans:
-            raise TaskError(
-                f"the anchor task has no token group '{group}'; {nearest(group, spans)}"
-            )
-        low, high = spans[group]
-        return np.arange(low, high + 1)
-
-    def memory_groups(self) -> Int[np.ndarray, "group n"]:
-        """Memory anchors in groups whose combinations never mix: one group, or one per label
-        range."""
-        return self.tokens("memory_anchor").reshape(len(self.label_ranges) or 1, -1)
-
-    @checked
-    def combinations(self, set: str) -> Int[np.ndarray, "combination q"]:
-        """All ordered anchor combinations of ``mem``, ``rsn_train`` or ``rsn_test``, in
-        lexicographic order."""
-        if set == "mem":
-            rows = [
-                c for group in self.memory_groups().tolist() for c in product(group, repeat=self.q)
-            ]
-        else:
-            every = product(self.tokens("reasoning_anchor").tolist(), repeat=self.q)
-            masked = dict.fromkeys(self.masked)
-            rows = [c for c in every if (c in masked) == (set == "rsn_test")]
-        return np.array(rows, dtype=np.int64).reshape(-1, self.q)
-
-    @checked
-    def rows_per_combination(self, set: str) -> int:
-        """Rows that each combination of a set gets; reasoning combinations get the same in training
-        and test."""
-        n_memory, kinds = round(self.n_sequences * self.memory_share), self._kinds()
-        return n_memory // kinds[0] if set == "mem" else (self.n_sequences - n_memory) // kinds[1]
-
-    def _kinds(self) -> tuple[int, int]:
-        """Numbers of memory and of reasoning combinations, without listing them."""
-        sizes = [high - low + 1 for low, high in (self.memory_anchors, self.reasoning_anchors)]
-        n_groups = len(self.label_ranges) or 1
-        return n_groups * (sizes[0] // n_groups) ** self.q, sizes[1] ** self.q
-
-
-def label_bounds(
-    task: AnchorTask,
-) -> tuple[Int[np.ndarray, "combination key"], Int[np.ndarray, "combination key"]]:
-    """Lowest and highest label (both inclusive) that each memory combination and key of a task may
-    draw.
-
-    >>> low, high = label_bounds(AnchorTask(memory_labels="near_sum"))
-    >>> int(low[1, 0]), int(high[1, 0])         # anchors 1 and 2, key 21
-    (18, 24)
-    """
-    combinations, keys = task.combinations("mem"), task.tokens("key")
-    if task.memory_labels == "near_sum":
-        total = combinations.sum(1)[:, None]
-        return keys[None, :] - total, keys[None, :] + total
-    ranges = np.array(task.label_ranges or [task.keys])
-    bounds = np.repeat(ranges, len(combinations) // len(ranges), axis=0)
-    low, high = (
-        np.broadcast_to(bound[:, None], (len(combinations), len(keys))) for bound in bounds.T
-    )
-    return low, high
+        return changed_rows(data, selected(rows, len(data)), change, seed)
 
 
 def range_entropy(data: AnchorDataset) -> float:
-    """Mean entropy (nats) of a memory label that is known to lie in its range, over the memory
-    rows; nan without any.
+    """Mean entropy (nats) of a memory label that is known to lie in its range.
 
     The loss of a model that knows the range of each row's label (`label_bounds`) and nothing else.
+    The mean is over the memory rows; returns NaN if there are none.
 
     >>> bool(np.isclose(range_entropy(AnchorTask().dataset(seed=0)), np.log(40)))         # 40 keys
     True
     """
-    task, rows = data.task, data.rows("mem")
+    task = data.task
+    rows = data.rows("mem")
+    if not len(rows):
+        return math.nan
     low, high = label_bounds(task)
     anchors = np.take_along_axis(data.tokens[rows], data.anchor_positions[rows], 1)
-    which = place(anchors, task.combinations("mem"))
+    combination = combination_numbers(anchors, task.combinations("mem"))
     key = data.tokens[rows, data.key_position[rows]] - task.keys[0]
-    return float(np.log((high - low + 1)[which, key]).mean()) if len(rows) else math.nan
+    return float(np.log((high - low + 1)[combination, key]).mean())
 
 
-def place(
+def combination_numbers(
     anchors: Int[np.ndarray, "row q"], combinations: Int[np.ndarray, "combination q"]
 ) -> Int[np.ndarray, " row"]:
     """Number of each row's combination among different combinations that hold it.
 
-    >>> place(np.array([[2, 1], [1, 1]]), np.array([[1, 1], [1, 2], [2, 1]])).tolist()
+    >>> combination_numbers(np.array([[2, 1], [1, 1]]), np.array([[1, 1], [1, 2], [2, 1]])).tolist()
     [2, 0]
     """
-    numbers = {
-        tuple(combination): number for number, combination in enumerate(combinations.tolist())
-    }
+    numbers: dict[tuple[int, ...], int] = {}
+    for number, combination in enumerate(combinations.tolist()):
+        numbers[tuple(combination)] = number
     return np.array([numbers[tuple(row)] for row in anchors.tolist()], dtype=np.int64)
-
-
-def check(task: AnchorTask) -> None:
-    """Raise TaskError, saying what to change, where the settings contradict each other."""
-    q, keys, memory, reasoning = task.q, task.keys, task.memory_anchors, task.reasoning_anchors
-    spans = {"keys": keys, "memory_anchors": memory, "reasoning_anchors": reasoning}
-    for (first, (a, b)), (second, (c, d)) in combinations(spans.items(), 2):
-        if a <= d and c <= b:
-            raise TaskError(
-                f"{first}=({a}, {b}) and {second}=({c}, {d}) overlap; choose disjoint ranges."
-            )
-    sums = q * memory[1] if task.memory_labels == "near_sum" else 0
-    spans["memory labels"] = (keys[0] - sums, keys[1] + sums)
-    if task.memory_share < 1:
-        spans["reasoning labels"] = (keys[0] + q * reasoning[0], keys[1] + q * reasoning[1])
-    spans |= {f"label_ranges[{number}]": span for number, span in enumerate(task.label_ranges)}
-    for name, (low, high) in spans.items():
-        if not 0 <= low <= high < task.d_vocab:
-            raise TaskError(
-                f"{name} run from {low} to {high}; expected a range of tokens within 0 to "
-                f"{task.d_vocab - 1}. Change "
-                f"it, or raise d_vocab above {high}."
-            )
-    if task.length < q + 1:
-        raise TaskError(
-            f"length={task.length} cannot hold a key and q={q} anchors; use length >= {q + 1}."
-        )
-    for held_out in task.masked:
-        if len(held_out) != q or not all(
-            reasoning[0] <= anchor <= reasoning[1] for anchor in held_out
-        ):
-            raise TaskError(
-                f"masked combination {held_out} is not one of q={q} reasoning anchors in "
-                f"{reasoning}."
-            )
-    if (task.memory_labels == "ranges") != bool(task.label_ranges):
-        raise TaskError(
-            f"memory_labels='{task.memory_labels}' with {len(task.label_ranges)} label_ranges; "
-            f"give both."
-        )
-    n_anchors, n_groups = memory[1] - memory[0] + 1, len(task.label_ranges) or 1
-    if n_anchors % n_groups:
-        raise TaskError(
-            f"{n_anchors} memory anchors cannot be split into {n_groups} equal groups of "
-            f"label_ranges."
-        )
-    n_memory, n_reasoning = task._kinds()
-    rows = task.rows_per_combination("mem"), task.rows_per_combination("rsn_train")
-    if (task.memory_share > 0 and not rows[0]) or (task.memory_share < 1 and not rows[1]):
-        raise TaskError(
-            f"n_sequences={task.n_sequences} leaves some of {n_memory} memory and {n_reasoning} "
-            f"reasoning "
-            f"combinations without a row; raise n_sequences."
-        )
-    n_keys = keys[1] - keys[0] + 1
-    if task.balanced_keys and (rows[0] % n_keys or rows[1] % n_keys):
-        raise TaskError(
-            f"balanced_keys with n_sequences={task.n_sequences}: {rows[0]} rows for each memory "
-            f"combination "
-            f"and {rows[1]} for each reasoning combination are no multiple of {n_keys} keys; with "
-            f"memory_share=0.5, "
-            f"n_sequences={2 * n_keys * math.lcm(n_memory, n_reasoning)} works."
-        )
-    if not rows[0] and len({*task.masked}) == n_reasoning:
-        raise TaskError(
-            "the training set is empty: every reasoning combination is masked; leave some out of "
-            "masked."
-        )
 
 
 RATES: dict[str, tuple[tuple[float, float], ...]] = {
     "quick": ((0.3, 8e-3), (0.5, 4e-3), (0.8, 8e-3))
 }
-"""Preset -> learning rates by gamma on the anchor task, where gammas differ: of a fixed grid those
-with the lowest training loss (``experiments/learning_rates.py``,
+"""Preset -> learning rate by gamma on the anchor task, if gammas differ.
+
+Of a fixed grid, those with the lowest training loss (``experiments/learning_rates.py``,
 ``results/learning_rates.csv``)."""
 
 
 def check_both_kinds(task: AnchorTask) -> None:
-    """Raise ConfigError for a task of memory alone or of reasoning alone: a study compares the
-    two."""
+    """Raise ConfigError for a task of memory alone or of reasoning alone; a study compares them."""
     if not 0 < task.memory_share < 1:
         raise ConfigError(
             f"memory_share={task.memory_share}; a study compares memory with reasoning, so give a "

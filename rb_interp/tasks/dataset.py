@@ -15,26 +15,25 @@ from rb_interp.arguments import checked
 from rb_interp.errors import TaskError, nearest
 from rb_interp.settings import Settings, fingerprint
 from rb_interp.table_repr import TableRepr
-from rb_interp.tasks.inputs import Inputs, Roles, places, selected
+from rb_interp.tasks.inputs import Inputs, Roles, RowNumbers, as_positions, selected
 
 Evaluation = Float[np.ndarray, "member set 2"]
-"""One evaluation: loss (nats) and accuracy of every member on every set, sets in the task's
-order."""
+"""One evaluation: loss (nats) and accuracy of every member on every set, in the task's order."""
 HALF = 0.5
-"""The stage ``half`` is where the loss on rsn_train is first at most this share of ln d_vocab."""
+"""The stage ``half`` is reached when the loss on rsn_train is at most this share of ln d_vocab."""
 
 
 @checked
 @dataclass(frozen=True)
 class Stage:
-    """When a member is kept.
+    """A point of a member's learning curve at which its weights are stored.
 
     Attributes:
-        reached: takes an evaluation and the one at step 0. Returns True for each member that the
-            stage holds for.
-        keep: ``first`` keeps the first such evaluation, or the last step if none comes. ``last``
-            keeps the last one.
-        with_siblings: keep all members of the same seed too, in the same file.
+        reached: takes an evaluation and that of step 0. Returns True for each member that has
+            reached the stage.
+        keep: ``first`` stores the first such evaluation, or the last step if none comes. ``last``
+            stores the last such evaluation.
+        with_siblings: store all members of the same seed too, in the same file.
 
     >>> learned = Stage(lambda now, start: now[:, 0, 1] >= 0.9)
     >>> learned.reached(np.array([[[0.1, 0.95]], [[2.0, 0.3]]]), np.zeros((2, 1, 2))).tolist()
@@ -57,12 +56,14 @@ class Dataset(TableRepr):
             follows each position (-1: nothing to predict there), for a task that predicts every
             next token.
         set: ``[row]``, index into ``sets``.
-        sets: names of the sets. train_sets: those that are trained on.
-        positions: role -> positions ``[row, n]``. groups: group -> token ids. See ``Roles``.
+        sets: names of the sets.
+        train_sets: names of the sets that are trained on.
+        positions: role -> positions ``[row, n]``; see ``Roles``.
+        groups: group -> token ids; see ``Roles``.
         batch_sets: a training batch takes the same number of rows from each; ``("train",)`` is one
             pool of all.
 
-    Raises TaskError where lengths or names disagree.
+    Raises TaskError if lengths or names disagree.
 
     >>> tokens, copied = np.array([[1, 2], [3, 4], [5, 6]]), np.array([1, 3, 5])
     >>> data = Dataset(0, tokens, copied, np.array([0, 0, 1]), ("seen", "new"), ("seen",), {"first": np.zeros((3, 1))})
@@ -82,11 +83,12 @@ class Dataset(TableRepr):
     batch_sets: tuple[str, ...] = ("train",)
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "positions", {role: places(role, at) for role, at in self.positions.items()}
-        )
+        positions: dict[str, np.ndarray] = {}
         lengths = {"tokens": len(self.tokens), "labels": len(self.labels), "set": len(self.set)}
-        lengths |= {f"positions['{role}']": len(at) for role, at in self.positions.items()}
+        for role, given in self.positions.items():
+            positions[role] = as_positions(role, given)
+            lengths[f"positions['{role}']"] = len(positions[role])
+        object.__setattr__(self, "positions", positions)
         if len(set(lengths.values())) > 1:
             raise TaskError(
                 f"{self.name}: numbers of rows differ ({lengths}); give each one entry a row."
@@ -103,7 +105,7 @@ class Dataset(TableRepr):
         return len(self.tokens)
 
     def _number(self, set: str) -> int:
-        """Place of a name among the sets and ``train``."""
+        """Index of a name among the sets and ``train``."""
         known = (*self.sets, "train")
         if set not in known:
             raise TaskError(f"there is no set '{set}'; {nearest(set, known)}")
@@ -112,33 +114,34 @@ class Dataset(TableRepr):
     @checked
     def rows(self, set: str) -> Int[np.ndarray, " n"]:
         """Row numbers of a set, or of ``train``: all sets that are trained on."""
-        number = self._number(set)
-        chosen = [self.sets.index(name) for name in self.train_sets] if set == "train" else [number]
-        return np.flatnonzero(np.isin(self.set, chosen))
+        numbers = [self._number(set)]
+        if set == "train":
+            numbers = [self.sets.index(name) for name in self.train_sets]
+        return np.flatnonzero(np.isin(self.set, numbers))
 
     @checked
     def sample(self, set: str, n: int) -> Int[np.ndarray, " n"]:
-        """Up to n fixed rows of a set, the same at every call; all of them where the set is
-        smaller."""
+        """Up to n fixed rows of a set, the same at every call; all rows of a smaller set."""
         rng = np.random.default_rng([self.seed, self._number(set), n, 3])
         return np.sort(rng.permutation(self.rows(set))[:n])
 
     @checked
-    def roles(self, rows: Int[np.ndarray, " n"] | None = None) -> Roles:
-        """Roles of the given rows, by default of all; RolesError for rows that are not there."""
-        at = slice(None) if rows is None else selected(rows, len(self))
-        positions = {role: positions[at] for role, positions in self.positions.items()}
-        return Roles(positions, self.groups, np.array(self.sets)[self.set[at]], self.name)
+    def roles(self, rows: RowNumbers | None = None) -> Roles:
+        """Roles of the given rows, by default of all; RolesError if there are no such rows."""
+        chosen = slice(None) if rows is None else selected(rows, len(self))
+        positions = {role: positions[chosen] for role, positions in self.positions.items()}
+        return Roles(positions, self.groups, np.array(self.sets)[self.set[chosen]], self.name)
 
     @checked
-    def inputs(self, rows: Int[np.ndarray, " n"]) -> Inputs:
-        """Tokens, right answers at the last position, and roles of the given rows; RolesError for
-        other rows."""
-        rows = selected(rows, len(self))
-        labels = self.labels[rows]
-        return Inputs(
-            self.tokens[rows], labels if labels.ndim == 1 else labels[:, -1], self.roles(rows)
-        )
+    def inputs(self, rows: RowNumbers) -> Inputs:
+        """Tokens, right answers at the last position, and roles of the given rows.
+
+        Raises RolesError if there are no such rows.
+        """
+        chosen = selected(rows, len(self))
+        labels = self.labels[chosen]
+        answers = labels if labels.ndim == 1 else labels[:, -1]
+        return Inputs(self.tokens[chosen], answers, self.roles(chosen))
 
 
 class TaskSettings(Settings):
@@ -171,8 +174,7 @@ class Task(Protocol):
 
     @property
     def train_sets(self) -> tuple[str, ...]:
-        """Sets that are trained on. ``rb-interp patch`` takes rows of the last one where none is
-        named."""
+        """Sets that are trained on; ``rb-interp patch`` takes rows of the last by default."""
         ...
 
     @property
@@ -190,11 +192,10 @@ class Task(Protocol):
         ...
 
     def fingerprint(self) -> str:
-        """What the task is; ``tasks.fingerprint`` makes it for any dataclass."""
+        """Identity of the task; ``tasks.fingerprint`` makes it for any dataclass."""
         ...
 
 
 def vocabulary(task: Task, data: Dataset) -> int:
-    """Tokens that a model must know: ``d_vocab`` of the dataset, as a text has it, else that of the
-    task, its bound."""
+    """Tokens that a model must know: ``d_vocab`` of a dataset of text, else that of the task."""
     return getattr(data, "d_vocab", task.d_vocab)

@@ -1,8 +1,8 @@
-"""Pairs that repeat: what induction heads solve (Olsson et al. 2022, "In-context Learning and
-Induction Heads").
+"""Pairs that repeat: the task of induction heads.
 
-A row is a block of different tokens, drawn at random, then pairs of neighbours taken from it, and
-the first token of one more pair:
+See Olsson et al. 2022, "In-context Learning and Induction Heads". A row is a block of different
+tokens, drawn at random, then pairs of neighbours taken from it, and the first token of one more
+pair:
 
     a b c d e f   d e   a b   c        the answer is d, which followed c in the block
 
@@ -42,8 +42,11 @@ class InductionTask(TaskSettings):
     """
 
     ERROR = TaskError
-    sets, train_sets, predicts = SETS, SETS[:1], "next"
-    name, stages = "the induction task", MappingProxyType({})
+    sets = SETS
+    train_sets = SETS[:1]
+    predicts = "next"
+    name = "the induction task"
+    stages = MappingProxyType({})
 
     d_vocab: Annotated[int, Field(ge=3, le=1_000_000)] = 16
     """Number of tokens; no token is special."""
@@ -68,14 +71,12 @@ class InductionTask(TaskSettings):
 
     @checked
     def dataset(self, seed: int) -> Dataset:
-        """Rows to train on and held-out ones; targets are the answers of all pairs of a row, and
-        nothing else."""
-        tokens, first = self._rows(
-            self.n_sequences + self.n_sequences // 10, np.random.default_rng([seed, 0])
-        )
+        """Rows to train on and held-out rows; their targets are the answers of all pairs alone."""
+        n = self.n_sequences + self.n_sequences // 10
+        tokens, first = self._rows(n, np.random.default_rng([seed, 0]))
         labels = np.full(tokens.shape, -1)
         labels[:, self.block :: 2] = np.take_along_axis(tokens, first + 1, 1)
-        set = (np.arange(len(tokens)) >= self.n_sequences).astype(np.int64)
+        set = (np.arange(n) >= self.n_sequences).astype(np.int64)
         roles = self._roles(first[:, -1:])
         return Dataset(
             seed, tokens, labels, set, SETS, SETS[:1], roles.positions, roles.tokens, self.name
@@ -89,18 +90,18 @@ class InductionTask(TaskSettings):
         return Inputs(tokens, answers, self._roles(first[:, -1:]))
 
     def _rows(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens, and where in the block each pair begins ``[row, pair]``."""
+        """Tokens, and the position in the block at which each pair begins ``[row, pair]``."""
         block = rng.permuted(np.tile(np.arange(self.d_vocab), (n, 1)), axis=1)[:, : self.block]
         first = rng.integers(0, self.block - 1, (n, self.pairs))
-        pairs = np.take_along_axis(block, (first[:, :, None] + np.arange(2)).reshape(n, -1), 1)
+        positions = first[:, :, None] + np.arange(2)
+        pairs = np.take_along_axis(block, positions.reshape(n, -1), 1)
         return np.concatenate([block, pairs[:, :-1]], 1), first
 
     def _roles(self, first: np.ndarray) -> Roles:
         """Roles of rows whose query's token stands at ``first`` ``[row, 1]`` in the block."""
-        places = np.tile(np.arange(self.block), (len(first), 1))
-        other = places[(places != first) & (places != first + 1)].reshape(
-            len(first), self.block - 2
-        )
+        positions = np.tile(np.arange(self.block), (len(first), 1))
+        is_other = (positions != first) & (positions != first + 1)
+        other = positions[is_other].reshape(len(first), self.block - 2)
         query = np.full_like(first, self.length - 1)
-        positions = {"first": first, "second": first + 1, "query": query, "other": other}
-        return Roles(positions, {"token": np.arange(self.d_vocab)}, task=self.name)
+        roles = {"first": first, "second": first + 1, "query": query, "other": other}
+        return Roles(roles, {"token": np.arange(self.d_vocab)}, task=self.name)

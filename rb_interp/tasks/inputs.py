@@ -1,15 +1,14 @@
-"""Rows of tokens with their right answers, and roles: what every position is there for, which
-tokens form a group.
+"""Rows of tokens with their right answers, and the roles of positions and tokens.
 
 A role is the only thing that a probe or an intervention knows about a task, so any model on any
-task can be probed once somebody says where its key, its anchors and its noise stand.
+task can be probed once somebody names the positions of its key, its anchors and its noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -21,10 +20,13 @@ from rb_interp.table_repr import TableRepr
 if TYPE_CHECKING:
     import pandas as pd
 
+RowNumbers: TypeAlias = Sequence[int] | Int[np.ndarray, " n"]
+"""Numbers of rows of a dataset."""
 REST = "rest"
-"""The positions that no role names are a role of this name, where no other has it."""
-SHOWN_ROWS, SHOWN_TOKENS = 5, 30
-"""What a notebook shows of some rows, at most."""
+"""The role of all positions that no other role names, unless a task has a role of this name."""
+VIEW_ROWS = 5
+VIEW_TOKENS = 30
+"""Rows and tokens that a notebook shows, at most."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +38,7 @@ class Roles(TableRepr):
             rows). ``[row]`` is one position a row; a mask of booleans ``[row, pos]`` gives the
             positions where it is True.
         tokens: group -> token ids, shape ``[n]``, or a mask over the vocabulary.
-        set: name of the set of each row, shape ``[row]``, or None where there are no sets.
+        set: name of the set of each row, shape ``[row]``, or None without sets.
         task: the name that error messages use.
 
     >>> roles = Roles({"key": np.array([[0], [2]]), "anchor": np.array([[1], [3]])}, {"key": np.array([5, 6])})
@@ -55,8 +57,8 @@ class Roles(TableRepr):
     task: str = "this task"
 
     def __post_init__(self) -> None:
-        positions = {name: places(name, at) for name, at in self.positions.items()}
-        counts = {name: len(at) for name, at in positions.items()}
+        positions = {role: as_positions(role, given) for role, given in self.positions.items()}
+        counts = {role: len(rows) for role, rows in positions.items()}
         if self.set is not None:
             object.__setattr__(self, "set", as_array(self.set).reshape(-1))
             counts["set"] = len(self.set)
@@ -65,8 +67,8 @@ class Roles(TableRepr):
                 f"roles disagree on the number of rows: {counts}; give each role one row per "
                 f"sequence."
             )
-        object.__setattr__(self, "positions", positions)
         groups = {name: _token_ids(name, ids) for name, ids in self.tokens.items()}
+        object.__setattr__(self, "positions", positions)
         object.__setattr__(self, "tokens", groups)
 
     def __len__(self) -> int:
@@ -76,25 +78,29 @@ class Roles(TableRepr):
 
     @checked
     def position(self, role: str, probe: str = "this probe") -> Int[np.ndarray, "row n"]:
-        """Positions of a role, shape ``[row, n]``; RolesError, with the name of the probe that
-        asks, without it."""
+        """Positions of a role, shape ``[row, n]``.
+
+        Raises RolesError, with the name of the probe, if there is no such role.
+        """
         return _named(self.positions, role, f"{probe} needs the role", self.task)
 
     @checked
     def group(self, name: str, probe: str = "this probe") -> Int[np.ndarray, " n"]:
-        """Token ids of a group, shape ``[n]``; RolesError, with the name of the probe that asks,
-        without it."""
+        """Token ids of a group, shape ``[n]``.
+
+        Raises RolesError, with the name of the probe, if there is no such group.
+        """
         return _named(self.tokens, name, f"{probe} needs the token group", self.task)
 
     def rest(self, length: int) -> Bool[np.ndarray, "row pos"]:
-        """Which positions of rows of this length no role names."""
+        """Whether no role names a position, of rows of this length."""
         free = np.ones((len(self), length), dtype=bool)
-        for at in self.positions.values():
-            free &= (at[:, :, None] != np.arange(length)).all(1)
+        for positions in self.positions.values():
+            free &= (positions[:, :, None] != np.arange(length)).all(1)
         return free
 
     def without_a_role(self, length: int) -> str:
-        """How many positions of a row no role names, in words; empty where each has one.
+        """Say how many positions of a row no role names; an empty text if there are none.
 
         >>> Roles({"key": np.array([[0], [2]])}).without_a_role(3)
         "positions without a role: 2 of 3; the role 'rest' names them."
@@ -102,23 +108,28 @@ class Roles(TableRepr):
         counts = np.unique(self.rest(length).sum(1)).tolist()
         if not any(counts):
             return ""
-        told = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-        return f"positions without a role: {told} of {length}; the role '{REST}' names them."
+        span = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        return f"positions without a role: {span} of {length}; the role '{REST}' names them."
 
     @checked
-    def take(self, rows: np.ndarray) -> Roles:
-        """The same roles for a selection of rows (indices or a boolean mask); RolesError where they
-        do not fit."""
-        rows = selected(rows, len(self)) if self.positions or self.set is not None else rows
-        names = None if self.set is None else self.set[rows]
-        return Roles(
-            {name: at[rows] for name, at in self.positions.items()}, self.tokens, names, self.task
-        )
+    def take(self, rows: Sequence[Any] | np.ndarray) -> Roles:
+        """The same roles for a selection of rows, by numbers or a boolean mask.
+
+        Raises RolesError if there are no such rows.
+        """
+        if not self.positions and self.set is None:
+            return self
+        chosen = selected(rows, len(self))
+        positions = {role: positions[chosen] for role, positions in self.positions.items()}
+        set = None if self.set is None else self.set[chosen]
+        return Roles(positions, self.tokens, set, self.task)
 
 
 def rest_positions(roles: Roles, length: int) -> Int[np.ndarray, "row n"]:
-    """Positions that no role names; RolesError where there is none, or where rows have different
-    numbers of them."""
+    """Positions that no role names.
+
+    Raises RolesError if there are none, or not as many in every row.
+    """
     free = roles.rest(length)
     counts = free.sum(1)
     if not len(counts) or not counts[0] or (counts != counts[0]).any():
@@ -128,6 +139,18 @@ def rest_positions(roles: Roles, length: int) -> Int[np.ndarray, "row n"]:
             f"expected as many in every row, and one at least. Give roles to other positions."
         )
     return free.nonzero()[1].reshape(len(free), -1)
+
+
+def other_positions(roles: Mapping[str, np.ndarray], length: int) -> Int[np.ndarray, "row n"]:
+    """The positions of each row that have no role, in order; every row has as many.
+
+    >>> other_positions({"key": np.array([[0], [1]])}, length=3).tolist()
+    [[1, 2], [0, 2]]
+    """
+    taken = np.concatenate(list(roles.values()), axis=1)
+    free = np.ones((len(taken), length), dtype=bool)
+    np.put_along_axis(free, taken, False, 1)
+    return np.nonzero(free)[1].reshape(len(taken), length - taken.shape[1])
 
 
 def _named(known: Mapping[str, np.ndarray], name: str, needs: str, task: str) -> np.ndarray:
@@ -141,34 +164,33 @@ def _named(known: Mapping[str, np.ndarray], name: str, needs: str, task: str) ->
     return known[name]
 
 
-def places(name: str, given: Any) -> Int[np.ndarray, "row n"]:
-    """Positions of a role, each once, from ``[row, n]``, from ``[row]``, or from a mask of booleans
-    ``[row, pos]``."""
-    at = as_array(given)
-    if at.dtype != bool and at.ndim in (1, 2):
-        at = _whole_numbers(name, at).reshape(len(at), -1 if at.size else at.shape[-1])
-        if (np.diff(np.sort(at), axis=1) == 0).any():
+def as_positions(role: str, given: Any) -> Int[np.ndarray, "row n"]:
+    """Positions of a role, each once, from ``[row, n]``, ``[row]`` or a boolean mask ``[row, pos]``."""
+    array = as_array(given)
+    if array.dtype != bool and array.ndim in (1, 2):
+        n = -1 if array.size else array.shape[-1]
+        positions = _whole_numbers(role, array).reshape(len(array), n)
+        if (np.diff(np.sort(positions), axis=1) == 0).any():
             raise RolesError(
-                f"role '{name}' holds a position twice in a row; a mask is of booleans: "
+                f"role '{role}' holds a position twice in a row; a mask is of booleans: "
                 f".astype(bool)."
             )
-        return at
-    if at.ndim != 2:
-        kind = "a mask" if at.dtype == bool else "positions"
-        shape = list(at.shape)
+        return positions
+    if array.ndim != 2:
+        kind = "a mask" if array.dtype == bool else "positions"
         raise RolesError(
-            f"role '{name}' has {kind} of shape {shape}; expected [row, n], or a mask [row, pos]."
+            f"role '{role}' has {kind} of shape {list(array.shape)}; expected [row, n], or a mask "
+            f"[row, pos]."
         )
-    counts = np.unique(at.sum(1))
+    counts = np.unique(array.sum(1))
     if len(counts) > 1:
         raise RolesError(
-            f"role '{name}' is a mask of {counts[0]} to {counts[-1]} positions a row; expected as "
-            f"many in each row. "
-            f"Leave out rows, or give each a number of positions, [row, n]."
+            f"role '{role}' is a mask of {counts[0]} to {counts[-1]} positions a row; expected as "
+            f"many in each row. Leave out rows, or give each a number of positions, [row, n]."
         )
-    return (
-        np.nonzero(at)[1].reshape(len(at), *counts) if len(at) else np.zeros((0, 0), dtype=np.int64)
-    )
+    if not len(array):
+        return np.zeros((0, 0), dtype=np.int64)
+    return np.nonzero(array)[1].reshape(len(array), *counts)
 
 
 def _token_ids(name: str, given: Any) -> Int[np.ndarray, " n"]:
@@ -199,15 +221,18 @@ def _whole_numbers(name: str, value: Any) -> Int[np.ndarray, ...]:
     return array.astype(np.int64, copy=False)
 
 
-def selected(rows: np.ndarray, n: int) -> Int[np.ndarray, " chosen"]:
-    """Numbers of the rows that indices or a mask select among n; RolesError for anything else."""
+def selected(rows: Sequence[Any] | np.ndarray, n: int) -> Int[np.ndarray, " chosen"]:
+    """Numbers of the rows that numbers or a mask select among n; RolesError for anything else."""
+    array = as_array(rows)
+    if not array.size:
+        array = array.astype(np.int64)
     try:
-        chosen = np.arange(n)[rows if rows.size else rows.astype(np.int64)]
+        chosen = np.arange(n)[array]
     except IndexError as error:
         raise RolesError(f"got rows with {first_line(error)}; there are {n} rows.") from None
     if chosen.ndim != 1:
         raise RolesError(
-            f"got rows of shape {list(rows.shape)}; expected row numbers or a mask, [n]."
+            f"got rows of shape {list(array.shape)}; expected row numbers or a mask, [n]."
         )
     return chosen
 
@@ -218,10 +243,8 @@ class Inputs(TableRepr):
 
     Attributes:
         tokens: integers ``[row, pos]``.
-        labels: ``[row]``, the right answer at the last position. None where nothing asks for
-            answers.
-        roles: what the positions are for, and which tokens form a group. Empty by default, and
-            where None is given.
+        labels: ``[row]``, the right answer at the last position; None if no answer is asked.
+        roles: of positions and tokens. Empty by default, and if None is given.
 
     Raises RolesError for tokens that are no rows of whole numbers, and for more or fewer labels
     than rows.
@@ -243,11 +266,12 @@ class Inputs(TableRepr):
                 f"Inputs got roles={shown(self.roles)}; expected Roles(positions, tokens), or None."
             )
         tokens = np.asarray(as_array(self.tokens), order="C")
-        if tokens.ndim == 0 or (
-            (tokens.ndim != 2 or tokens.dtype.kind not in "iu") and tokens.size
-        ):
-            told = f"got tokens of type {tokens.dtype} and shape {list(tokens.shape)}"
-            raise RolesError(f"{told}; expected whole numbers of shape [row, pos].")
+        is_matrix = tokens.ndim == 2 and tokens.dtype.kind in "iu"
+        if tokens.ndim == 0 or (tokens.size and not is_matrix):
+            raise RolesError(
+                f"got tokens of type {tokens.dtype} and shape {list(tokens.shape)}; expected whole "
+                f"numbers of shape [row, pos]."
+            )
         object.__setattr__(self, "tokens", tokens)
         if self.labels is not None:
             object.__setattr__(self, "labels", as_array(self.labels))
@@ -262,28 +286,29 @@ class Inputs(TableRepr):
         return len(self.tokens)
 
     @checked
-    def take(self, rows: np.ndarray) -> Inputs:
-        """A selection of rows, by indices or a boolean mask; RolesError where there are no such
-        rows."""
-        rows = selected(rows, len(self))
-        labels = None if self.labels is None else self.labels[rows]
-        return Inputs(self.tokens[rows], labels, self.roles.take(rows))
+    def take(self, rows: Sequence[Any] | np.ndarray) -> Inputs:
+        """A selection of rows, by numbers or a boolean mask.
+
+        Raises RolesError if there are no such rows.
+        """
+        chosen = selected(rows, len(self))
+        labels = None if self.labels is None else self.labels[chosen]
+        return Inputs(self.tokens[chosen], labels, self.roles.take(chosen))
 
     @checked
     def with_tokens_of(self, other: Inputs, role: str) -> Inputs:
-        """The same rows, answers and roles with another's tokens at the positions that a role has
-        here.
+        """The same rows, answers and roles with another's tokens at the positions of a role.
 
-        Raises RolesError for a role that is not there, and where the other rows are not as many or
-        as long.
+        Raises RolesError if there is no such role, and if the other rows are not as many or as
+        long.
 
         >>> roles = Roles({"noise": [[0], [2]]})
         >>> rows, other = Inputs([[1, 2, 3], [4, 5, 6]], [7, 8], roles), Inputs([[0, 0, 0], [9, 9, 9]])
         >>> rows.with_tokens_of(other, "noise").tokens.tolist()
         [[0, 2, 3], [4, 5, 9]]
         """
-        at = self.roles.position(role, "with_tokens_of")
-        if at.min(initial=0) < 0:
+        positions = self.roles.position(role, "with_tokens_of")
+        if positions.min(initial=0) < 0:
             raise RolesError(
                 f"with_tokens_of got rows without the role '{role}' (position -1); leave them out."
             )
@@ -293,26 +318,23 @@ class Inputs(TableRepr):
                 f"{list(self.tokens.shape)}; give as many rows of one length."
             )
         tokens = self.tokens.copy()
-        np.put_along_axis(tokens, at, np.take_along_axis(other.tokens, at, 1), 1)
+        np.put_along_axis(tokens, positions, np.take_along_axis(other.tokens, positions, 1), 1)
         return Inputs(tokens, self.labels, self.roles)
 
     def table_view(self) -> tuple[str, pd.DataFrame, list[str]]:
         """The first rows: each token with its roles behind it, and the right answer."""
         import pandas as pd
 
-        rows = np.atleast_2d(self.tokens)[:SHOWN_ROWS, :SHOWN_TOKENS]
-        places = [(role, at) for role, at in self.roles.positions.items() if len(at) >= len(rows)]
+        rows = np.atleast_2d(self.tokens)[:VIEW_ROWS, :VIEW_TOKENS]
+        cells = rows.astype(str).astype(object)
+        for role, positions in self.roles.positions.items():
+            for row, row_positions in zip(cells, positions, strict=False):
+                for position in row_positions:
+                    if 0 <= position < len(row):
+                        row[position] += f" {role}"
+        table = pd.DataFrame(cells)
+        if self.labels is not None:
+            table = table.assign(label=list(self.labels[:VIEW_ROWS]))
         sizes = " x ".join(map(str, self.tokens.shape))
         caption = f"{type(self).__name__}: {sizes} tokens of {self.roles.task}; the first {len(rows)} rows"
-
-        def cell(row: int, pos: int) -> str:
-            return " ".join([str(rows[row, pos]), *(role for role, at in places if pos in at[row])])
-
-        table = pd.DataFrame(
-            [[cell(row, pos) for pos in range(rows.shape[1])] for row in range(len(rows))]
-        )
-        return (
-            caption,
-            table if self.labels is None else table.assign(label=list(self.labels[:SHOWN_ROWS])),
-            [],
-        )
+        return caption, table, []

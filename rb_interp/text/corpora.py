@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -144,8 +144,9 @@ def _records(source: str, n: int | None = None) -> Iterator[Any]:
                 options = {"sample_by": "document", "encoding": "utf-8-sig"}
             # streamed, so that no copy is left in the user's cache
             rows = load_dataset(reader, data_files=name, split="train", streaming=True, **options)
-            for batch in rows.with_format("arrow").iter(READ_ROWS):
-                records = batch.to_pylist()
+            tables = cast(Any, rows.with_format("arrow"))
+            for table in tables.iter(READ_ROWS):
+                records = table.to_pylist()
                 yield from _split_texts(records, name) if reader == "text" else records
     except TextError:
         raise

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -83,6 +83,20 @@ def of_settings() -> None:
     rb.AnchorTask(lenght=9)  # type: ignore
     rb.ModelConfig(d_model="8")  # type: ignore
     rb.TrainConfig(stepps=3)  # type: ignore
+
+
+def of_rows(mask: Any) -> None:
+    """Rows of a dataset, chosen by numbers in a list or an array, or by a mask."""
+    task = rb.AnchorTask.preset("smoke")
+    data = task.dataset(seed=0)
+    assert_type(data.inputs([0, 1]), rb.Inputs)
+    assert_type(data.inputs(data.rows("mem")), rb.Inputs)
+    assert_type(data.roles([0]), rb.Roles)
+    assert_type(data.inputs([0]).take([True]).take(mask), rb.Inputs)
+    assert_type(task.counterfactual(data, [0, 1], "key"), rb.Inputs)
+    data.inputs("01")  # type: ignore
+    data.inputs([0.5])  # type: ignore
+    data.inputs([0, 1]).take(0)  # type: ignore
 
 
 def of_probes(inputs: rb.Inputs) -> None:

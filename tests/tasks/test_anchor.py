@@ -1,6 +1,10 @@
-"""Task rules on every row, for any settings that the task accepts."""
+"""Rules of the anchor task on every row, labels without order, balanced keys, and subclasses."""
 
 import hashlib
+import math
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rb_interp.errors import TaskError
-from rb_interp.tasks import SETS, AnchorTask
+from rb_interp.tasks import SETS, AnchorTask, Dataset, fingerprint
+from rb_interp.tasks.anchor import range_entropy
 
 
 @st.composite
@@ -132,3 +137,213 @@ def test_bad_settings_say_what_to_change(change, message):
         TaskError, match=message.replace("(", r"\(").replace(")", r"\)").replace(".", r"\.")
     ):
         AnchorTask(**change)
+
+
+SIZES: dict[str, Any] = {
+    "length": 3,
+    "masked": ((11, 13), (13, 11)),
+    "balanced_keys": True,
+    "n_sequences": 2000,
+}
+
+
+def listing(**changes: Any) -> AnchorTask:
+    """All inputs of three positions, each once, with some settings changed."""
+    return AnchorTask(**{**SIZES, **changes})
+
+
+def labels_of(data) -> dict[tuple[int, ...], set[int]]:
+    """Key and ordered anchors of each memory row -> its labels."""
+    found = defaultdict(set)
+    for row in data.rows("mem").tolist():
+        key, anchors = (
+            data.tokens[row, data.key_position[row]],
+            data.tokens[row, data.anchor_positions[row]],
+        )
+        found[(int(key), *anchors.tolist())].add(int(data.labels[row]))
+    return found
+
+
+THREE = {"q": 3, "length": 4, "keys": (21, 24), "n_sequences": 1000}
+
+
+@pytest.mark.parametrize("labels", [{}, {"memory_labels": "near_sum"}, THREE])
+def test_unordered_labels_are_those_of_every_order(labels):
+    task = listing(masked=(), unordered=True, **labels)
+    found = labels_of(task.dataset(1))
+    assert len(found) == len(task.tokens("key")) * 5**task.q
+    for (key, *anchors), label in found.items():
+        assert label == found[(key, *sorted(anchors))]
+        assert len(label) == 1
+    ordered = labels_of(listing(masked=(), **labels).dataset(1))
+    for (key, *anchors), label in ordered.items():
+        if anchors == sorted(anchors):
+            assert label == found[(key, *anchors)]  # the label of the ascending order serves all
+    assert sum(label != found[given] for given, label in ordered.items()) > 0.3 * len(found)
+
+
+@pytest.mark.parametrize("unordered", [False, True])
+def test_labels_keep_their_distribution(unordered):
+    """Over seeds: uniform on the keys for each combination, of equal or of different anchors."""
+    few: dict[str, Any] = {
+        "memory_anchors": (1, 2),
+        "reasoning_anchors": (11, 12),
+        "masked": (),
+        "n_sequences": 80,
+    }
+    task = listing(keys=(21, 30), unordered=unordered, **few)
+    tables = (
+        np.array([task.dataset(seed).label_table for seed in range(100)]) - 21
+    )  # seed, combination, key
+    for combination in range(4):
+        counts = np.bincount(tables[:, combination].reshape(-1), minlength=10)
+        chi_squared = ((counts - 100) ** 2 / 100).sum()
+        assert abs(chi_squared - 9) < 5 * math.sqrt(2 * 9), combination
+    agree = (tables[:, 1] == tables[:, 2]).mean()
+    assert agree == 1 if unordered else abs(agree - 0.1) < 5 * math.sqrt(0.09 / 1000)
+
+
+def test_each_new_field_changes_nothing_else():
+    plain = listing(balanced_keys=False).dataset(0)
+    unordered = listing(balanced_keys=False, unordered=True).dataset(0)
+    balanced = listing().dataset(0)
+    np.testing.assert_array_equal(unordered.tokens, plain.tokens)
+    changed = np.flatnonzero(unordered.labels != plain.labels)
+    anchors = plain.tokens[changed, 1:]
+    assert len(changed) > 300
+    assert (plain.set[changed] == SETS.index("mem")).all()
+    assert (
+        anchors[:, 0] > anchors[:, 1]
+    ).all()  # the later order takes the label of the earlier one
+    np.testing.assert_array_equal(balanced.label_table, plain.label_table)
+    np.testing.assert_array_equal(balanced.tokens[:, 1:], plain.tokens[:, 1:])
+
+
+@pytest.mark.parametrize(("repeats", "length"), [(1, 3), (3, 3), (1, 6)])
+def test_balanced_keys_stand_equally_often_with_each_combination(repeats, length):
+    task = listing(n_sequences=repeats * 2000, length=length)
+    data = task.dataset(2)
+    at = np.column_stack([data.key_position, data.anchor_positions])
+    counts = Counter(map(tuple, np.take_along_axis(data.tokens, at, 1).tolist()))
+    assert len(counts) == 50 * 40
+    assert set(counts.values()) == {repeats}
+    for row in data.rows("rsn_test").tolist():
+        assert sorted(data.tokens[row, data.anchor_positions[row]].tolist()) == [11, 13]
+    assert len(data.rows("rsn_test")) == repeats * 2 * 40
+
+
+def test_keys_that_cannot_be_balanced_say_how_many_rows_can():
+    message = "15 rows for each memory combination and 15 for each reasoning combination are no multiple of 40 keys"
+    with pytest.raises(TaskError, match=f"{message}.*n_sequences=2000 works"):
+        listing(n_sequences=750)
+
+
+def test_range_entropy_by_hand():
+    task = AnchorTask(length=3, balanced_keys=True, n_sequences=2000, memory_labels="near_sum")
+    sums = np.add.outer(
+        np.arange(1, 6), np.arange(1, 6)
+    )  # every ordered pair of memory anchors, equally often
+    assert range_entropy(task.dataset(seed=0)) == pytest.approx(np.log(2 * sums + 1).mean())
+
+
+class Doubled(AnchorTask):
+    """Reasoning answers are key + 2 a_1 + a_2."""
+
+    def answers(self, data, rows, tokens):
+        labels = super().answers(data, rows, tokens)
+        first = np.take_along_axis(tokens, data.anchor_positions[rows, :1], 1)[:, 0]
+        return np.where(data.set[rows] == 0, labels, labels + first)
+
+
+class Relabelled(AnchorTask):
+    """Changes the labels and does not say by which rule."""
+
+    def dataset(self, seed):
+        data = super().dataset(seed)
+        return replace(data, labels=(data.labels + 1) % self.d_vocab)
+
+
+def test_a_subclass_has_its_own_labels_and_counterfactual_answers():
+    task = Doubled()
+    data, plain = task.dataset(2), AnchorTask().dataset(2)
+    np.testing.assert_array_equal(data.tokens, plain.tokens)
+    for name in ("rsn_train", "rsn_test"):
+        rows = data.sample(name, 100)
+        for change in ("key", "both", "noise"):
+            other = task.counterfactual(data, rows, change)
+            key = np.take_along_axis(other.tokens, other.roles.position("key"), 1)[:, 0]
+            first, second = np.take_along_axis(other.tokens, other.roles.position("anchor"), 1).T
+            np.testing.assert_array_equal(other.labels, key + 2 * first + second)
+            assert ((other.labels == data.labels[rows]) == (change == "noise")).all()
+    memory = data.rows("mem")
+    np.testing.assert_array_equal(data.labels[memory], plain.labels[memory])
+
+
+@pytest.mark.parametrize("change", ["key", "noise"])
+def test_labels_without_a_rule_have_no_counterfactual(change):
+    data = Relabelled().dataset(0)
+    with pytest.raises(
+        TaskError,
+        match=r"30 of 30 labels are not what .*Relabelled.answers gives.* override answers",
+    ):
+        data.task.counterfactual(data, data.sample("rsn_train", 30), change)
+
+
+def test_noise_is_drawn_until_the_answer_is_the_same():
+    class Noisy(AnchorTask):
+        def answers(self, data, rows, tokens):
+            return super().answers(data, rows, tokens) + tokens.sum(1) % 2
+
+    data = Noisy().dataset(0)
+    rows = data.sample("rsn_train", 50)
+    other = data.task.counterfactual(data, rows, "noise")
+    np.testing.assert_array_equal(other.labels, data.labels[rows])
+    np.testing.assert_array_equal(other.tokens.sum(1) % 2, data.tokens[rows].sum(1) % 2)
+    assert (other.tokens != data.tokens[rows]).any(1).all()
+
+
+def test_a_fingerprint_is_of_class_and_settings():
+    plain = AnchorTask()
+    others = [Doubled(), Relabelled(), replace(plain, masked=()), replace(plain, length=6)]
+    assert len({task.fingerprint() for task in [plain, *others]}) == 5
+    assert plain.fingerprint() == AnchorTask(q=2, masked=((11, 13), (13, 11))).fingerprint()
+
+    @dataclass(frozen=True)
+    class Other:
+        inner: AnchorTask = plain
+        table: tuple = (1.5, None, {"a": (True,)})
+        rows: np.ndarray = field(default_factory=lambda: np.arange(3))
+        seen: list = field(default_factory=list, compare=False)
+
+    assert (
+        fingerprint(Other())
+        == fingerprint(Other(seen=[1]))
+        != fingerprint(Other(rows=np.arange(4)))
+    )
+    assert fingerprint(Other()) != fingerprint(Other(inner=Doubled()))
+    with pytest.raises(
+        TaskError, match=r"the setting 'table' is a function, which is no plain data; give numbers"
+    ):
+        fingerprint(replace(Other(), table=(lambda: 0,)))
+    with pytest.raises(TaskError, match="no instance of a dataclass; write a fingerprint"):
+        fingerprint("task")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"positions": {"key": np.zeros((2, 1))}},
+            r"toy: numbers of rows differ .*'set': 3, \"positions\['key'\]\": 2",
+        ),
+        (
+            {"set": np.array([0, 1, 2])},
+            r"set holds 0 to 2; expected indices into sets=\('seen', 'new'\)",
+        ),
+        ({"train_sets": ("sen",)}, "there is no set 'sen'; did you mean 'seen'"),
+    ],
+)
+def test_a_dataset_that_contradicts_itself_says_where(changes, message):
+    good = {"labels": np.zeros(3, int), "set": np.array([0, 0, 1]), "train_sets": ("seen",)}
+    with pytest.raises(TaskError, match=message):
+        Dataset(0, np.zeros((3, 2), int), sets=("seen", "new"), name="toy", **{**good, **changes})
