@@ -212,8 +212,8 @@ def _by_full_name(name: Any, value: Any) -> dict[str, Tensor]:
     by_layer = isinstance(value, Mapping | list | tuple)
     one_for_all = name == "token_inputs" and not by_layer and np.ndim(value) == 2
     if name in WHOLE or one_for_all or _is_full(name):
-        full = WHOLE[name][0] if name in WHOLE else name
-        return {full: _array(full, name, value)}
+        full = WHOLE[name][0] if name in WHOLE else str(name)
+        return {full: _array(full, str(name), value)}
     if name not in BY_LAYER:
         known = nearest(str(name), [*BY_LAYER, *WHOLE])
         raise ModelError(

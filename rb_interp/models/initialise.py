@@ -17,9 +17,10 @@ from torch import nn
 
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, nearest
+from rb_interp.models.bridges import split_layers, write_split_parts
 from rb_interp.models.config import SCHEMES, MatrixGammas
 from rb_interp.models.schemes import DRAWN, Drawn, Parameter, Rule, intended_std, standard_draw
-from rb_interp.models.tensors import Held, split_again, split_layers, tensors_of
+from rb_interp.models.tensors import ModelTensor, tensors_of
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -57,28 +58,30 @@ def scale_init(
     >>> round(layer.weight.std().item() * 400**0.8, 1), layer.bias.any().item()
     (1.0, False)
     """
-    held = tensors_of(model)
-    rule = rule_for(model, held, per, scheme)
-    stds = [[intended_std(part, rule, gamma) for part in each.parts()] for each in held]
+    tensors = tensors_of(model)
+    rule = rule_for(model, tensors, per, scheme)
+    stds = [[intended_std(part, rule, gamma) for part in item.parts()] for item in tensors]
     with torch.no_grad():
-        for each, std in zip(held, stds, strict=True):
-            if not each.tied_to:
-                _fill(
-                    each,
-                    std,
-                    standard_draw(each.parameter, scheme, seed) if each.parameter.d_in else None,
-                )
-        repeated = {each.parameter.name: each.tensor for each in held}
-        for each in held:
-            if each.repeats:
-                each.tensor.copy_(repeated[each.tied_to].T)
+        for item, part_stds in zip(tensors, stds, strict=True):
+            if item.tied_to:
+                continue
+            if item.parameter.d_in:
+                _fill(item, part_stds, standard_draw(item.parameter, scheme, seed))
+            else:
+                item.tensor.fill_(item.parameter.constant)
+        by_name = {item.parameter.name: item.tensor for item in tensors}
+        for item in tensors:
+            if item.repeats:
+                item.tensor.copy_(by_name[item.tied_to].T)
         for attention in split_layers(model).values():
-            split_again(attention)
+            write_split_parts(attention)
     DRAWN[model] = Drawn(rule, gamma)
     return model
 
 
-def rule_for(model: Any, held: list[Held], per: Mapping[str, float] | None, scheme: str) -> Rule:
+def rule_for(
+    model: Any, tensors: list[ModelTensor], per: Mapping[str, float] | None, scheme: str
+) -> Rule:
     """The rule of a scheme with rates of its own for some groups, with width and depth of the model
     if it tells them.
 
@@ -86,45 +89,38 @@ def rule_for(model: Any, held: list[Held], per: Mapping[str, float] | None, sche
     """
     if scheme not in SCHEMES:
         raise ModelError(f"scheme={scheme!r} is not known; {nearest(scheme, SCHEMES)}")
-    gammas, groups = (
-        MatrixGammas(**(per or {})),
-        {part.group for each in held for part in each.parts()},
-    )
-    groups |= {"qk", "vo"} if "qkv" in groups else set()
-    for group in set(per or {}) - groups:
-        tied = any(each.tied_to for each in held) and group == "unembedding"
-        why = (
-            "its unembedding is the embedding"
-            if tied
-            else f"its matrices are {', '.join(sorted(groups - {''}))}"
-        )
+    rates = per or {}
+    gammas = MatrixGammas(**rates)
+    groups = set()
+    for item in tensors:
+        groups |= {part.group for part in item.parts()}
+    if "qkv" in groups:
+        groups |= {"qk", "vo"}
+    for group in set(rates) - groups:
+        reason = f"its matrices are {', '.join(sorted(groups - {''}))}"
+        if group == "unembedding" and any(item.tied_to for item in tensors):
+            reason = "its unembedding is the embedding"
         raise ModelError(
-            f"this model has no matrix of the group '{group}': {why}; see "
+            f"this model has no matrix of the group '{group}': {reason}; see "
             f"initialisation_table(model)."
         )
     config = getattr(model, "cfg", None) or getattr(model, "config", None)
     config = getattr(config, "get_text_config", lambda: config)()
-    names = (("d_model", "hidden_size"), ("n_layers", "num_hidden_layers"))
-    sizes = [
-        next((getattr(config, name) for name in each if getattr(config, name, None)), 0)
-        for each in names
-    ]
-    return Rule(scheme, gammas, *sizes)
+    d_model = getattr(config, "d_model", None) or getattr(config, "hidden_size", None)
+    n_layers = getattr(config, "n_layers", None) or getattr(config, "num_hidden_layers", None)
+    return Rule(scheme, gammas, d_model or 0, n_layers or 0)
 
 
-def _fill(held: Held, stds: list[float], drawn: np.ndarray | None) -> None:
+def _fill(item: ModelTensor, stds: list[float], drawn: np.ndarray) -> None:
     """Write one tensor: a draw times the standard deviation of each of its parts."""
-    if drawn is None:
-        held.tensor.fill_(held.parameter.constant)
-        return
     scale: Any = stds[0]
-    if held.values is not None:
-        shape = [1] * held.tensor.ndim
-        shape[held.axis] = len(held.values)
-        scale = torch.where(held.values, stds[1], stds[0]).double().reshape(shape)
-    held.tensor.copy_(torch.from_numpy(drawn) * scale)
-    if held.padding is not None:
-        held.tensor[held.padding] = 0
+    if item.values is not None:
+        shape = [1] * item.tensor.ndim
+        shape[item.axis] = len(item.values)
+        scale = torch.where(item.values, stds[1], stds[0]).double().reshape(shape)
+    item.tensor.copy_(torch.from_numpy(drawn) * scale)
+    if item.padding is not None:
+        item.tensor[item.padding] = 0
 
 
 @checked
@@ -167,24 +163,29 @@ def initialisation_table(
     >>> float(table.intended_at_init["weight"]), round(float(table.measured_std["weight"]), 3)
     (0.01, 0.01)
     """
-    held = tensors_of(model)
-    asked = gamma is not None or bool(per) or scheme is not None
-    drawn = (
-        Drawn(rule_for(model, held, per, scheme or "fan_in"), gamma) if asked else DRAWN.get(model)
-    )
-    return pd.DataFrame([_row(each, part, drawn) for each in held for part in each.parts()])
+    tensors = tensors_of(model)
+    drawn = DRAWN.get(model)
+    if gamma is not None or per or scheme is not None:
+        drawn = Drawn(rule_for(model, tensors, per, scheme or "fan_in"), gamma)
+    rows = []
+    for item in tensors:
+        rows += [_row(item, part, drawn) for part in item.parts()]
+    return pd.DataFrame(rows)
 
 
-def _row(held: Held, part: Parameter, drawn: Drawn | None) -> dict:
-    entries = held.entries(part.group)
-    entries = entries if entries.element_size() > 2 else entries.float()
-    std, intended, error = float(entries.std(correction=0)), math.nan, 0.0
+def _row(item: ModelTensor, part: Parameter, drawn: Drawn | None) -> dict:
+    entries = item.entries(part.group)
+    if entries.element_size() <= 2:
+        entries = entries.float()
+    std = float(entries.std(correction=0))
+    intended = math.nan
+    error = 0.0
     if drawn is not None:
         intended = intended_std(part, *drawn)
         uniform = drawn.rule.scheme == "torch_default" and part.group != "embedding"
-        # of a standard deviation, to leading order, from the kurtosis (3 for normal entries, 1.8
-        # for uniform ones)
-        error = intended * math.sqrt(((1.8 if uniform else 3.0) - 1) / (4 * entries.numel()))
+        kurtosis = 1.8 if uniform else 3.0
+        # of a standard deviation, to leading order
+        error = intended * math.sqrt((kurtosis - 1) / (4 * entries.numel()))
     fitted = part.d_in > 1 and std > 0
     return {
         "parameter": part.name,
@@ -197,5 +198,5 @@ def _row(held: Held, part: Parameter, drawn: Drawn | None) -> dict:
         "intended_at_init": intended,
         "z": (std - intended) / error if error > 0 else math.nan,
         "trained": part.trained,
-        "tied_to": held.tied_to,
+        "tied_to": item.tied_to,
     }

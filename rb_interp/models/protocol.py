@@ -116,14 +116,6 @@ def hooked(source: Any, asker: str = "", *, caches: bool = False) -> Any:
     return source
 
 
-def resid_mid_is_a_copy(model: HookedModel) -> bool:
-    """Whether ``hook_resid_mid`` feeds the MLP alone (a 4.x bridge), so that editing it leaves the
-    residual stream."""
-    from transformer_lens import HookedRootModule
-
-    return not isinstance(model, HookedRootModule)
-
-
 def lens_config(
     config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32
 ) -> Any:
