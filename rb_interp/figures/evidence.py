@@ -14,7 +14,8 @@ import pandas as pd
 from rb_interp.claims import CheckedCause, Verdicts, Within
 from rb_interp.claims.rule import Claim, Condition
 from rb_interp.errors import RbInterpError
-from rb_interp.statistics.intervals import Interval, interval_text, over_seeds
+from rb_interp.statistics.formatting import interval_text
+from rb_interp.statistics.intervals import Interval, over_seeds
 
 __all__ = ["Evidence", "MissingEvidenceError"]
 

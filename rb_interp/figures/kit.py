@@ -34,7 +34,8 @@ from numpy.typing import ArrayLike
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.plots import hatch, is_dark
 from rb_interp.runs.store import write_file
-from rb_interp.statistics.intervals import Interval, seeds_text, two_digits
+from rb_interp.statistics.formatting import seeds_text, two_digits
+from rb_interp.statistics.intervals import Interval
 
 __all__ = [
     "Series",

@@ -14,7 +14,8 @@ from matplotlib.gridspec import GridSpec
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence
 from rb_interp.settings import LARGE, SMALL
-from rb_interp.statistics.intervals import intervals_or_nan, mean_text, two_digits
+from rb_interp.statistics.formatting import mean_text, two_digits
+from rb_interp.statistics.intervals import intervals_or_nan
 
 Look = tuple[str, Any, Any]
 """Label, colour and line."""

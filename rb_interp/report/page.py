@@ -27,7 +27,7 @@ from rb_interp.figures.evidence import Evidence, MissingEvidenceError, effect_te
 from rb_interp.figures.kit import save_figures
 from rb_interp.runs.store import write_file
 from rb_interp.settings import read_toml
-from rb_interp.statistics.intervals import mean_text, number, seeds_text, share_text, two_digits
+from rb_interp.statistics.formatting import mean_text, number, seeds_text, share_text, two_digits
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict

@@ -18,29 +18,6 @@ training; a network that overtakes late may read 0. Memory labels have an entrop
 mappings differ in their number of entries, so B compares the two halves of one task, never two
 tasks. A loss on rsn_test that rises with overfitting moves B_test down, though nothing is learned
 earlier.
-
-Is the reasoning corpus learned before the stories?  (paper 1, Figs. 1 and 7A, Delta L)
-
-With L_c(t) the mean next-token loss in nats on corpus c at evaluation t, and H_c the unigram
-entropy of its tokens:
-
-    Delta L(t) = (L_stories(t) - L_prontoqa(t)) / L_prontoqa(t)                              > -1; 1 = twice the loss
-    delta_loss                = mean of Delta L over the evaluations, on training text;  delta_loss_test: held-out text
-    delta_loss_per_entropy    = the same of L_c / H_c, each loss as a share of what the token frequencies alone leave
-    delta_final               = Delta L at the last evaluation, on training text
-    early_step                = first evaluation whose pooled training loss (mean of the two) is <= 80 % of its start
-
-How Delta L can mislead. A model that learns PrOntoQA first reads delta_loss above 0 (1 or more is
-usual once PrOntoQA's loss is small); one that learns both at one rate, or nothing, reads 0; an
-*untrained* one reads 0 too, for at small initialisation it loses ln d_vocab on every token, and its
-delta_loss_per_entropy is H_prontoqa / H_stories - 1, below 0 where stories have the larger entropy.
-But PrOntoQA is templated: a model of token frequencies alone, or of pairs of neighbours, has the
-lower loss on it as well, so a positive delta_loss shows no preference for *reasoning*. Per entropy
-the frequencies are taken out, the templates of several words are not. Delta L is a ratio: as
-L_prontoqa nears 0 it explodes, though nothing is learned any faster. It depends on how long one
-trains and on when one evaluates (every evaluation weighs the same): compare equal steps only.
-Gammas compared at equal steps have come to different losses, so a rise with gamma may be one of
-speed. On training text memorised stories push Delta L down late: look at delta_loss_test.
 """
 
 import math
@@ -54,13 +31,9 @@ from rb_interp.errors import RunError
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.anchor_settings import SETS
 from rb_interp.tasks.dataset import HALF, Dataset
-from rb_interp.text.settings import EARLY
 
 __all__ = [
     "bias_index",
-    "corpus_loss",
-    "delta_loss",
-    "early_index",
     "fraction_left",
     "half_index",
     "label_entropy",
@@ -85,38 +58,56 @@ def learning_order(
     ``acc_gap`` is that of training less test, at the end. ``n`` is the number of evaluations.
     """
     fractions = {name: fraction_left(losses[name], d_vocab) for name in SETS if name in losses}
-    nothing = np.full(1, math.nan)
+    moved = _values(fractions, losses, accuracies, label_entropies)
+    start = _values(
+        *(_first(curves) for curves in (fractions, losses, accuracies)), label_entropies
+    )
+    half_step = math.nan
+    if "rsn_train" in losses:
+        half_step = float(steps[half_index(losses["rsn_train"], d_vocab)])
+    arrays = {"steps": np.asarray(steps)}
+    for name, fraction in fractions.items():
+        arrays[f"fraction_{name}"] = fraction
+    return Reading(
+        "learning_order",
+        moved | {"half_step": half_step},
+        untrained=start | {"half_step": math.nan},
+        arrays=arrays,
+        n=len(steps),
+    )
 
-    def values(until: int | None = None) -> dict[str, float]:
-        """Of the first evaluations; a set without curves gives nan."""
-        area = {name: float(fractions.get(name, nothing)[:until].mean()) for name in SETS}
-        bias, reasoning = bias_index(area["mem"], area["rsn_train"]), losses.get("rsn_train")
-        accuracy, loss = (
-            {name: float(curves.get(name, nothing)[:until][-1]) for name in SETS}
-            for curves in (accuracies, losses)
-        )
-        return {
-            "bias": bias,
-            "bias_test": bias_index(area["mem"], area["rsn_test"]),
-            "abs_bias": abs(bias),
-            **{f"acc_{name}": value for name, value in accuracy.items()},
-            "acc_gap": accuracy["rsn_train"] - accuracy["rsn_test"],
-            **{
-                f"margin_{name}": label_entropies.get(name, math.nan) - loss[name]
-                for name in SETS[:2]
-            },
-            "half_step": math.nan
-            if reasoning is None
-            else float(steps[half_index(reasoning[:until], d_vocab)]),
-            **{f"area_{name}": area[name] for name in SETS},
-        }
 
-    before = values(1) | {"half_step": math.nan}
-    arrays = {
-        "steps": np.asarray(steps),
-        **{f"fraction_{name}": f for name, f in fractions.items()},
+def _first(curves: Mapping[str, Curve]) -> dict[str, Curve]:
+    """Each curve at step 0 alone."""
+    return {name: curve[:1] for name, curve in curves.items()}
+
+
+def _values(
+    fractions: Mapping[str, Curve],
+    losses: Mapping[str, Curve],
+    accuracies: Mapping[str, Curve],
+    label_entropies: Mapping[str, float],
+) -> dict[str, float]:
+    """The quantities but ``half_step``; NaN for a set without curves."""
+    no_curve = np.full(1, math.nan)
+    area = {name: float(fractions.get(name, no_curve).mean()) for name in SETS}
+    accuracy = {name: float(accuracies.get(name, no_curve)[-1]) for name in SETS}
+    bias = bias_index(area["mem"], area["rsn_train"])
+    values = {
+        "bias": bias,
+        "bias_test": bias_index(area["mem"], area["rsn_test"]),
+        "abs_bias": abs(bias),
     }
-    return Reading("learning_order", values(), untrained=before, arrays=arrays, n=len(steps))
+    for name in SETS:
+        values[f"acc_{name}"] = accuracy[name]
+    values["acc_gap"] = accuracy["rsn_train"] - accuracy["rsn_test"]
+    for name in SETS[:2]:
+        loss = float(losses.get(name, no_curve)[-1])
+        values[f"margin_{name}"] = label_entropies.get(name, math.nan) - loss
+    values["half_step"] = math.nan  # keeps its place among the rows
+    for name in SETS:
+        values[f"area_{name}"] = area[name]
+    return values
 
 
 def fraction_left(losses: Curve, d_vocab: int) -> Curve:
@@ -145,10 +136,10 @@ def half_index(losses: Curve, d_vocab: int) -> int:
     >>> half_index(np.array([1.4, 0.9, 0.5, 0.8]), d_vocab=4), half_index(np.array([1.4, 1.3]), d_vocab=4)
     (2, 1)
     """
-    return _first_or_last(fraction_left(losses, d_vocab) <= HALF)
+    return first_or_last(fraction_left(losses, d_vocab) <= HALF)
 
 
-def _first_or_last(reached: Bool[np.ndarray, " evaluation"]) -> int:
+def first_or_last(reached: Bool[np.ndarray, " evaluation"]) -> int:
     return int(reached.argmax()) if reached.any() else len(reached) - 1
 
 
@@ -161,19 +152,19 @@ def label_entropy(labels: Int[np.ndarray, " row"]) -> float:
     """
     if len(labels) == 0:
         return math.nan
-    share = np.unique(labels, return_counts=True)[1] / len(labels)
-    return float(-(share * np.log(share)).sum()) + 0.0
+    counts = np.unique(labels, return_counts=True)[1]
+    shares = counts / len(labels)
+    return float(-(shares * np.log(shares)).sum()) + 0.0
 
 
 def learning_order_of(
     curves: pd.DataFrame, d_vocab: int, data: Mapping[int, Dataset]
 ) -> pd.DataFrame:
     """`learning_order_table` of curves, with the entropies of the labels that each seed drew."""
-    entropies = {
-        (seed, name): label_entropy(d.labels[d.rows(name)])
-        for seed, d in data.items()
-        for name in SETS
-    }
+    entropies = {}
+    for seed, dataset in data.items():
+        for name in SETS:
+            entropies[seed, name] = label_entropy(dataset.labels[dataset.rows(name)])
     return learning_order_table(curves, d_vocab, entropies)
 
 
@@ -185,13 +176,10 @@ def learning_order_table(
 
     def read(member: pd.DataFrame, name: str, seed: int) -> Reading:
         sets = by_set(member)
-        losses, accuracies = (
-            {name: rows[column].to_numpy(dtype=np.float64) for name, rows in sets.items()}
-            for column in ("loss", "accuracy")
-        )
-        steps = sets.get("rsn_train", member.drop_duplicates("step").sort_values("step"))[
-            "step"
-        ].to_numpy()
+        losses = {name: rows["loss"].to_numpy(np.float64) for name, rows in sets.items()}
+        accuracies = {name: rows["accuracy"].to_numpy(np.float64) for name, rows in sets.items()}
+        evaluations = member.drop_duplicates("step").sort_values("step")
+        steps = sets.get("rsn_train", evaluations)["step"].to_numpy()
         entropies = {name: label_entropy.get((seed, name), math.nan) for name in SETS}
         return learning_order(losses, accuracies, steps, d_vocab, entropies)
 
@@ -225,74 +213,3 @@ def readings_of_curves(
 def by_set(member: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """A member's evaluations of each set, by step."""
     return {str(name): rows.sort_values("step") for name, rows in member.groupby("set")}
-
-
-TRAIN = ("prontoqa_train", "stories_train")
-TEST = ("prontoqa_test", "stories_test")
-
-
-def delta_loss(stories: Curve, prontoqa: Curve) -> Curve:
-    """Delta L = (L_stories - L_prontoqa) / L_prontoqa, above -1, nan where PrOntoQA's loss is 0
-    (paper 1, Metric).
-
-    >>> delta_loss(np.array([7.0, 3.0]), np.array([7.0, 2.0])).tolist()
-    [0.0, 0.5]
-    """
-    return (stories - prontoqa) / np.where(prontoqa > 0, prontoqa, np.nan)
-
-
-def early_index(stories: Curve, prontoqa: Curve, share: float = EARLY) -> int:
-    """Number of the first evaluation whose pooled loss is at most ``share`` of the first's; the
-    last one if never.
-
-    >>> early_index(np.array([5.0, 4.5, 4.0]), np.array([5.0, 3.5, 1.0])), early_index(np.ones(4), np.ones(4))
-    (1, 3)
-    """
-    pooled = (stories + prontoqa) / 2
-    return _first_or_last(pooled <= share * pooled[0])
-
-
-def corpus_loss(
-    losses: Mapping[str, Curve],
-    steps: Int[np.ndarray, " evaluation"],
-    entropies: tuple[float, float],
-) -> Reading:
-    """Read one member's curves (set -> one loss per evaluation); ``entropies`` of PrOntoQA and
-    stories in nats.
-
-    Sets without curves and unknown entropies (nan) give nan. The untrained model stays as it was at
-    step 0: the same quantities of curves that never move. ``n`` is the number of evaluations.
-    """
-    nothing = np.full(len(next(iter(losses.values()))), math.nan)
-    curves = {name: losses.get(name, nothing) for name in (*TRAIN, *TEST)}
-    known = all(name in losses for name in TRAIN)
-
-    def delta(
-        sets: tuple[str, str], until: int | None = None, entropies: tuple[float, float] = (1.0, 1.0)
-    ) -> Curve:
-        """Delta L of a pair of sets (PrOntoQA, stories), each loss over its entropy; nan where a
-        set has no curve."""
-        prontoqa, stories = (
-            curves[name][:until] / entropy for name, entropy in zip(sets, entropies, strict=True)
-        )
-        return delta_loss(stories, prontoqa)
-
-    def values(until: int | None = None) -> dict[str, float]:
-        at = early_index(curves[TRAIN[1]][:until], curves[TRAIN[0]][:until])
-        return {
-            "delta_loss": float(delta(TRAIN, until).mean()),
-            "delta_loss_test": float(delta(TEST, until).mean()),
-            "delta_loss_per_entropy": float(delta(TRAIN, until, entropies).mean()),
-            "delta_loss_per_entropy_test": float(delta(TEST, until, entropies).mean()),
-            "delta_final": float(delta(TRAIN, until)[-1]),
-            "early_step": float(steps[at]) if known else math.nan,
-            **{f"loss_{name}": float(curve[:until][-1]) for name, curve in curves.items()},
-        }
-
-    before = values(1) | {"early_step": math.nan}
-    arrays = {
-        "steps": np.asarray(steps),
-        "delta_loss": delta(TRAIN),
-        "delta_loss_test": delta(TEST),
-    }
-    return Reading("corpus_loss", values(), untrained=before, arrays=arrays, n=len(steps))

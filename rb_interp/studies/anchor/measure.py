@@ -37,14 +37,14 @@ from rb_interp.runs.member_models import MemberModels, each_member
 from rb_interp.runs.results import StudyResult, frame, readings_table
 from rb_interp.runs.run import Run
 from rb_interp.settings import SMALL
-from rb_interp.statistics.intervals import proportion_interval
-from rb_interp.statistics.learning_order import learning_order_of
-from rb_interp.statistics.nulls import (
+from rb_interp.statistics.disagreement import (
     between_less_within,
     disagreement,
     excess_disagreement,
     pair_means,
 )
+from rb_interp.statistics.intervals import proportion_interval
+from rb_interp.statistics.learning_order import learning_order_of
 from rb_interp.studies.anchor.causes import measure_causes
 from rb_interp.studies.anchor.circuits import CIRCUITS, circuit_of_seed, circuit_table
 from rb_interp.studies.anchor.dynamics import dynamics, order_table
