@@ -59,9 +59,7 @@ def learning_order(
     """
     fractions = {name: fraction_left(losses[name], d_vocab) for name in SETS if name in losses}
     moved = _values(fractions, losses, accuracies, label_entropies)
-    start = _values(
-        *(_first(curves) for curves in (fractions, losses, accuracies)), label_entropies
-    )
+    start = _values(_first(fractions), _first(losses), _first(accuracies), label_entropies)
     half_step = math.nan
     if "rsn_train" in losses:
         half_step = float(steps[half_index(losses["rsn_train"], d_vocab)])
