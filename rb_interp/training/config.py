@@ -97,12 +97,9 @@ class TrainConfig(Settings):
         >>> TrainConfig().steps_alone(lr=4e-3)["lr"], "workers" in TrainConfig().steps_alone()
         (0.004, False)
         """
-        told = {
-            f.name: getattr(self, f.name)
-            for f in fields(self)
-            if f.name not in (*self.host_fields, *self.looks)
-        }
-        return {**told, **changes}
+        left_out = (*self.host_fields, *self.looks)
+        names = [field.name for field in fields(self) if field.name not in left_out]
+        return {**{name: getattr(self, name) for name in names}, **changes}
 
 
 def learning_rate(step: int, config: TrainConfig, lr: float | None = None) -> float:
@@ -121,10 +118,8 @@ def learning_rate(step: int, config: TrainConfig, lr: float | None = None) -> fl
         return lr * (step + 1) / config.warmup
     if config.schedule == "constant":
         return lr
-    share = min(
-        1.0,
-        (step - config.warmup) / max(1, (config.schedule_steps or config.steps) - config.warmup),
-    )
+    length = (config.schedule_steps or config.steps) - config.warmup
+    share = min(1.0, (step - config.warmup) / max(1, length))
     return config.lr_final + (lr - config.lr_final) * 0.5 * (1 + math.cos(math.pi * share))
 
 

@@ -42,6 +42,19 @@ class Trained:
     final: Checkpoint
 
 
+@dataclass(frozen=True, eq=False)
+class StoredPart:
+    """Members whose checkpoints are kept.
+
+    Attributes:
+        members: in their order. rows: their place among all members. store: where they are kept.
+    """
+
+    members: tuple[Member, ...]
+    rows: slice
+    store: CheckpointStore
+
+
 class Training:
     """Groups of members on their way from the first step, or the last saved one, to the last.
 
@@ -59,21 +72,26 @@ class Training:
         train: TrainConfig,
         parts: Sequence[tuple[Sequence[Member], CheckpointStore | None]],
     ) -> None:
-        self.shares, self.train = shares, train
-        sizes = slices(len(own) for own, _ in parts)
-        self.parts = [tuple(own) for own, _ in parts]
-        places = zip(self.parts, sizes, (store for _, store in parts), strict=True)
-        self.stored = [(own, at, store) for own, at, store in places if store is not None]
+        self.shares = shares
+        self.train = train
+        self.parts = [tuple(members) for members, _ in parts]
+        self.stored = []
+        for members, rows, (_, store) in zip(self.parts, slices(self.parts), parts, strict=True):
+            if store is not None:
+                self.stored.append(StoredPart(members, rows, store))
         self.trained_on = [task.sets.index(name) for name in task.train_sets]
         known = task.stages or {}
-        if unknown := [name for name in train.stages if name not in known]:
-            raise ConfigError(f"the task has no stage '{unknown[0]}'; {nearest(unknown[0], known)}")
+        for name in train.stages:
+            if name not in known:
+                raise ConfigError(f"the task has no stage '{name}'; {nearest(name, known)}")
         self.stages = {name: known[name] for name in train.stages}
-        self.groups = [group for share in self.shares for group in share]
+        self.groups = [group for share in shares for group in share]
         self.members = tuple(member for group in self.groups for member in group.members)
         self.curves = Curves(self.members, task.sets)
         self.reached: dict[str, dict[Member, int]] = {stage: {} for stage in self.stages}
-        self.step, self.target, self.saved = 0, 0, (-1, 0)
+        self.step = 0
+        self.target = 0
+        self.saved = (-1, 0)
 
     def run(self, progress: bool) -> Trained:
         """Train to the last step; KeyboardInterrupt is raised again once all stand at one step and
@@ -87,82 +105,76 @@ class Training:
             mininterval=1.0,
             desc=f"training {len(self.members)} members",
         )
-        saved = time.monotonic()
         with bar, workers(self.shares) as pool:
             try:
-                for mark in sorted({*evaluation_steps(self.train)} - {*self.curves.steps}):
-                    while self.step < mark:
-                        self.target = min(mark, self.step + 25)
-                        bring_to(pool, self.shares, self.target)
-                        bar.update(self.target - self.step)
-                        self.step = self.target
-                    losses = self._evaluate(pool)[:, self.trained_on, 0]
-                    bar.set_postfix_str(
-                        f"training loss {np.nanmean(losses):.3g} nats", refresh=False
-                    )
-                    self._keep_what_is_due()
-                    if time.monotonic() - saved > self.train.save_every:
-                        self._save()
-                        saved = time.monotonic()
-                if self.saved != (self.step, len(self.curves.evaluations)):
-                    self._save()
+                self._train(pool, bar)
             except KeyboardInterrupt:
                 self._save_interrupted(pool)
                 raise
-        return Trained(
-            self.curves, Checkpoint(self.step, _keys(self.members), self._state(moments=False))
-        )
+        weights = self._state(moments=False)
+        return Trained(self.curves, Checkpoint(self.step, _keys(self.members), weights))
+
+    def _train(self, pool: ThreadPoolExecutor, bar: tqdm) -> None:
+        """Take the steps that are left, evaluating, keeping and saving on the way."""
+        last_save = time.monotonic()
+        for mark in sorted({*evaluation_steps(self.train)} - {*self.curves.steps}):
+            while self.step < mark:
+                self.target = min(mark, self.step + 25)
+                bring_to(pool, self.shares, self.target)
+                bar.update(self.target - self.step)
+                self.step = self.target
+            losses = self._evaluate(pool)[:, self.trained_on, 0]
+            bar.set_postfix_str(f"training loss {np.nanmean(losses):.3g} nats", refresh=False)
+            self._keep_what_is_due()
+            if time.monotonic() - last_save > self.train.save_every:
+                self._save()
+                last_save = time.monotonic()
+        if self.saved != (self.step, len(self.curves.evaluations)):
+            self._save()
 
     def _evaluate(self, pool: ThreadPoolExecutor) -> np.ndarray:
-        parts = list(
-            pool.map(
-                lambda share: [(group.evaluate(), group.spectra()) for group in share], self.shares
-            )
-        )
-        found = [part for share in parts for part in share]
-        values = np.concatenate([part for part, _ in found])
-        for name in found[0][1]:
-            self.curves.spectra.setdefault(name, []).append(
-                np.concatenate([part[name] for _, part in found])
-            )
+        """Read the curves of all groups; returns losses and accuracies."""
+        by_share = pool.map(_read_curves, self.shares)
+        by_group = [curves for share in by_share for curves in share]
+        values = np.concatenate([values for values, _ in by_group])
+        for name in by_group[0][1]:
+            eigenvalues = np.concatenate([spectra[name] for _, spectra in by_group])
+            self.curves.spectra.setdefault(name, []).append(eigenvalues)
         self.curves.evaluations.append((self.step, values))
         return values
 
     def _keep_what_is_due(self) -> None:
-        """Checkpoints of the evaluation just made; doing it twice does no harm."""
+        """Write the checkpoints of the evaluation just made; doing it twice does no harm."""
         step, values = self.curves.evaluations[-1]
-        last, first, due, reached_now = (
-            step == self.train.steps,
-            self.curves.evaluations[0][1],
-            [],
-            [],
-        )
+        at_start = self.curves.evaluations[0][1]
+        last = step == self.train.steps
+        due: list[tuple[str, Sequence[Member]]] = []
+        reached_now = []
         for name, stage in self.stages.items():
-            reached = self.reached[name]
-            for member, now in zip(self.members, stage.reached(values, first), strict=True):
-                if (member not in reached and (now or last)) if stage.keep == "first" else now:
-                    part = next(own for own in self.parts if member in own)
-                    siblings = [m for m in part if m.seed == member.seed]
-                    due.append(
-                        (stage_name(name, member), siblings if stage.with_siblings else [member])
-                    )
-                    reached_now.append((reached, member))
+            steps = self.reached[name]
+            for member, now in zip(self.members, stage.reached(values, at_start), strict=True):
+                if stage.keep == "first":
+                    now = member not in steps and (now or last)
+                if not now:
+                    continue
+                kept = [member]
+                if stage.with_siblings:
+                    part = next(part for part in self.parts if member in part)
+                    kept = [sibling for sibling in part if sibling.seed == member.seed]
+                due.append((stage_name(name, member), kept))
+                reached_now.append((steps, member))
         if step in checkpoint_steps(self.train):
             due.append((step_name(step), self.members))
         weights = self._state(moments=False) if due and self.stored else {}
         for name, members in due:
-            for part, _, store in self.stored:
-                own = [m for m in members if m in part]
-                index = [self.members.index(m) for m in own]
-                if own:
-                    store.write(
-                        name,
-                        self.step,
-                        _keys(own),
-                        {key: value[index] for key, value in weights.items()},
-                    )
-        for reached, member in reached_now:
-            reached[member] = step
+            for part in self.stored:
+                kept = [member for member in members if member in part.members]
+                if kept:
+                    rows = [self.members.index(member) for member in kept]
+                    tensors = {key: value[rows] for key, value in weights.items()}
+                    part.store.write(name, self.step, _keys(kept), tensors)
+        for steps, member in reached_now:
+            steps[member] = step
 
     def _state(self, moments: bool = True) -> dict[str, Tensor]:
         states = [group.state(moments) for group in self.groups]
@@ -172,97 +184,114 @@ class Training:
         """Save after KeyboardInterrupt, wherever it came: first every group and every curve ends at
         one step."""
         pool.shutdown()
-        with workers(self.shares) as others:
-            bring_to(others, self.shares, self.target)
-        self.step, n = self.target, len(self.curves.evaluations)
+        with workers(self.shares) as other_pool:
+            bring_to(other_pool, self.shares, self.target)
+        self.step = self.target
+        n_evaluations = len(self.curves.evaluations)
         for spectra in self.curves.spectra.values():
-            del spectra[n:]
-        if n and self.curves.steps[-1] == self.step:
+            del spectra[n_evaluations:]
+        if not n_evaluations:
+            return
+        if self.curves.steps[-1] == self.step:
             self._keep_what_is_due()
-        if n:
-            self._save()
+        self._save()
 
     def _save(self) -> None:
+        """Write the state to continue from: weights, moments and curves."""
         state = self._state() if self.stored else {}
-        along = {f"{CURVES}values": [values for _, values in self.curves.evaluations]}
-        along |= {f"{SPECTRA}{name}": found for name, found in self.curves.spectra.items()}
-        curves = {name: torch.from_numpy(np.stack(found)) for name, found in along.items()}
-        for part, at, store in self.stored:
-            tensors = {key: value[at] for key, value in state.items()}
-            tensors |= {name: values[:, at] for name, values in curves.items()}
+        curves = {f"{CURVES}values": np.stack([values for _, values in self.curves.evaluations])}
+        for name, spectra in self.curves.spectra.items():
+            curves[f"{SPECTRA}{name}"] = np.stack(spectra)
+        for part in self.stored:
+            tensors = {name: value[part.rows] for name, value in state.items()}
+            for name, values in curves.items():
+                tensors[name] = torch.from_numpy(values)[:, part.rows]
             tensors[f"{CURVES}steps"] = torch.tensor(self.curves.steps)
             for stage, steps in self.reached.items():
-                tensors[f"{CURVES}{stage}"] = torch.tensor(
-                    [steps.get(member, -1) for member in part]
-                )
-            store.write("state", self.step, _keys(part), tensors)
+                of_members = [steps.get(member, -1) for member in part.members]
+                tensors[f"{CURVES}{stage}"] = torch.tensor(of_members)
+            part.store.write("state", self.step, _keys(part.members), tensors)
         self.saved = (self.step, len(self.curves.evaluations))
 
     def _resume(self) -> None:
-        """Continue from the saved state; from step 0 where something is lost that was kept on the
-        way to it."""
-        found = [
-            (part, at, store.read("state"))
-            for part, at, store in self.stored
-            if store.exists("state")
-        ]
-        if not found:
+        """Continue from the saved state; from step 0 if something is lost that was kept on the way
+        to it."""
+        with_state = [part for part in self.stored if part.store.exists("state")]
+        if not with_state:
             return
-        steps = {(state.step, len(state.tensors[f"{CURVES}steps"])) for *_, state in found}
-        if len(found) < len(self.stored) or len(steps) > 1:
+        states = [part.store.read("state") for part in with_state]
+        steps = {(state.step, len(state.tensors[f"{CURVES}steps"])) for state in states}
+        n_without = len(self.stored) - len(states)
+        if n_without or len(steps) > 1:
             raise ArgumentError(
-                f"parts stand at steps {sorted(state.step for *_, state in found)}, "
-                f"{len(self.stored) - len(found)} at "
+                f"parts stand at steps {sorted(state.step for state in states)}, {n_without} at "
                 f"none; expected one step. Train them by themselves, the others without their "
                 f"store."
             )
-        for (part, _, state), (*_, store) in zip(found, self.stored, strict=True):
-            for name in kept_by(state, self.train, part):
-                if not store.exists(name):
-                    message = f"{store.path(name)} is missing, so training begins again."
+        for part, state in zip(with_state, states, strict=True):
+            for name in kept_by(state, self.train, part.members):
+                if not part.store.exists(name):
+                    message = f"{part.store.path(name)} is missing, so training begins again."
                     tqdm.write(message, file=sys.stderr)
                     return
-                store.verify(name)
-        self._take_up(found)
+                part.store.verify(name)
+        self._take_up(with_state, states)
 
-    def _take_up(self, found: Sequence[tuple[Sequence[Member], slice, Checkpoint]]) -> None:
+    def _take_up(self, parts: Sequence[StoredPart], states: Sequence[Checkpoint]) -> None:
         """Continue from saved states; a part without one stays as it was drawn, without curves."""
-        like, n = found[0][2], len(self.members)
-        self.step = self.target = like.step
-        weights, curves = self._state(), {f"{CURVES}steps": like.tensors[f"{CURVES}steps"]}
-        for name, values in like.tensors.items():
+        first = states[0]
+        n_members = len(self.members)
+        self.step = first.step
+        self.target = first.step
+        weights = self._state()
+        curves = {}
+        for name, values in first.tensors.items():
             if name == f"{CURVES}values" or name.startswith(SPECTRA):
-                curves[name] = values.new_full((len(values), n, *values.shape[2:]), torch.nan)
-        for part, at, state in found:
+                shape = (len(values), n_members, *values.shape[2:])
+                curves[name] = values.new_full(shape, torch.nan)
+        for part, state in zip(parts, states, strict=True):
             for name, value in weights.items():
-                value[at] = state.tensors[name]
-            for name in list(curves)[1:]:
-                curves[name][:, at] = state.tensors[name]
+                value[part.rows] = state.tensors[name]
+            for name, values in curves.items():
+                values[:, part.rows] = state.tensors[name]
             for stage, reached in self.reached.items():
-                steps = zip(part, state.tensors[f"{CURVES}{stage}"].tolist(), strict=True)
-                reached.update({member: step for member, step in steps if step >= 0})
-        for group, at in zip(
-            self.groups, slices(len(group.members) for group in self.groups), strict=True
-        ):
-            group.load_state({key: value[at] for key, value in weights.items()}, self.step)
-        self.curves = saved_curves(
-            Checkpoint(self.step, (), curves), self.members, self.curves.sets
-        )
+                steps = state.tensors[f"{CURVES}{stage}"].tolist()
+                for member, step in zip(part.members, steps, strict=True):
+                    if step >= 0:
+                        reached[member] = step
+        curves[f"{CURVES}steps"] = first.tensors[f"{CURVES}steps"]
+        places = slices([group.members for group in self.groups])
+        for group, rows in zip(self.groups, places, strict=True):
+            group.load_state({key: value[rows] for key, value in weights.items()}, self.step)
+        saved = Checkpoint(self.step, (), curves)
+        self.curves = saved_curves(saved, self.members, self.curves.sets)
         self.saved = (self.step, len(self.curves.evaluations))
+
+
+def _read_curves(
+    groups: Sequence[MemberGroup],
+) -> list[tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """Losses and accuracies of each group, and its spectra."""
+    return [(group.evaluate(), group.spectra()) for group in groups]
 
 
 def kept_by(state: Checkpoint, train: TrainConfig, members: Sequence[Member]) -> list[str]:
     """Names of the checkpoints that training has written by the time of a saved state."""
-    evaluated, names = set(state.tensors[f"{CURVES}steps"].tolist()), []
+    names = []
     for stage in train.stages:
-        reached = zip(members, state.tensors[f"{CURVES}{stage}"].tolist(), strict=True)
-        names += [stage_name(stage, member) for member, step in reached if step >= 0]
-    return [*names, *(step_name(step) for step in checkpoint_steps(train) if step in evaluated)]
+        steps = state.tensors[f"{CURVES}{stage}"].tolist()
+        for member, step in zip(members, steps, strict=True):
+            if step >= 0:
+                names.append(stage_name(stage, member))
+    evaluated = set(state.tensors[f"{CURVES}steps"].tolist())
+    names += [step_name(step) for step in checkpoint_steps(train) if step in evaluated]
+    return names
 
 
-def slices(sizes: Iterable[int]) -> list[slice]:
-    """Places of pieces of these sizes, one after another."""
-    return [slice(first, last) for first, last in pairwise(accumulate(sizes, initial=0))]
+def slices(pieces: Iterable[Sequence]) -> list[slice]:
+    """Places of pieces that stand one after another."""
+    ends = accumulate(map(len, pieces), initial=0)
+    return [slice(first, last) for first, last in pairwise(ends)]
 
 
 def _keys(members: Sequence[Member]) -> tuple[tuple[float, int], ...]:
@@ -275,8 +304,8 @@ def workers(shares: Sequence[Sequence[MemberGroup]]) -> ThreadPoolExecutor:
     Such a thread rounds numbers below 1e-38 to 0. A softmax that is sure of its answer leaves many
     gradients there, and processors multiply such numbers many times more slowly than others.
     """
-    cpu = shares[0][0].device.type == "cpu"
-    return ThreadPoolExecutor(len(shares), initializer=_one_core if cpu else None)
+    on_cpu = shares[0][0].device.type == "cpu"
+    return ThreadPoolExecutor(len(shares), initializer=_one_core if on_cpu else None)
 
 
 def _one_core() -> None:
@@ -289,27 +318,32 @@ def bring_to(
     pool: ThreadPoolExecutor, shares: Sequence[Sequence[MemberGroup]], target: int
 ) -> None:
     """Advance every group to a step, each worker's share on a thread of its own."""
-    list(pool.map(lambda share: [group.advance(target - group.step) for group in share], shares))
+
+    def advance(groups: Sequence[MemberGroup]) -> None:
+        for group in groups:
+            group.advance(target - group.step)
+
+    list(pool.map(advance, shares))
 
 
 def resolve_device(device: str) -> torch.device:
-    """The device that ``auto`` or a name stands for; ConfigError where it is not there."""
+    """The device that ``auto`` or a name stands for; ConfigError if it is not there."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        found = torch.device(device)
-        torch.zeros(1, device=found).tolist()
+        torch.zeros(1, device=device).tolist()
     except (RuntimeError, AssertionError, NotImplementedError):
         raise ConfigError(
             f"device='{device}' cannot be computed on here; use auto, cpu or cuda."
         ) from None
-    return found
+    return torch.device(device)
 
 
 @contextmanager
 def torch_settings(train: TrainConfig) -> Iterator[None]:
     """TF32 and thread count for the time of a call; the caller's own settings come back."""
-    threads, tf32 = torch.get_num_threads(), torch.backends.cuda.matmul.allow_tf32
+    threads = torch.get_num_threads()
+    tf32 = torch.backends.cuda.matmul.allow_tf32
     try:
         torch.backends.cuda.matmul.allow_tf32 = train.tf32
         yield

@@ -70,40 +70,45 @@ class MemberGroup:
         device: torch.device | str = "cpu",
         data: Mapping[int, Dataset] | None = None,
     ) -> None:
-        self.members, self.model, self.train = tuple(members), model, train
+        self.members = tuple(members)
+        self.model = model
+        self.train = train
         self.device = torch.device(device)
         self.dtype = torch.float64 if train.dtype == "float64" else torch.float32
         self.step = 0
         seeds = sorted({member.seed for member in members})
         data = {seed: task.dataset(seed) for seed in seeds} if data is None else data
         datasets = list({id(data[seed]): data[seed] for seed in seeds}.values())
-        place = {id(rows): number for number, rows in enumerate(datasets)}
-        self.which_seed = torch.tensor(
-            [place[id(data[m.seed])] for m in members], device=self.device
-        )
-        d_vocab, n_ctx = vocabulary(task, datasets[0]), task.length
-        drawn = [draw(model, d_vocab, n_ctx, m.gamma, m.seed) for m in members]
-        self.weights = {
-            name: torch.from_numpy(np.stack([d[name] for d in drawn])).to(self.device, self.dtype)
-            for name in drawn[0]
-        }
-        trained = {p.name for p in parameters(model, d_vocab, n_ctx) if p.trained}
-        self.trained = {
-            name: w.requires_grad_() for name, w in self.weights.items() if name in trained
-        }
-        self.rates = [train.lr if m.lr is None else m.lr for m in members]
-        decays = [train.weight_decay if m.weight_decay is None else m.weight_decay for m in members]
-        settings = list(zip(self.rates, decays, strict=True))
+        numbers = {id(dataset): number for number, dataset in enumerate(datasets)}
+        numbers_of_members = [numbers[id(data[member.seed])] for member in members]
+        self.which_seed = torch.tensor(numbers_of_members, device=self.device)
+        sizes = (vocabulary(task, datasets[0]), task.length)
+        drawn = [draw(model, *sizes, member.gamma, member.seed) for member in members]
+        self.weights = {}
+        for name in drawn[0]:
+            stacked = np.stack([weights[name] for weights in drawn])
+            self.weights[name] = torch.from_numpy(stacked).to(self.device, self.dtype)
+        trained = {parameter.name for parameter in parameters(model, *sizes) if parameter.trained}
+        self.trained = {}
+        for name, weight in self.weights.items():
+            if name in trained:
+                self.trained[name] = weight.requires_grad_()
+        self.rates = []
+        settings = []
+        for member in members:
+            rate = train.lr if member.lr is None else member.lr
+            decay = train.weight_decay if member.weight_decay is None else member.weight_decay
+            self.rates.append(rate)
+            settings.append((rate, decay))
         alike = len(set(settings)) == 1
-        self.pieces = {
-            name: w.detach().split(len(w) if alike else 1) for name, w in self.trained.items()
-        }
+        self.pieces = {}
+        for name, weight in self.trained.items():
+            self.pieces[name] = weight.detach().split(len(weight) if alike else 1)
         self.optimiser = make_optimiser(groups_by_setting(self.pieces, settings), train)
         self.batches = Batches(task, datasets, train, self.device)
-        watched = getattr(task, "spectra", {})
-        self.watched = {
-            name: torch.tensor(ids, device=self.device) for name, ids in watched.items()
-        }
+        self.watched = {}
+        for name, ids in getattr(task, "spectra", {}).items():
+            self.watched[name] = torch.tensor(ids, device=self.device)
         self.prepare()
 
     def prepare(self) -> None:
@@ -133,18 +138,14 @@ class MemberGroup:
         """Take optimiser steps."""
         for _ in range(steps):
             lr = {rate: learning_rate(self.step, self.train, rate) for rate in self.rates}
-            self.before_step(
-                torch.tensor(
-                    [lr[rate] for rate in self.rates], dtype=self.dtype, device=self.device
-                )
-            )
+            rates = [lr[rate] for rate in self.rates]
+            self.before_step(torch.tensor(rates, dtype=self.dtype, device=self.device))
             gradients = self.gradients()
             if self.train.clip > 0:
                 clip_per_member(gradients, self.train.clip)
             for pieces, gradient in zip(self.pieces.values(), gradients, strict=True):
-                parts = gradient.contiguous().split(
-                    len(pieces[0])
-                )  # the fused optimiser ignores strides
+                # The fused optimiser ignores strides.
+                parts = gradient.contiguous().split(len(pieces[0]))
                 for piece, part in zip(pieces, parts, strict=True):
                     piece.grad = part
             for group in self.optimiser.param_groups:
@@ -155,32 +156,34 @@ class MemberGroup:
     def state(self, moments: bool = True) -> dict[str, Tensor]:
         """Weights (``name``) and moments (``exp_avg/name``, ``exp_avg_sq/name``), members first,
         copied to CPU."""
-        kept = {name: weight.detach().cpu().clone() for name, weight in self.weights.items()}
-        for name, pieces in (
-            self.pieces.items() if moments and self.train.optimiser == "adamw" else ()
-        ):
+        state = {name: weight.detach().cpu().clone() for name, weight in self.weights.items()}
+        if not moments or self.train.optimiser != "adamw":
+            return state
+        for name, pieces in self.pieces.items():
             for moment in MOMENTS:
-                values = [
-                    self.optimiser.state[piece].get(moment, torch.zeros_like(piece))
-                    for piece in pieces
-                ]
-                kept[f"{moment}/{name}"] = torch.cat(values).cpu()
-        return kept
+                values = []
+                for piece in pieces:
+                    of_piece = self.optimiser.state[piece]
+                    values.append(of_piece.get(moment, torch.zeros_like(piece)))
+                state[f"{moment}/{name}"] = torch.cat(values).cpu()
+        return state
 
     def load_state(self, state: dict[str, Tensor], step: int) -> None:
         """Continue from what ``state`` returned at a step."""
         self.step = step
         for name, weight in self.weights.items():
             weight.data.copy_(state[name])
-        for name, pieces in self.pieces.items() if step and self.train.optimiser == "adamw" else ():
-            size, now = len(pieces[0]), torch.tensor(float(step), device=self.device)
-            moments = [
-                state[f"{moment}/{name}"].to(self.device, self.dtype).split(size)
-                for moment in MOMENTS
-            ]
-            for piece, *parts in zip(pieces, *moments, strict=True):
-                held = {moment: part.clone() for moment, part in zip(MOMENTS, parts, strict=True)}
-                self.optimiser.state[piece] = {"step": now.clone(), **held}
+        if not step or self.train.optimiser != "adamw":
+            return
+        for name, pieces in self.pieces.items():
+            for piece in pieces:
+                self.optimiser.state[piece] = {
+                    "step": torch.tensor(float(step), device=self.device)
+                }
+            for moment in MOMENTS:
+                values = state[f"{moment}/{name}"].to(self.device, self.dtype)
+                for piece, part in zip(pieces, values.split(len(pieces[0])), strict=True):
+                    self.optimiser.state[piece][moment] = part.clone()
 
     def autocast(self):
         """bfloat16 products where the configuration asks for them; the weights stay float32."""
@@ -194,8 +197,10 @@ class LastGroup(MemberGroup):
 
     def prepare(self) -> None:
         """Begin the sums of what theory predicts, where they are asked for."""
-        rows = (self.batches.tokens, self.batches.labels, self.which_seed)
-        self.drift = Drift(self.model, self.weights, *rows) if self.train.track_drift else None
+        self.drift = None
+        if self.train.track_drift:
+            rows = (self.batches.tokens, self.batches.labels, self.which_seed)
+            self.drift = Drift(self.model, self.weights, *rows)
 
     def gradients(self) -> tuple[Tensor, ...]:
         """Gradients of the current step's batch, in the order of ``trained``; each member's are its
@@ -215,37 +220,38 @@ class LastGroup(MemberGroup):
     def evaluate(self) -> Float[np.ndarray, "member set 2"]:
         """Loss (nats) and accuracy of each member on the fixed rows of each set; NaN for an empty
         set."""
-        found = np.full((len(self.members), len(self.batches.fixed), 2), np.nan)
-        tokens, labels = (
-            torch.cat(part, 1)[self.which_seed] for part in zip(*self.batches.fixed, strict=True)
-        )
+        result = np.full((len(self.members), len(self.batches.fixed), 2), np.nan)
+        tokens = torch.cat([tokens for tokens, _ in self.batches.fixed], 1)[self.which_seed]
+        labels = torch.cat([labels for _, labels in self.batches.fixed], 1)[self.which_seed]
         with self.autocast():
             logits = stacked_logits(self.weights, tokens, self.model)
-        loss = cross_entropy(logits, labels)
+        losses = cross_entropy(logits, labels)
         right = (logits.argmax(-1) == labels).double()  # in float32 16 of 80 would be more than .20
-        sizes = [rows.shape[1] for rows, _ in self.batches.fixed]
-        for index, of_set in enumerate(
-            zip(loss.split(sizes, 1), right.split(sizes, 1), strict=True)
-        ):
-            if sizes[index]:
-                found[:, index] = (
-                    torch.stack([values.mean(1).double() for values in of_set], 1).cpu().numpy()
-                )
-        return found
+        first = 0
+        for index, (rows, _) in enumerate(self.batches.fixed):
+            last = first + rows.shape[1]
+            if last > first:
+                loss = losses[:, first:last].mean(1).double()
+                accuracy = right[:, first:last].mean(1)
+                result[:, index] = torch.stack([loss, accuracy], 1).cpu().numpy()
+            first = last
+        return result
 
     def state(self, moments: bool = True) -> dict[str, Tensor]:
         """Weights, moments, and the sums of predictions (``drift/name``), members first, copied to
         CPU."""
-        sums = {} if self.drift is None else self.drift.sums
-        return super().state(moments) | {
-            f"{DRIFT}{name}": value.cpu().clone() for name, value in sums.items()
-        }
+        state = super().state(moments)
+        if self.drift is not None:
+            for name, value in self.drift.sums.items():
+                state[f"{DRIFT}{name}"] = value.cpu().clone()
+        return state
 
     def load_state(self, state: dict[str, Tensor], step: int) -> None:
         """Continue from what ``state`` returned at a step."""
         super().load_state(state, step)
-        for name, value in () if self.drift is None else self.drift.sums.items():
-            value.copy_(state[f"{DRIFT}{name}"])
+        if self.drift is not None:
+            for name, value in self.drift.sums.items():
+                value.copy_(state[f"{DRIFT}{name}"])
 
 
 class NextGroup(MemberGroup):
@@ -266,17 +272,12 @@ class NextGroup(MemberGroup):
         tokens, labels = self.batches.at(self.step)
         tokens, labels = trimmed(tokens[self.which_seed], labels[self.which_seed])
         total = (labels >= 0).sum((1, 2))
-        found: list[Tensor] | None = None
+        sums: tuple[Tensor, ...] = ()
         for rows, following in self._pieces(tokens, labels):
             loss = self.loss(rows, following, total)
             gradients = torch.autograd.grad(loss, list(self.trained.values()))
-            found = (
-                list(gradients)
-                if found is None
-                else [a + b for a, b in zip(found, gradients, strict=True)]
-            )
-        assert found is not None
-        return tuple(found)
+            sums = tuple(map(torch.add, sums, gradients)) if sums else gradients
+        return sums
 
     def _pieces(self, tokens: Tokens, labels: Tokens) -> Iterator[tuple[Tokens, Tokens]]:
         size = self.train.micro_batch or tokens.shape[1]
@@ -297,27 +298,26 @@ class NextGroup(MemberGroup):
             logits = stacked_logits(self.weights, tokens, self.model, every_position=True)
         flat = logits.flatten(0, 2)
         flat = flat.float() if flat.dtype == torch.bfloat16 else flat
-        return F.cross_entropy(flat, labels.flatten(), reduction="none", ignore_index=-1).view(
-            labels.shape
-        ), logits
+        losses = F.cross_entropy(flat, labels.flatten(), reduction="none", ignore_index=-1)
+        return losses.view(labels.shape), logits
 
     @torch.inference_mode()
     def evaluate(self) -> Float[np.ndarray, "member set 2"]:
         """Mean loss (nats a token) and accuracy of the next token on fixed rows of each set; NaN
         for an empty set."""
-        found = np.full((len(self.members), len(self.batches.fixed), 2), np.nan)
+        result = np.full((len(self.members), len(self.batches.fixed), 2), np.nan)
         size = self.train.micro_batch or self.train.batch_size
-        for index, rows in enumerate(self.batches.fixed):
-            tokens, labels = (part[self.which_seed] for part in rows)
+        for index, rows_of_set in enumerate(self.batches.fixed):
+            tokens, labels = (part[self.which_seed] for part in rows_of_set)
             if not tokens.shape[1]:
                 continue
             sums = torch.zeros(2, len(self.members), dtype=torch.float64, device=self.device)
-            for piece, following in map(trimmed, tokens.split(size, 1), labels.split(size, 1)):
-                losses, logits = self._read(piece, following)
+            for rows, following in map(trimmed, tokens.split(size, 1), labels.split(size, 1)):
+                losses, logits = self._read(rows, following)
                 right = logits.argmax(-1) == following
                 sums += torch.stack([losses.double().sum((1, 2)), right.double().sum((1, 2))])
-            found[:, index] = (sums / (labels >= 0).sum((1, 2))).T.cpu()
-        return found
+            result[:, index] = (sums / (labels >= 0).sum((1, 2))).T.cpu()
+        return result
 
 
 def trimmed(
@@ -361,20 +361,17 @@ def groups_by_setting(
         pieces: name -> one tensor of all members, where they share a setting, or one of each.
         settings: learning rate and weight decay of each member.
     """
-    members = {
-        own: [i for i, other in enumerate(settings) if other == own]
-        for own in dict.fromkeys(settings)
-    }
-    return [
-        {
-            "params": [
-                part[i] for part in pieces.values() for i in (at if len(members) > 1 else (0,))
-            ],
-            "rate": rate,
-            "weight_decay": decay,
-        }
-        for (rate, decay), at in members.items()
-    ]
+    groups = []
+    for setting in dict.fromkeys(settings):
+        places = [place for place, other in enumerate(settings) if other == setting]
+        if len(places) == len(settings):
+            places = [0]
+        trained = []
+        for tensors in pieces.values():
+            trained += [tensors[place] for place in places]
+        rate, decay = setting
+        groups.append({"params": trained, "rate": rate, "weight_decay": decay})
+    return groups
 
 
 def make_optimiser(parameters: Iterable[Any], train: TrainConfig) -> torch.optim.Optimizer:
@@ -395,17 +392,16 @@ def cross_entropy(
     logits: Float[Tensor, "member batch d_vocab"], labels: Int[Tensor, "member batch"]
 ) -> Float[Tensor, "member batch"]:
     """Cross entropy of every row, in nats."""
-    return F.cross_entropy(
-        logits.flatten(0, 1).float() if logits.dtype == torch.bfloat16 else logits.flatten(0, 1),
-        labels.flatten(),
-        reduction="none",
-    ).view_as(labels)
+    flat = logits.flatten(0, 1)
+    flat = flat.float() if flat.dtype == torch.bfloat16 else flat
+    return F.cross_entropy(flat, labels.flatten(), reduction="none").view_as(labels)
 
 
 def clip_per_member(gradients: Sequence[Tensor], largest: float) -> None:
     """Scale each member's gradients, in place, to a norm of at most ``largest`` (as torch's
     clip_grad_norm_)."""
-    squares = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0)
+    squares = torch.stack([gradient.flatten(1).square().sum(1) for gradient in gradients]).sum(0)
     scale = (largest / (squares.sqrt() + 1e-6)).clamp(max=1.0)
     for gradient in gradients:
-        gradient.mul_(scale.view(-1, *[1] * (gradient.ndim - 1)))
+        shape = [-1] + [1] * (gradient.ndim - 1)
+        gradient.mul_(scale.view(shape))

@@ -35,12 +35,12 @@ from rb_interp.training.store import CheckpointStore
 from rb_interp.training.tracking import Batches
 
 GROUPS = {"last": LastGroup, "next": NextGroup}
-MEMBERS_A_GROUP, ROOM = 8, 1_000_000
-"""Members that share each CPU operation: enough to hide its overhead, few enough to stay in cache.
-
-ROOM is in numbers: hidden units, logits and their gradients at the answer's position, of all rows
-of a batch. A member that predicts every next token fills a core alone.
-"""
+MEMBERS_A_GROUP = 8
+"""Members that share each CPU operation, at most: enough to hide its overhead."""
+CACHED_NUMBERS = 1_000_000
+"""Numbers of a group that stay in a core's cache: hidden units, logits and their gradients at the
+answer's position, of all rows of a batch. A member that predicts every next token fills a core
+alone."""
 LOGITS_ON_GPU = 4_000_000_000
 """Logits of one pass over all next-token members of a group on a GPU, at most (16 GB as
 float32)."""
@@ -50,7 +50,7 @@ GPU, at most.
 
 At the size of paper 2 that is 54 members with 35 GB of activations.
 """
-AT_ONCE = 100_000
+TOKENS_AT_ONCE = 100_000
 """Tokens that are evaluated at once."""
 
 
@@ -110,12 +110,12 @@ class Part:
     def members(self) -> tuple[Member, ...]:
         """Its members, seeds outermost, each with its learning rate and weight decay."""
         train = self.train
-        lr = {gamma: self.rates.get(gamma, train.lr) for gamma in self.gammas}
-        return tuple(
-            Member(gamma, seed, lr[gamma], train.weight_decay)
-            for seed in self.seeds
-            for gamma in self.gammas
-        )
+        members = []
+        for seed in self.seeds:
+            for gamma in self.gammas:
+                lr = self.rates.get(gamma, train.lr)
+                members.append(Member(gamma, seed, lr, train.weight_decay))
+        return tuple(members)
 
 
 def train_together(
@@ -137,24 +137,25 @@ def train_together(
     `train_members`, and ArgumentError for parts whose trainings differ in more and parts that stand
     at different steps.
     """
-    train, groups = parts[0].train, [(part.members, part.store) for part in parts]
+    train = parts[0].train
     if len({replace(part.train, lr=1.0, weight_decay=0.0) for part in parts}) > 1:
         raise ArgumentError(
             "the parts of train_together differ in more than lr and weight_decay; train them apart."
         )
-    members = [member for own, _ in groups for member in own]
+    members = [member for part in parts for member in part.members]
     if len(set(members)) < len(members):
         raise ArgumentError(
             f"a member stands there twice: {members}; give each gamma, seed, lr and decay once."
         )
     device = resolve_device(train.device)
     with torch_settings(train), ExitStack() as writing:
-        for _, store in groups:
-            if store is not None:
-                writing.enter_context(store.files.writing())
+        for part in parts:
+            if part.store is not None:
+                writing.enter_context(part.store.files.writing())
         cores = train.workers or os.cpu_count() or 1
         shares = share_out(members, model, task, train, device, cores, data_seed=data_seed)
-        return Training(shares, task, train, groups).run(progress)
+        stored = [(part.members, part.store) for part in parts]
+        return Training(shares, task, train, stored).run(progress)
 
 
 def share_out(
@@ -178,32 +179,27 @@ def share_out(
         data = {seed: task.dataset(seed) for seed in seeds}
     else:
         data = dict.fromkeys(seeds, task.dataset(data_seed))
-    together = members_a_group(model, task, train, device, data)
-    group, cpu = GROUPS[task.predicts], device.type == "cpu"
-    shares = np.array_split(np.arange(len(members)), min(workers, len(members)) if cpu else 1)
-    sizes = {seed: _sizes(each, train) for seed, each in data.items()}
-
-    def alike(part: np.ndarray) -> list[list[Member]]:
-        return [
-            list(own)
-            for _, own in groupby((members[i] for i in part), key=lambda member: sizes[member.seed])
-        ]
-
-    return [
-        [
-            group(own, model, task, train, device, data)
-            for part in np.array_split(share, math.ceil(len(share) / together))
-            for own in alike(part)
-        ]
-        for share in shares
-    ]
+    largest = members_a_group(model, task, train, device, data)
+    n_shares = min(workers, len(members)) if device.type == "cpu" else 1
+    make_group = GROUPS[task.predicts]
+    sizes = {seed: _sizes(rows, train) for seed, rows in data.items()}
+    shares = []
+    for share in np.array_split(np.arange(len(members)), n_shares):
+        groups = []
+        for part in np.array_split(share, math.ceil(len(share) / largest)):
+            in_part = [members[index] for index in part]
+            for _, alike in groupby(in_part, key=lambda member: sizes[member.seed]):
+                groups.append(make_group(list(alike), model, task, train, device, data))
+        shares.append(groups)
+    return shares
 
 
 def _sizes(data: Dataset, train: TrainConfig) -> list[int]:
     """Numbers of rows that members of one group share: of each part of a batch, and of each set's
     evaluation."""
-    kept = [len(data.rows(name)) for name in data.batch_sets]
-    return kept + [min(len(data.rows(name)), train.eval_rows) for name in data.sets]
+    in_batches = [len(data.rows(name)) for name in data.batch_sets]
+    evaluated = [min(len(data.rows(name)), train.eval_rows) for name in data.sets]
+    return in_batches + evaluated
 
 
 def members_a_group(
@@ -224,13 +220,14 @@ def members_a_group(
     54
     """
     if device.type == "cpu":
-        rows = min(train.batch_size, min(len(each.tokens) for each in data.values()))
-        fit = ROOM // (rows * (model.d_mlp + 2 * task.d_vocab)) if task.predicts == "last" else 1
-        return max(1, min(MEMBERS_A_GROUP, fit))
+        if task.predicts == "next":
+            return 1
+        rows = min(train.batch_size, *(len(dataset.tokens) for dataset in data.values()))
+        numbers = rows * (model.d_mlp + 2 * task.d_vocab)
+        return max(1, min(MEMBERS_A_GROUP, CACHED_NUMBERS // numbers))
     if task.predicts == "last":
-        return max(
-            1, HIDDEN_ON_GPU // (train.batch_size * task.length * model.d_mlp * model.n_layers)
-        )
+        hidden = train.batch_size * task.length * model.d_mlp * model.n_layers
+        return max(1, HIDDEN_ON_GPU // hidden)
     rows = min(train.micro_batch or train.batch_size, train.batch_size)
     return max(1, LOGITS_ON_GPU // (rows * task.length * task.d_vocab))
 
@@ -262,7 +259,8 @@ def train_model(
     optimiser = make_optimiser(parameters, train)
     data = task.dataset(seed)
     batches = Batches(task, [data], train, device)
-    marks, rows = set(evaluation_steps(train)), []
+    marks = set(evaluation_steps(train))
+    rows = []
     steps = range(train.steps + 1)
     with tqdm(steps, disable=not progress, unit="step", desc="training one model") as bar:
         for step in bar:
@@ -286,19 +284,25 @@ def train_model(
 def evaluate_model(model: HookedModel, data: Dataset, n_rows: int = 1000) -> list[dict]:
     """Loss (nats) and accuracy of all labels of up to ``n_rows`` fixed rows of each set that has
     any; -1 is none."""
-    device, found = next(model.parameters()).device, []
+    device = next(model.parameters()).device
+    result = []
     for name in data.sets:
-        rows, sums = data.sample(name, n_rows), np.zeros(3)
-        for part in (
-            np.array_split(rows, max(1, data.tokens[rows].size // AT_ONCE)) if len(rows) else ()
-        ):
+        rows = data.sample(name, n_rows)
+        if not len(rows):
+            continue
+        total_loss = 0.0
+        n_right = 0
+        n_labels = 0
+        for part in np.array_split(rows, max(1, data.tokens[rows].size // TOKENS_AT_ONCE)):
+            tokens = torch.from_numpy(np.asarray(data.tokens[part])).to(device)
             labels = torch.from_numpy(np.asarray(data.labels[part])).long().view(len(part), -1)
-            logits = model(torch.from_numpy(np.asarray(data.tokens[part])).to(device))[
-                :, -labels.shape[1] :
-            ]
-            logits, labels = logits.flatten(0, 1).cpu(), labels.flatten()
-            loss = float(F.cross_entropy(logits, labels, ignore_index=-1, reduction="sum"))
-            sums += (loss, int((logits.argmax(-1) == labels).sum()), int((labels >= 0).sum()))
-        if sums[2]:
-            found.append({"set": name, "loss": sums[0] / sums[2], "accuracy": sums[1] / sums[2]})
-    return found
+            logits = model(tokens)[:, -labels.shape[1] :].flatten(0, 1).cpu()
+            labels = labels.flatten()
+            loss = F.cross_entropy(logits, labels, ignore_index=-1, reduction="sum")
+            total_loss += float(loss)
+            n_right += int((logits.argmax(-1) == labels).sum())
+            n_labels += int((labels >= 0).sum())
+        if n_labels:
+            accuracy = n_right / n_labels
+            result.append({"set": name, "loss": total_loss / n_labels, "accuracy": accuracy})
+    return result

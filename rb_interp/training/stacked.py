@@ -69,9 +69,8 @@ def embed(
     weights: Weights, tokens: Int[Tensor, "member batch pos"]
 ) -> Float[Tensor, "member batch pos d_model"]:
     """Token plus position embeddings."""
-    return (
-        token_embeddings(weights, tokens) + weights["pos_embed.W_pos"][:, None, : tokens.shape[2]]
-    )
+    positions = weights["pos_embed.W_pos"][:, None, : tokens.shape[2]]
+    return token_embeddings(weights, tokens) + positions
 
 
 def unembed(
@@ -82,7 +81,8 @@ def unembed(
     bias = None if model.tied else weights["unembed.b_U"]
     if model.norm == "pre":
         matrix, shift = fold(matrix, weights["ln_final.w"], weights["ln_final.b"])
-        resid, bias = normalise(resid, model), shift if bias is None else shift + bias
+        resid = normalise(resid, model)
+        bias = shift if bias is None else shift + bias
     return linear(resid, matrix, bias)
 
 
@@ -122,7 +122,9 @@ class Block:
     """One layer's weights in the form that the computation wants."""
 
     def __init__(self, weights: Weights, layer: int, model: ModelConfig) -> None:
-        self.model, self.weights, self.prefix = model, weights, f"blocks.{layer}."
+        self.model = model
+        self.weights = weights
+        self.prefix = f"blocks.{layer}."
         self.scale = 1 / math.sqrt(model.d_head)
 
     def __getitem__(self, name: str) -> Tensor:
@@ -136,11 +138,9 @@ class Block:
         if self.model.norm == "pre":
             matrix, shift = fold(matrix, self["ln1.w"], self["ln1.b"])
             bias = shift if bias is None else bias + shift
-        return (
-            (matrix * self.scale, None if bias is None else bias * self.scale)
-            if name == "Q"
-            else (matrix, bias)
-        )
+        if name != "Q":
+            return matrix, bias
+        return matrix * self.scale, None if bias is None else bias * self.scale
 
     def at_every_position(
         self, resid: Float[Tensor, "member row d_model"], length: int
@@ -148,20 +148,15 @@ class Block:
         """The whole block on rows that are batch * position."""
         x = self.attention_input(resid)
         heads, d_head = self.model.n_heads, self.model.d_head
-        parts = [self.projection(name) for name in "QKV"]
-        bias = (
-            None
-            if parts[0][1] is None
-            else torch.cat([p[1] for p in parts if p[1] is not None], -1)
-        )
-        qkv = linear(x, torch.cat([p[0] for p in parts], -1), bias)
-        q, k, v = (
-            split_heads(part, length, heads, d_head) for part in qkv.split(heads * d_head, -1)
-        )
+        projections = [self.projection(name) for name in "QKV"]
+        matrix = torch.cat([matrix for matrix, _ in projections], -1)
+        biases = [bias for _, bias in projections if bias is not None]
+        bias = torch.cat(biases, -1) if biases else None
+        parts = linear(x, matrix, bias).split(heads * d_head, -1)
+        q, k, v = (split_heads(part, length, heads, d_head) for part in parts)
         if length >= LONG:
-            z = F.scaled_dot_product_attention(
-                q[:, None], k[:, None], v[:, None], is_causal=True, scale=1.0
-            )
+            qkv = (q[:, None], k[:, None], v[:, None])
+            z = F.scaled_dot_product_attention(*qkv, is_causal=True, scale=1.0)
         else:
             scores = torch.bmm(q, k.transpose(1, 2)) + causal_mask(length, q)
             z = torch.bmm(scores.softmax(-1), v)
@@ -174,28 +169,32 @@ class Block:
         """The block at the last position alone."""
         members, batch, length, d_model = resid.shape
         heads, d_head = self.model.n_heads, self.model.d_head
-        x, last = self.attention_input(resid), resid[:, :, -1]
+        x = self.attention_input(resid)
+        last = resid[:, :, -1]
         # The key bias adds q . b_K to the score of every position alike, which the softmax does not
         # see.
-        (w_q, b_q), (w_k, _), (w_v, b_v) = (self.projection(name) for name in "QKV")
+        w_q, b_q = self.projection("Q")
+        w_k, _ = self.projection("K")
+        w_v, b_v = self.projection("V")
         q = linear(self.attention_input(last), w_q, b_q).view(members, batch, heads, d_head)
         w_k = w_k.view(members, d_model, heads, d_head)
         w_v = w_v.view(members, d_model, heads, d_head)
-        asked = (
-            torch.einsum("mbhk,mdhk->mbhd", q, w_k)
-            if heads > 1
-            else linear(q[:, :, 0], w_k[:, :, 0].mT)[:, :, None]
-        )
+        if heads > 1:
+            direction = torch.einsum("mbhk,mdhk->mbhd", q, w_k)
+        else:
+            direction = linear(q[:, :, 0], w_k[:, :, 0].mT)[:, :, None]
         flat = x.reshape(members * batch, length, d_model)
-        scores = (flat[:, None] * asked.reshape(members * batch, heads, 1, d_model)).sum(-1)
+        direction = direction.reshape(members * batch, heads, 1, d_model)
+        scores = (flat[:, None] * direction).sum(-1)
         context = torch.bmm(scores.softmax(-1), flat).view(members, batch, heads, d_model)
-        z = (
-            torch.einsum("mbhd,mdhk->mbhk", context, w_v)
-            if heads > 1
-            else linear(context[:, :, 0], w_v[:, :, 0])
-        )
+        if heads > 1:
+            z = torch.einsum("mbhd,mdhk->mbhk", context, w_v)
+        else:
+            z = linear(context[:, :, 0], w_v[:, :, 0])
         z = z.reshape(members, batch, heads * d_head)
-        return self.feed_forward(self.add_attention(last, z if b_v is None else z + b_v[:, None]))
+        if b_v is not None:
+            z = z + b_v[:, None]
+        return self.feed_forward(self.add_attention(last, z))
 
     def attention_input(self, resid: Float[Tensor, "... d_model"]) -> Float[Tensor, "... d_model"]:
         """What the projections read, LayerNorm's scale and shift left to them."""
@@ -214,16 +213,18 @@ class Block:
         self, mid: Float[Tensor, "member row d_model"]
     ) -> Float[Tensor, "member row d_model"]:
         """Residual stream after the MLP (resid_post)."""
-        matrix, bias, x = (
-            self["mlp.W_in"],
-            self["mlp.b_in"] if self.model.train_biases else None,
-            mid,
-        )
+        matrix = self["mlp.W_in"]
+        bias = self["mlp.b_in"] if self.model.train_biases else None
+        x = mid
         if self.model.norm == "pre":
             matrix, shift = fold(matrix, self["ln2.w"], self["ln2.b"])
-            bias, x = shift if bias is None else bias + shift, normalise(mid, self.model)
-        hidden = linear(x, matrix, bias)  # nobody else needs it, so ReLU may write over it
-        hidden = hidden.relu_() if self.model.act == "relu" else ACTIVATIONS[self.model.act](hidden)
+            bias = shift if bias is None else bias + shift
+            x = normalise(mid, self.model)
+        hidden = linear(x, matrix, bias)
+        if self.model.act == "relu":
+            hidden = hidden.relu_()  # nobody else needs what it writes over
+        else:
+            hidden = ACTIVATIONS[self.model.act](hidden)
         post = mid + torch.bmm(hidden, self["mlp.W_out"])
         if self.model.train_biases:
             post = post + self["mlp.b_out"][:, None]
@@ -235,9 +236,8 @@ class Block:
         """LayerNorm after the residual addition, where the model has it there."""
         if self.model.norm != "post":
             return x
-        return torch.addcmul(
-            self[f"{name}.b"][:, None], normalise(x, self.model), self[f"{name}.w"][:, None]
-        )
+        shift = self[f"{name}.b"][:, None]
+        return torch.addcmul(shift, normalise(x, self.model), self[f"{name}.w"][:, None])
 
 
 def split_heads(
@@ -284,14 +284,17 @@ def one_layer_logits(
     length = tokens.shape[2]
     x = token_embeddings(weights, tokens)
     rows = x if every_position else x[:, :, -1:]
-    w_q, w_k, w_v = (weights[f"blocks.0.attn.W_{name}"][:, 0] for name in "QKV")
-    asked = _rows(_rows(rows, w_q) / math.sqrt(model.d_head), w_k.mT)
+    w_q, w_k, w_v, w_o = (weights[f"blocks.0.attn.W_{name}"][:, 0] for name in "QKVO")
+    q = _rows(rows, w_q) / math.sqrt(model.d_head)
+    direction = _rows(q, w_k.mT)
     if every_position:
         future = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
-        context = (asked @ x.mT).masked_fill(future, -math.inf).softmax(-1) @ x
+        scores = (direction @ x.mT).masked_fill(future, -math.inf)
+        context = scores.softmax(-1) @ x
     else:  # products this small cost more as matrix products
-        context = ((x * asked).sum(-1, keepdim=True).softmax(2) * x).sum(2, keepdim=True)
-    mid = rows + _rows(_rows(context, w_v), weights["blocks.0.attn.W_O"][:, 0])
+        pattern = (x * direction).sum(-1, keepdim=True).softmax(2)
+        context = (pattern * x).sum(2, keepdim=True)
+    mid = rows + _rows(_rows(context, w_v), w_o)
     hidden = ACTIVATIONS[model.act](_rows(mid, weights["blocks.0.mlp.W_in"]))
     logits = mid + _rows(hidden, weights["blocks.0.mlp.W_out"])
     return logits if every_position else logits[:, :, 0]

@@ -58,10 +58,10 @@ class Checkpoint:
     def index(self, gamma: float, seed: int) -> int:
         """Where a member stands; RunError names the members that are there."""
         if (gamma, seed) not in self.members:
-            there = ", ".join(f"gamma {g:g} seed {s}" for g, s in self.members)
+            names = ", ".join(f"gamma {g:g} seed {s}" for g, s in self.members)
             raise RunError(
                 f"this checkpoint has no member with gamma={gamma:g}, seed={seed}; it holds "
-                f"{there}."
+                f"{names}."
             )
         return self.members.index((gamma, seed))
 
@@ -74,11 +74,11 @@ class Checkpoint:
         """Sums of the predictions along training of one member (``training.tracking``); empty where
         none were kept."""
         index = self.index(gamma, seed)
-        return {
-            name[len(DRIFT) :]: sums[index]
-            for name, sums in self.tensors.items()
-            if name.startswith(DRIFT)
-        }
+        sums = {}
+        for name, values in self.tensors.items():
+            if name.startswith(DRIFT):
+                sums[name.removeprefix(DRIFT)] = values[index]
+        return sums
 
 
 class CheckpointStore:
@@ -226,37 +226,33 @@ class Curves:
 
     def to_frame(self) -> pd.DataFrame:
         """Long table: gamma, seed, step, set, loss, accuracy."""
-        places = [
-            (m.gamma, m.seed, step, name)
-            for step in self.steps
-            for m in self.members
-            for name in self.sets
-        ]
-        loss, accuracy = np.stack([values for _, values in self.evaluations]).reshape(-1, 2).T
+        places = []
+        for step in self.steps:
+            for member in self.members:
+                places += [(member.gamma, member.seed, step, name) for name in self.sets]
         table = pd.DataFrame(places, columns=["gamma", "seed", "step", "set"])
+        values = np.stack([values for _, values in self.evaluations])
+        loss, accuracy = values.reshape(-1, 2).T
         return table.assign(loss=loss, accuracy=accuracy)
 
     def spectra_table(self) -> pd.DataFrame:
         """Long table: group, step, gamma, seed, rank (1: the largest), eigenvalue."""
-        rows = [
-            (group, step, member.gamma, member.seed, rank, float(value))
-            for group, evaluations in sorted(self.spectra.items())
-            for step, values in zip(self.steps, evaluations, strict=True)
-            for member, own in zip(self.members, values, strict=True)
-            for rank, value in enumerate(own, 1)
-        ]
+        rows = []
+        for group, evaluations in sorted(self.spectra.items()):
+            for step, of_members in zip(self.steps, evaluations, strict=True):
+                for member, eigenvalues in zip(self.members, of_members, strict=True):
+                    place = (group, step, member.gamma, member.seed)
+                    for rank, eigenvalue in enumerate(eigenvalues.tolist(), 1):
+                        rows.append((*place, rank, eigenvalue))
         return pd.DataFrame(rows, columns=["group", "step", "gamma", "seed", "rank", "eigenvalue"])
 
 
 def saved_curves(state: Checkpoint, members: tuple[Member, ...], sets: tuple[str, ...]) -> Curves:
     """Learning curves in a saved state."""
-    steps, values = (
-        state.tensors[f"{CURVES}steps"].tolist(),
-        state.tensors[f"{CURVES}values"].numpy(),
-    )
-    spectra = {
-        name[len(SPECTRA) :]: list(found.numpy())
-        for name, found in state.tensors.items()
-        if SPECTRA in name
-    }
+    steps = state.tensors[f"{CURVES}steps"].tolist()
+    values = state.tensors[f"{CURVES}values"].numpy()
+    spectra = {}
+    for name, eigenvalues in state.tensors.items():
+        if name.startswith(SPECTRA):
+            spectra[name.removeprefix(SPECTRA)] = list(eigenvalues.numpy())
     return Curves(members, sets, list(zip(steps, values, strict=True)), spectra)

@@ -44,7 +44,9 @@ class Batches:
     def __init__(
         self, task: Task, datasets: Sequence[Dataset], train: TrainConfig, device: torch.device
     ) -> None:
-        self.seeds, self.device, self.epoch = [data.seed for data in datasets], device, -1
+        self.seeds = [data.seed for data in datasets]
+        self.device = device
+        self.epoch = -1
         names = datasets[0].batch_sets
         self.parts = len(names)
         if train.batch_size % self.parts:
@@ -52,40 +54,44 @@ class Batches:
                 f"batch_size={train.batch_size} of rows of {names}; give a multiple of "
                 f"{self.parts}."
             )
+        rows_of_seeds = []
+        sizes: set[int] = set()
         for data in datasets:
-            first, last = data.tokens.min(), data.tokens.max()
-            if (
-                not 0 <= first <= last < task.d_vocab
-            ):  # the embedding of another member would be read
+            first = data.tokens.min()
+            last = data.tokens.max()
+            # Beyond the vocabulary the embedding of another member would be read.
+            if not 0 <= first <= last < task.d_vocab:
                 raise TaskError(
                     f"seed {data.seed}: tokens run from {first} to {last}; d_vocab is "
                     f"{task.d_vocab}."
                 )
-        every = [[data.rows(name) for name in names] for data in datasets]
-        sizes = sorted({len(rows) for each in every for rows in each})
-        if len(sizes) > 1 or not sizes[0]:
+            rows_of_sets = [data.rows(name) for name in names]
+            sizes.update(map(len, rows_of_sets))
+            rows_of_seeds.append(np.concatenate(rows_of_sets))
+        if len(sizes) > 1 or 0 in sizes:
             raise TaskError(
-                f"{names} have {sizes} training rows; give each the same number, for members step "
-                f"together."
+                f"{names} have {sorted(sizes)} training rows; give each the same number, for "
+                f"members step together."
             )
-        self.n_rows = sizes[0]
+        (self.n_rows,) = sizes
         self.size = min(train.batch_size // self.parts, self.n_rows)
-        self.tokens, self.labels = self._tensors(datasets, [np.concatenate(each) for each in every])
-        chosen = ([data.sample(name, train.eval_rows) for data in datasets] for name in task.sets)
-        self.fixed = [self._tensors(datasets, rows) for rows in chosen]
+        self.tokens, self.labels = self._tensors(datasets, rows_of_seeds)
+        self.fixed = []
+        for name in task.sets:
+            rows = [data.sample(name, train.eval_rows) for data in datasets]
+            self.fixed.append(self._tensors(datasets, rows))
 
     def _tensors(
         self, datasets: Sequence[Dataset], rows: Sequence[np.ndarray]
     ) -> tuple[Tokens, Labels]:
-        pairs = [
-            (data.tokens[at], data.labels[at]) for data, at in zip(datasets, rows, strict=True)
-        ]
-        stacked = (
-            np.stack([np.asarray(x, dtype=np.int64) for x in part])
-            for part in zip(*pairs, strict=True)
+        """Tokens and labels of some rows of each seed, on the device."""
+        pairs = list(zip(datasets, rows, strict=True))
+        tokens = [np.asarray(data.tokens[part], dtype=np.int64) for data, part in pairs]
+        labels = [np.asarray(data.labels[part], dtype=np.int64) for data, part in pairs]
+        return (
+            torch.from_numpy(np.stack(tokens)).to(self.device),
+            torch.from_numpy(np.stack(labels)).to(self.device),
         )
-        tokens, labels = (torch.from_numpy(part).to(self.device) for part in stacked)
-        return tokens, labels
 
     def at(self, step: int) -> tuple[Tokens, Labels]:
         """Rows of a step for each seed, and their labels."""
@@ -93,19 +99,17 @@ class Batches:
             return self.tokens, self.labels
         epoch, index = divmod(step, self.n_rows // self.size)
         if epoch != self.epoch:
-            self.order = torch.from_numpy(
-                np.stack([self._order(seed, epoch) for seed in self.seeds])
-            ).to(self.device)
+            order = np.stack([self._order(seed, epoch) for seed in self.seeds])
+            self.order = torch.from_numpy(order).to(self.device)
             self.epoch = epoch
         rows = self.order[:, :, index * self.size : (index + 1) * self.size].flatten(1)
-        here = torch.arange(len(self.seeds), device=self.device)[:, None]
-        return self.tokens[here, rows], self.labels[here, rows]
+        seeds = torch.arange(len(self.seeds), device=self.device)[:, None]
+        return self.tokens[seeds, rows], self.labels[seeds, rows]
 
     def _order(self, seed: int, epoch: int) -> Int[np.ndarray, "part row"]:
         rng = np.random.default_rng([seed, 5, epoch])
-        return np.stack(
-            [rng.permutation(self.n_rows) + part * self.n_rows for part in range(self.parts)]
-        )
+        starts = range(0, self.parts * self.n_rows, self.n_rows)
+        return np.stack([rng.permutation(self.n_rows) + start for start in starts])
 
 
 class Drift:
@@ -128,7 +132,8 @@ class Drift:
                 "track_drift with architecture='transformer'; the propositions are about one_layer "
                 "and emb_mlp models."
             )
-        self.model, self.length = model, tokens.shape[2]
+        self.model = model
+        self.length = tokens.shape[2]
         table = weights["embed.W_E"]
         pulls = pull(tokens, labels, table.shape[1], dtype=table.dtype)
         self.pulls: Float[Tensor, "member d_vocab d_vocab"] = pulls[which_seed]
@@ -138,7 +143,8 @@ class Drift:
     def add(self, weights: Weights, lr: Float[Tensor, " member"]) -> None:
         """Add the prediction of one step, with each member's learning rate."""
         for name, rate in self._rates(weights).items():
-            self.sums[name].addcmul_(rate, lr.view(-1, *[1] * (rate.ndim - 1)))
+            shape = [-1] + [1] * (rate.ndim - 1)
+            self.sums[name].addcmul_(rate, lr.view(shape))
 
     @torch.no_grad()
     def _rates(self, weights: Weights) -> dict[str, Tensor]:
@@ -146,14 +152,16 @@ class Drift:
         checked."""
         if self.model.architecture == "emb_mlp":
             return {"map": unwrap(emb_mlp_map)(weights["mlp.W_in"], weights["mlp.W_out"])}
-        w_v, w_o = (weights[f"blocks.0.attn.W_{name}"][:, 0] for name in "VO")
-        w_in, w_out = (weights[f"blocks.0.mlp.W_{name}"] for name in ("in", "out"))
+        w_v = weights["blocks.0.attn.W_V"][:, 0]
+        w_o = weights["blocks.0.attn.W_O"][:, 0]
+        w_in = weights["blocks.0.mlp.W_in"]
+        w_out = weights["blocks.0.mlp.W_out"]
         attention, direct = unwrap(one_layer_maps)(w_v, w_o, w_in, w_out)
         value = unwrap(value_flow)(weights["embed.W_E"], self.pulls, w_o, w_in, w_out, self.length)
         return {"attention": attention, "direct": direct, "value": value}
 
 
-MOST = 10
+N_EIGENVALUES = 10
 """Eigenvalues that are kept, at most."""
 
 
@@ -171,8 +179,8 @@ def leading_eigenvalues(
     finite = vectors.isfinite().all(-1).all(-1)
     x = torch.where(finite[:, None, None], vectors, 0).double()
     x = x - x.mean(1, keepdim=True)
-    gram = (
-        x @ x.mT if x.shape[1] < x.shape[2] else x.mT @ x
-    )  # both have the same eigenvalues, but for zeros
-    found = torch.linalg.eigvalsh(gram / x.shape[1]).flip(-1)[:, :MOST].clamp(min=0)
-    return torch.where(finite[:, None], found, torch.nan).cpu().numpy()
+    few_tokens = x.shape[1] < x.shape[2]
+    gram = x @ x.mT if few_tokens else x.mT @ x  # with the same eigenvalues, but for zeros
+    eigenvalues = torch.linalg.eigvalsh(gram / x.shape[1]).flip(-1)
+    leading = eigenvalues[:, :N_EIGENVALUES].clamp(min=0)
+    return torch.where(finite[:, None], leading, torch.nan).cpu().numpy()

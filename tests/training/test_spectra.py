@@ -12,7 +12,7 @@ from rb_interp.training.config import TrainConfig
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import train_members
 from rb_interp.training.store import CheckpointStore, saved_curves
-from rb_interp.training.tracking import MOST, leading_eigenvalues
+from rb_interp.training.tracking import N_EIGENVALUES, leading_eigenvalues
 
 pytestmark = pytest.mark.wide
 
@@ -40,7 +40,8 @@ def test_eigenvalues_are_those_of_the_covariance_on_either_side_of_square():
     for n in (5, 12, 40):
         x = rng.standard_normal((2, n, 12)) + 3
         wanted = [
-            np.linalg.eigvalsh(np.cov(member.T, bias=True))[::-1][: min(n, MOST)] for member in x
+            np.linalg.eigvalsh(np.cov(member.T, bias=True))[::-1][: min(n, N_EIGENVALUES)]
+            for member in x
         ]
         np.testing.assert_allclose(leading_eigenvalues(torch.from_numpy(x)), wanted, atol=1e-12)
     x[1, 3, 2] = np.inf
