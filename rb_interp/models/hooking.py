@@ -7,7 +7,7 @@ the autoencoder, and its output is the activation: what the rest of the model go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -48,12 +48,8 @@ def _stand_in(model: HookedModel, name: str) -> nn.Module | None:
     module: Any = model
     for part in name.split("."):
         module = getattr(module, part, None)
-    return module if isinstance(module, nn.Module) and not _is_point(module) else None
-
-
-def _is_point(module: Any) -> bool:
-    """Whether a module is a hook point of TransformerLens."""
-    return hasattr(module, "fwd_hooks")
+    is_point = hasattr(module, "fwd_hooks")
+    return module if isinstance(module, nn.Module) and not is_point else None
 
 
 @contextmanager
@@ -66,7 +62,7 @@ def attached(
     What a function returns takes the activation's place; None leaves it. ``model.hooks`` would
     clear every hook point.
     """
-    points = hook_points(model, (name for name, _ in hooks))
+    points = hook_points(model, dict(hooks))
     with ExitStack() as stack:
         for name, function in hooks:
             stack.callback(_attach(points[name], function))
@@ -75,7 +71,7 @@ def attached(
 
 def _attach(point: Any, function: Callable[[Tensor, Any], Any]) -> Callable[[], None]:
     """Let a function see what comes out of a hook point or a module; returns what takes it off."""
-    if not _is_point(point):
+    if not hasattr(point, "fwd_hooks"):
         return point.register_forward_hook(lambda _, args, output: function(output, point)).remove
     point.add_hook(function)
     handle = point.fwd_hooks[-1]
@@ -90,7 +86,11 @@ def _attach(point: Any, function: Callable[[Tensor, Any], Any]) -> Callable[[], 
 
 def check_not_compiled(model: HookedModel) -> None:
     """Raise ModelError if a part of the model is compiled: hooks need not fire there."""
-    for module, name in running_modules(model).items():
+    _check_modules(running_modules(model))
+
+
+def _check_modules(modules: Mapping[nn.Module, str]) -> None:
+    for module, name in modules.items():
         part = f"'{name}' of this model" if name else "this model"
         if "_orig_mod" in module._modules:
             raise ModelError(
@@ -111,8 +111,12 @@ def evaluation(model: HookedModel) -> Iterator[None]:
 
     Raises ModelError if a part of the model is compiled.
     """
-    check_not_compiled(model)
-    training = [module for module in running_modules(model) if module.training]
+    modules = running_modules(model)
+    _check_modules(modules)
+    training = []
+    for module in modules:
+        if module.training:
+            training.append(module)
     try:
         for module in training:
             module.training = False
@@ -126,14 +130,14 @@ def running_modules(model: HookedModel) -> dict[nn.Module, str]:
     """Every module that runs in a pass, with its name; a bridge or a wrapper may hold a model
     without listing it."""
     inner = getattr(getattr(model, "run_with_cache", model), "__self__", model)
-    roots = {"": [model, inner]}
-    roots |= {part: [getattr(inner, part, None)] for part in PARTS}
+    roots: list[tuple[str, Any]] = [("", model), ("", inner)]
+    for part in PARTS:
+        roots.append((part, getattr(inner, part, None)))
     names: dict[nn.Module, str] = {}
-    for prefix, modules in roots.items():
-        for root in modules:
-            if isinstance(root, nn.Module) and root not in names:
-                for name, module in root.named_modules(prefix=prefix):
-                    names.setdefault(module, name)
+    for prefix, root in roots:
+        if isinstance(root, nn.Module) and root not in names:
+            for name, module in root.named_modules(prefix=prefix):
+                names.setdefault(module, name)
     return names
 
 

@@ -34,7 +34,12 @@ from rb_interp.models.arrays import (
     missing_array,
     model_of,
 )
-from rb_interp.models.hooking import attached, check_not_compiled, evaluation, hook_points
+from rb_interp.models.hooking import (
+    attached,
+    check_not_compiled,
+    evaluation,
+    hook_points,
+)
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import attention_layers, check_range, device_of, rows_of_a_pass
 
@@ -103,7 +108,10 @@ def capture(
         if len(fired) == len(names):
             raise _EnoughError
 
-    hooks = [(name, partial(read, name=name)) for name in names if name != "logits"]
+    hooks = []
+    for name in names:
+        if name != "logits":
+            hooks.append((name, partial(read, name=name)))
     with torch.no_grad(), evaluation(model), attached(model, hooks):
         for chunk in rows.split(batch or rows_of_a_pass(model, rows)):
             fired.clear()
@@ -118,7 +126,10 @@ def capture(
                         f"'hook_attn_in')."
                     )
                 parts[name].append(selected(fired[name], select))
-    return {name: torch.cat(chunks) for name, chunks in parts.items()}
+    activations = {}
+    for name, chunks in parts.items():
+        activations[name] = torch.cat(chunks)
+    return activations
 
 
 @checked

@@ -60,8 +60,10 @@ def check_layer_head(
 def check_rows(inputs: Inputs, caller: str) -> None:
     """Raise ModelError for tokens that are not ``[row, pos]``, RolesError for roles of other
     rows."""
-    rows = as_rows(inputs.tokens)
+    rows = inputs.tokens
     roles = inputs.roles
+    if not rows.size:
+        as_rows(rows)  # raises
     if roles.positions and len(roles) != len(rows):
         raise RolesError(
             f"{caller} got {len(rows)} rows of tokens and roles of {len(roles)} rows; "
