@@ -42,14 +42,18 @@ def hook_points(model: HookedModel, names: Iterable[str]) -> dict[str, nn.Module
 
 
 def _stand_in(model: HookedModel, name: str) -> nn.Module | None:
-    """The module under a hook's name that is no hook point; None without one."""
+    """The module under a hook's name that is no hook point; None without one.
+
+    An Identity takes a hook away, and stands for nothing.
+    """
     if not name.rpartition(".")[2].startswith("hook_"):
         return None
     module: Any = model
     for part in name.split("."):
         module = getattr(module, part, None)
-    is_point = hasattr(module, "fwd_hooks")
-    return module if isinstance(module, nn.Module) and not is_point else None
+    if not isinstance(module, nn.Module) or isinstance(module, nn.Identity):
+        return None
+    return None if hasattr(module, "fwd_hooks") else module
 
 
 @contextmanager

@@ -112,6 +112,42 @@ def layer_heads(
     return getattr(model, name)[layer]
 
 
+def value_bias(model: HookedModel, layer: int) -> Float[Tensor, "head d_head"] | None:
+    """b_V of a layer; None if its values have no bias."""
+    return getattr(model.blocks[layer].attn, "b_V", None)
+
+
+def norm_weights(model: HookedModel, layer: int) -> tuple[Tensor | None, Tensor | None]:
+    """Weight and bias of the norm before a layer's attention; None for what it has not."""
+    norm = getattr(model.blocks[layer], "ln1", None)
+    weight = getattr(norm, "w", None)
+    bias = getattr(norm, "b", None)
+    return (
+        weight if isinstance(weight, Tensor) else None,
+        bias if isinstance(bias, Tensor) else None,
+    )
+
+
+def normalises_embedding(model: HookedModel) -> bool:
+    """Whether a norm stands between the embeddings and the first layer, as in BERT."""
+    return hasattr(getattr(model, "embed", None), "ln")
+
+
+def layer_matrices(model: HookedModel, layer: int) -> dict[str, Tensor]:
+    """The matrices of a layer by name, ``[head, ...]`` in attention; what heads share is there
+    once. Matrices that the layer lacks are left out of the MLP's."""
+    attention = model.blocks[layer].attn
+    mlp = getattr(model.blocks[layer], "mlp", None)
+    matrices = {}
+    for name in ("W_Q", "W_K", "W_V", "W_O"):
+        # HookedTransformer stores shared keys and values under another name
+        matrices[name] = getattr(attention, f"_{name}", getattr(attention, name))
+    for name in ("W_in", "W_out"):
+        if hasattr(mlp, name):
+            matrices[name] = getattr(mlp, name)
+    return matrices
+
+
 def device_of(model: HookedModel) -> torch.device:
     """The device of a model's weights; the CPU for a wrapper that lists none."""
     first = next(model.parameters(), None)

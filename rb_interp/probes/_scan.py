@@ -16,7 +16,7 @@ from torch import Tensor
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError
 from rb_interp.models.arrays import ActivationSource, model_of
-from rb_interp.models.structure import attention_layers, has_attention
+from rb_interp.models.structure import attention_layers, has_attention, widest_activation
 from rb_interp.probes.activations import Select, capture, selected
 from rb_interp.probes.checks import check_layer_head, finite_weights
 from rb_interp.statistics.reading import Reading
@@ -119,9 +119,7 @@ class OnePass:
 
     def _wanted(self, rows: Int[Tensor, "row pos"], names: Sequence[str]) -> list[str]:
         """The names, and the same of later layers, as many as there is memory for."""
-        cfg = self.model.cfg
-        attention = cfg.n_heads * max(rows.shape[1], cfg.d_head)
-        widest = max(getattr(cfg, "d_mlp", 0) or 0, cfg.d_model, attention)
+        widest = widest_activation(self.model, rows.shape[1])
         most = max(1, CAPTURE_BYTES // (4 * rows.numel() * widest * len(names)))
         parts = [_layer_and_ending(name) for name in names]
         first = min(layer or 0 for layer, _ in parts)

@@ -22,7 +22,13 @@ from rb_interp.errors import ModelError, RolesError, nearest, shown
 from rb_interp.models.arrays import ActivationSource, Arrays, model_of
 from rb_interp.models.hooking import hook_points
 from rb_interp.models.protocol import HookedModel
-from rb_interp.models.structure import has_attention, layer_heads
+from rb_interp.models.structure import (
+    has_attention,
+    layer_heads,
+    norm_weights,
+    normalises_embedding,
+    value_bias,
+)
 from rb_interp.probes.activations import capture, float64
 from rb_interp.tasks.inputs import Roles
 
@@ -123,8 +129,8 @@ def token_embeddings(
         return float64(model.blocks[layer].token_inputs[torch.as_tensor(ids)])
     rows = torch.as_tensor(np.repeat(np.asarray(ids)[:, None], length, 1))
     kind, inputs = attention_inputs(source, rows, layer, head)
-    if kind == "residual" and hasattr(getattr(model, "embed", None), "ln"):
-        kind = "normalised"  # BERT normalises the embedding
+    if kind == "residual" and normalises_embedding(model):
+        kind = "normalised"
         inputs = attention_inputs(source, rows, 0, head)[1]
     if kind == "normalised":
         return inputs.mean(1).numpy()
@@ -141,7 +147,7 @@ def attention_inputs(
     v, candidates = _input_candidates(source, rows, layer, head)
     model = model_of(source)
     W_V = layer_heads(model, layer, "W_V").detach()
-    b_V = getattr(model.blocks[layer].attn, "b_V", None)
+    b_V = value_bias(model, layer)
     weight_head = head * len(W_V) // model.cfg.n_heads
     value_head = head * v.shape[2] // model.cfg.n_heads
     compared = np.unique(np.linspace(0, len(rows) - 1, COMPARED_ROWS).astype(int))
@@ -196,12 +202,10 @@ def _input_candidates(
 def _with_weights(model: HookedModel, layer: int, x: Tensor) -> Tensor | None:
     """``ln1.hook_normalized`` with LayerNorm's weight and bias, before which it stands in
     TransformerLens 3.x; None without a weight."""
-    norm = getattr(model.blocks[layer], "ln1", None)
-    weight = getattr(norm, "w", None)
-    bias = getattr(norm, "b", None)
-    if not isinstance(weight, Tensor):
+    weight, bias = norm_weights(model, layer)
+    if weight is None:
         return None
     scaled = x.double() * weight.detach().cpu().double()
-    if isinstance(bias, Tensor):
+    if bias is not None:
         scaled = scaled + bias.detach().cpu().double()
     return scaled

@@ -44,7 +44,7 @@ from rb_interp.errors import RolesError, shown
 from rb_interp.models.arrays import ActivationSource, Arrays, model_of
 from rb_interp.models.hooking import hook_points
 from rb_interp.models.protocol import HookedModel
-from rb_interp.models.structure import layer_heads
+from rb_interp.models.structure import has_mlp, layer_heads
 from rb_interp.probes._core import Measurement, read_model
 from rb_interp.probes.activations import capture, float64
 from rb_interp.probes.checks import check_layer_head, check_rows, occupied
@@ -266,7 +266,7 @@ def component_hooks(
     for number in layers:
         attention = "hook_attn_out" if head is None else "attn.hook_z"
         hooks[f"attn_out.{number}"] = f"blocks.{number}.{attention}"
-        if not getattr(model.cfg, "attn_only", False):
+        if has_mlp(model):
             hooks[f"mlp_out.{number}"] = f"blocks.{number}.hook_mlp_out"
     hooks[f"resid_post.{last}"] = f"blocks.{last}.hook_resid_post"
     if isinstance(model, Arrays):

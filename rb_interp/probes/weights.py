@@ -65,6 +65,7 @@ from scipy import special
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ArgumentError, nearest
+from rb_interp.models import structure
 from rb_interp.models.arrays import ActivationSource, model_of
 from rb_interp.probes._core import Measurement, read_model
 from rb_interp.probes.activations import float64
@@ -194,16 +195,12 @@ def spectra_of(matrices: Mapping[str, Matrix]) -> Measurement:
 
 def layer_matrices(model: ActivationSource, layer: int) -> dict[str, Matrix]:
     """The matrices of a layer by name, in the convention x W, heads joined, in float64."""
-    block = model_of(model).blocks[layer]
     matrices = {}
-    for name in ATTENTION:
-        weight = getattr(block.attn, f"_{name}", getattr(block.attn, name))  # shared ones once
-        axis = 0 if name == "W_O" else 1
-        matrices[name] = np.concatenate(float64(weight), axis=axis)
-    mlp = getattr(block, "mlp", None)
-    for name in MLP:
-        if hasattr(mlp, name):
-            matrices[name] = float64(getattr(mlp, name))
+    for name, weight in structure.layer_matrices(model_of(model), layer).items():
+        matrix = float64(weight)
+        if name in ATTENTION:
+            matrix = np.concatenate(matrix, axis=0 if name == "W_O" else 1)
+        matrices[name] = matrix
     return matrices
 
 
