@@ -1,24 +1,4 @@
-"""Label distributions, and the drift of W_E and W_V that they cause at small scale (paper 1, Eqs. 4
-to 11).
-
-P^s says what the label of a row is once we know that it holds token s (Eqs. 6 to 8). For an
-occurrence of s in a random row, with Z uniform on the keys and A_j uniform on the reasoning
-anchors:
-
-    memory anchor     P^s_i = 1 / N_Z on the keys                  (Eq. 7; other memory_labels: a mixture of ranges)
-    reasoning anchor  P^s_i = P(Z + A_1 + ... + A_{q-1} = i - s)   (Eq. 8)
-    key               the row's own key:  share_mem of the memory labels of s + share_rsn of s + A_1 + ... + A_q
-                      a noise key:        the label of any row     (1 of the L - q keys of a row is its own)
-
-The paper gives no formula for keys; theirs follows from the same definitions. Rates r_s count
-occurrences a row, as Definition 1 does: a repeated anchor counts twice. ``count="sequences"``
-counts it once, as the paper's n_s does.
-
-How P^s can mislead. A population has every combination, also the masked ones, unless
-``masked=True``; at 5 anchors a masked pair takes one partner in five away from its anchors. And a
-finite task has one label for each memory pair: its empirical P^s - u differ between memory anchors
-more than between reasoning anchors, where Eq. (7) makes them equal. The cosine of raw distributions
-is large between all reasoning anchors (.88 at least at the paper's sizes).
+"""Drift of W_E and W_V that label distributions cause at small scale (paper 1, Eqs. 4 to 11).
 
 Drift under gradient flow (Eq. 4, Propositions 1 to 3), with u = 1 / d_vocab, r_s the occurrences of
 token s a row, and the pull  R[s] = r_s (P^s - u):
@@ -76,8 +56,6 @@ excess over the null says more. Memory anchors share one population P^s, so a pr
 populations has no excess within them.
 """
 
-from typing import Literal
-
 import numpy as np
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -85,139 +63,10 @@ from torch import Tensor
 
 from rb_interp.arguments import checked
 from rb_interp.errors import TaskError
-from rb_interp.tasks.anchor import AnchorDataset, AnchorTask
-from rb_interp.tasks.anchor_settings import label_bounds
+from rb_interp.theory.label_distributions import Count, label_counts
 
-Count = Literal["occurrences", "sequences"]
-"""How a token counts that stands twice in a row: twice, or once."""
 ROUNDING = 1e-6
 """Part of a drift's size below which what centring leaves is single precision's rounding."""
-
-
-@checked
-def population(
-    task: AnchorTask, group: str, masked: bool = False
-) -> Float[np.ndarray, "token d_vocab"]:
-    """P^s of every token of a group (ascending) with infinitely many rows: each row of the result
-    sums to 1.
-
-    ``masked=True`` leaves the masked combinations out, as training does. Raises TaskError for an
-    unknown group, and for one that never occurs.
-
-    >>> P = population(AnchorTask.preset("paper"), "reasoning_anchor")
-    >>> P.shape, bool(np.isclose(P[0] @ np.arange(200), 86 + 11))
-    ((10, 200), True)
-    """
-    found = _expected(task, masked)[task.tokens(group)]
-    if not found.any():
-        raise TaskError(
-            f"'{group}' never occurs in the rows of a task with memory_share={task.memory_share}, "
-            f"so it has no label "
-            f"distribution; change memory_share or masked, or choose another group."
-        )
-    rate = found.sum(1, keepdims=True)
-    return found / np.where(rate > 0, rate, 1)
-
-
-@checked
-def population_pull(task: AnchorTask, masked: bool = False) -> Float[np.ndarray, "d_vocab d_vocab"]:
-    """R[s] = r_s (P^s - u) of Eqs. (5), (10), (11) from the populations; the row of a token that
-    never occurs is 0.
-
-    >>> R = population_pull(AnchorTask.preset("paper"))
-    >>> bool(np.isclose(R[3, 50], 0.1 * (1 / 100 - 1 / 200))), bool(R[0].any())
-    (True, False)
-    """
-    found = _expected(task, masked)
-    return found - found.mean(1, keepdims=True)
-
-
-@checked
-def empirical(
-    data: AnchorDataset,
-    tokens: Int[np.ndarray, " token"],
-    count: Count = "occurrences",
-    rows: str = "train",
-) -> tuple[Float[np.ndarray, " token"], Float[np.ndarray, "token d_vocab"]]:
-    """Rates r_s and label distributions P^s in the rows of a set; P^s of a token that is not there
-    is nan.
-
-    Raises TaskError for an unknown set.
-
-    >>> data = AnchorTask().dataset(seed=0)
-    >>> rate, P = empirical(data, np.array([11, 0]))
-    >>> float(P[0].sum()), float(rate[1]), bool(np.isnan(P[1]).all())
-    (1.0, 0.0, True)
-    """
-    at = data.rows(rows)
-    seen, labels = torch.from_numpy(data.tokens[at]), torch.from_numpy(data.labels[at])
-    table = label_counts(seen, labels, data.task.d_vocab, count).numpy()[tokens]
-    total = table.sum(1, keepdims=True)
-    return total[:, 0] / max(len(at), 1), table / np.where(total > 0, total, np.nan)
-
-
-def label_counts(
-    tokens: Int[Tensor, "*member row pos"],
-    labels: Int[Tensor, "*member row"],
-    d_vocab: int,
-    count: Count = "occurrences",
-) -> Float[Tensor, "*member d_vocab d_vocab"]:
-    """How often each token (row) stands in a row with each label (column), in double precision.
-
-    ``count="sequences"`` counts a row once however often the token stands in it.
-
-    >>> label_counts(torch.tensor([[1, 1], [1, 0]]), torch.tensor([0, 1]), 2)
-    tensor([[0., 1.],
-            [2., 1.]], dtype=torch.float64)
-    """
-    seen, weight = (
-        tokens.long(),
-        torch.ones(tokens.shape, dtype=torch.float64, device=tokens.device),
-    )
-    if count == "sequences":
-        seen = seen.sort(-1).values
-        weight[..., 1:] = (seen[..., 1:] != seen[..., :-1]).double()
-    cells = (seen * d_vocab + labels.long()[..., None]).flatten(-2)
-    table = torch.zeros(*cells.shape[:-1], d_vocab**2, dtype=torch.float64, device=tokens.device)
-    return table.scatter_add_(-1, cells, weight.flatten(-2)).unflatten(-1, (d_vocab, d_vocab))
-
-
-@checked
-def reasoning_moments(task: AnchorTask) -> tuple[float, float]:
-    """Mean of (label - s) and variance of the label under Eq. (8), in tokens and tokens squared.
-
-    E Z + (q - 1) E A  and  (N_Z^2 - 1) / 12 + (q - 1) (N_A^2 - 1) / 12.
-
-    >>> reasoning_moments(AnchorTask.preset("paper"))
-    (86.0, 841.5)
-    """
-    spans = [task.keys] + [task.reasoning_anchors] * (task.q - 1)
-    mean = sum((low + high) / 2 for low, high in spans)
-    return mean, sum(((high - low + 1) ** 2 - 1) / 12 for low, high in spans)
-
-
-def _expected(task: AnchorTask, masked: bool) -> Float[np.ndarray, "d_vocab d_vocab"]:
-    """Expected occurrences a row of every token with every label, over all combinations and
-    keys."""
-    keys, found, n_rows = task.tokens("key"), np.zeros((task.d_vocab, task.d_vocab)), 0
-    every = np.arange(task.d_vocab)
-    for name in ("mem", "rsn_train") if masked else ("mem", "rsn_train", "rsn_test"):
-        combinations, n = task.combinations(name), task.rows_per_combination(name)
-        low = high = keys[None, :] + combinations.sum(1)[:, None]
-        if name == "mem":
-            low, high = label_bounds(task)
-        anchors = task.tokens("memory_anchor" if name == "mem" else "reasoning_anchor")
-        repeats = (combinations == anchors[:, None, None]).sum(-1)
-        for k, key in enumerate(keys):
-            first, last = low[:, k, None], high[:, k, None]
-            labels = ((every >= first) & (every <= last)) / (last - first + 1) * n / len(keys)
-            found[key] += labels.sum(0)
-            found[anchors] += repeats @ labels
-        n_rows += n * len(combinations)
-    found /= max(n_rows, 1)
-    n_noise = task.length - task.q - 1
-    found[keys] += n_noise / len(keys) * found[keys].sum(0)
-    return found
 
 
 @checked
@@ -245,8 +94,8 @@ def pull(
                 f"{d_vocab - 1}. Raise d_vocab."
             )
     counted = tokens[..., -1:] if last else tokens
-    table = label_counts(counted, labels, d_vocab, count) / max(tokens.shape[-2], 1)
-    return (table - table.sum(-1, keepdim=True) / d_vocab).to(dtype)
+    rates = label_counts(counted, labels, d_vocab, count) / max(tokens.shape[-2], 1)
+    return (rates - rates.sum(-1, keepdim=True) / d_vocab).to(dtype)
 
 
 @checked
@@ -280,8 +129,10 @@ def one_layer_maps(
     >>> attention.item(), direct.item()          # (3 + 1) 10, 3 + 1
     (40.0, 4.0)
     """
-    direct = (W_in @ W_out).mT + torch.eye(W_in.shape[-2], dtype=W_in.dtype, device=W_in.device)
-    return direct @ (W_V @ W_O).mT, direct
+    identity = torch.eye(W_in.shape[-2], dtype=W_in.dtype, device=W_in.device)
+    direct = (W_in @ W_out).mT + identity
+    attention = direct @ (W_V @ W_O).mT
+    return attention, direct
 
 
 @checked
@@ -337,15 +188,13 @@ def leading_direction(
     >>> vector.abs(), round(share.item(), 6)
     (tensor([0., 1.]), 0.8)
     """
-    change = (
-        change.float() if change.element_size() < 4 else change
-    )  # torch has no SVD in half precision
+    if change.element_size() < 4:
+        change = change.float()  # torch has no SVD in half precision
     broken = ~change.isfinite().all(-1).all(-1)
     left, singular, _ = torch.linalg.svd(change.nan_to_num(0, 0, 0), full_matrices=False)
+    direction = left[..., 0].masked_fill(broken[..., None], torch.nan)
     share = singular[..., 0] ** 2 / (singular**2).sum(-1)
-    return left[..., 0].masked_fill(broken[..., None], torch.nan), share.masked_fill(
-        broken, torch.nan
-    )
+    return direction, share.masked_fill(broken, torch.nan)
 
 
 @checked
@@ -364,8 +213,11 @@ def agreement(
     >>> [round(x.item(), 4) for x in agreement(m / 2, m)]
     [1.0, 0.75]
     """
-    (p, p_size), (m, m_size) = _sized(predicted, centred), _sized(measured, centred)
-    return (p * m).sum((-2, -1)) / (p_size * m_size), 1 - ((m - p) ** 2).sum((-2, -1)) / m_size**2
+    p, p_size = _with_size(predicted, centred)
+    m, m_size = _with_size(measured, centred)
+    cosine = (p * m).sum((-2, -1)) / (p_size * m_size)
+    r2 = 1 - ((m - p) ** 2).sum((-2, -1)) / m_size**2
+    return cosine, r2
 
 
 @checked
@@ -383,22 +235,27 @@ def permuted_r2(
     >>> permuted_r2(m, m, np.array(["anchor", "anchor"])).round().item()          # one order gives 1, the other -3
     -1.0
     """
-    (p, _), (m, m_size) = _sized(predicted, True), _sized(measured, True)
+    p, _ = _with_size(predicted, True)
+    m, m_size = _with_size(measured, True)
     _, kind, sizes = np.unique(kinds, return_inverse=True, return_counts=True)
     kind = kind.reshape(-1)
-    inner = m @ p.mT
-    chance = torch.as_tensor((kind[:, None] == kind[None, :]) / sizes[kind][:, None]).to(inner)
-    product = (inner * chance).sum((-2, -1))  # how often each token gets each token's prediction
-    mm, pp = m_size**2, (p * p).sum((-2, -1))
-    return 1 - (mm - 2 * product + pp) / mm
+    same = kind[:, None] == kind[None, :]
+    products = m @ p.mT
+    # how often each token gets each token's prediction
+    chance = torch.as_tensor(same / sizes[kind][:, None]).to(products)
+    mean_product = (products * chance).sum((-2, -1))
+    mm = m_size**2
+    pp = (p * p).sum((-2, -1))
+    return 1 - (mm - 2 * mean_product + pp) / mm
 
 
-def _sized(
+def _with_size(
     drift: Float[Tensor, "*member token d_model"], centred: bool
 ) -> tuple[Float[Tensor, "*member token d_model"], Float[Tensor, "*member"]]:
     """A drift in double precision, centred over the tokens if wanted, and its norm; nan where only
     rounding is left."""
     raw = drift.double()
-    kept = raw - raw.mean(-2, keepdim=True) if centred else raw
-    size = kept.norm(dim=(-2, -1))
-    return kept, size.masked_fill(size <= ROUNDING * raw.norm(dim=(-2, -1)), torch.nan)
+    centred_drift = raw - raw.mean(-2, keepdim=True) if centred else raw
+    size = centred_drift.norm(dim=(-2, -1))
+    is_rounding = size <= ROUNDING * raw.norm(dim=(-2, -1))
+    return centred_drift, size.masked_fill(is_rounding, torch.nan)

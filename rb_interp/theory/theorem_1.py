@@ -1,5 +1,4 @@
-r"""Lemma 1 and Theorem 1 of paper 1: what small initialisation makes of attention and of the token
-embeddings.
+r"""Theorem 1 of paper 1: what small initialisation makes of the token embeddings.
 
 Eq. (14), without its noise, for token s and coordinates i = 0 .. d_m - 1:
 
@@ -45,44 +44,25 @@ gamma is within it, and does not say that it is tight. The error has parts that 
 (a trapezoid is not a normal curve: .001 to .01), noise against noise (d_m^{1/2-2 gamma}) and noise
 against profile (d_m^{-gamma}); which leads depends on gamma and on the widths tried. The slope of a
 sum of powers is none of their exponents. Compare ``error`` with ``size``.
-
-Lemma 1 (claim I1): for every eps there is a C such that gamma > C gives abs(A_ij - 1/i) <= eps for
-all j <= i with probability at least 1 - eps. Measured as the share of fresh initialisations with
-max abs(A_ij - 1/i) <= eps, over rows of the task, heads, queries and keys of L0's attention:
-
-    A = softmax(mask(X W_Q W_K^T X^T / sqrt(d_head))),   X = W_E[tokens] + W_pos, after LayerNorm in a pre-norm model.
-
-How Lemma 1 can mislead. It is about scale at step 0 and not about learning: no trained model
-enters. Scores are of order rms(X)^2 d_model^(1 - 2 gamma), so without LayerNorm even moderate
-gammas read share 1. A maximum over more rows, longer rows or more heads is larger.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.arguments import checked
 from rb_interp.errors import TaskError
-from rb_interp.models.config import ModelConfig
-from rb_interp.models.schemes import intended_std, parameters, standard_draw
-from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.anchor import AnchorTask
-from rb_interp.theory.drift import reasoning_moments
+from rb_interp.theory.label_distributions import reasoning_moments
 
 WIDTH = 12.0
 """Denominator of the exponent in Eq. (14)."""
-FIRST_SEED = 1_000_000
-"""Initialisation i of ``seed`` s is drawn from seed FIRST_SEED * (s + 1) + i, away from the seeds
-that are trained."""
-
-NEEDED = ("embed.W_E", "pos_embed.W_pos", "blocks.0.attn.W_Q", "blocks.0.attn.W_K")
 
 
 @checked
@@ -126,21 +106,22 @@ def gaussian_profile(
     """
     shift, variance = reasoning_moments(task)
     peak = np.asarray(values)[:, None] + (shift if centre == "label" else 0.0)
-    bump = np.exp(-((np.arange(d_model) - peak) ** 2) / (2 * variance)) / math.sqrt(
-        2 * math.pi * variance
-    )
+    height = math.sqrt(2 * math.pi * variance)
+    bump = np.exp(-((np.arange(d_model) - peak) ** 2) / (2 * variance)) / height
     profile = C_1 * (bump - 1 / d_model)
     if gamma is None:
         return profile
-    return profile + np.random.default_rng(rng).standard_normal(profile.shape) * d_model**-gamma
+    noise = np.random.default_rng(rng).standard_normal(profile.shape)
+    return profile + noise * d_model**-gamma
 
 
 class InnerProducts(NamedTuple):
-    """Largest absolute error of an inner product, and the mean absolute inner product <w^{s_i},
-    w^{s_j}>."""
+    """How far inner products of reasoning anchors are from those of the closed form."""
 
     error: float
+    """Largest absolute error."""
     size: float
+    """Mean absolute inner product <w^{s_i}, w^{s_j}>."""
 
 
 @checked
@@ -160,18 +141,21 @@ def inner_product_error(
     Raises TaskError where the task's labels do not fit d_model, or it has no reasoning rows.
 
     >>> task = AnchorTask(length=3, unordered=True, balanced_keys=True, n_sequences=2000)
-    >>> found = inner_product_error(task, 0.8, 100)
-    >>> found.error < 0.05, 0.02 < found.size < 0.1
+    >>> products = inner_product_error(task, 0.8, 100)
+    >>> products.error < 0.05, 0.02 < products.size < 0.1
     (True, True)
     """
     task = replace(task, d_vocab=d_model, masked=())
     anchors = task.tokens("reasoning_anchor")
-    real = stepped_embeddings(task, gamma, seed, d_head, d_mlp)[anchors].double().numpy()
-    factor = task.length / (task.q * (task.length - task.q)) if C_1 is None else C_1
+    W_E = stepped_embeddings(task, gamma, seed, d_head, d_mlp)
+    real = W_E[anchors].double().numpy()
+    if C_1 is None:
+        C_1 = task.length / (task.q * (task.length - task.q))
     rng = np.random.default_rng([seed, d_model, 13])
-    ideal = gaussian_profile(task, anchors, d_model, factor, centre="label", gamma=gamma, rng=rng)
-    gram = real @ real.T
-    return InnerProducts(float(np.abs(ideal @ ideal.T - gram).max()), float(np.abs(gram).mean()))
+    ideal = gaussian_profile(task, anchors, d_model, C_1, centre="label", gamma=gamma, rng=rng)
+    products = real @ real.T
+    errors = np.abs(ideal @ ideal.T - products)
+    return InnerProducts(float(errors.max()), float(np.abs(products).mean()))
 
 
 def stepped_embeddings(
@@ -190,22 +174,23 @@ def stepped_embeddings(
             f"memory_share={task.memory_share} leaves no reasoning row to learn from; lower "
             f"memory_share."
         )
-    d_model, generator = task.d_vocab, torch.Generator().manual_seed(seed)
-    shapes = [
-        (d_model, d_model),
-        *[(d_model, d_head)] * 3,
-        (d_head, d_model),
-        (d_model, d_mlp),
-        (d_mlp, d_model),
-    ]
-    W_E, *weights = (
-        torch.randn(shape, generator=generator) * shape[0] ** -gamma for shape in shapes
-    )
-    W_E.requires_grad_()
-    tokens, labels = torch.as_tensor(data.tokens[rows]), torch.as_tensor(data.labels[rows])
-    loss = torch.nn.functional.cross_entropy(
-        one_layer_logits(W_E[tokens], *weights), labels, reduction="sum"
-    )
+    d_model = task.d_vocab
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw_weight(d_in: int, d_out: int) -> Tensor:
+        return torch.randn((d_in, d_out), generator=generator) * d_in**-gamma
+
+    W_E = draw_weight(d_model, d_model).requires_grad_()
+    W_Q = draw_weight(d_model, d_head)
+    W_K = draw_weight(d_model, d_head)
+    W_V = draw_weight(d_model, d_head)
+    W_O = draw_weight(d_head, d_model)
+    W_in = draw_weight(d_model, d_mlp)
+    W_out = draw_weight(d_mlp, d_model)
+    tokens = torch.as_tensor(data.tokens[rows])
+    labels = torch.as_tensor(data.labels[rows])
+    logits = one_layer_logits(W_E[tokens], W_Q, W_K, W_V, W_O, W_in, W_out)
+    loss = torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
     (gradient,) = torch.autograd.grad(loss, W_E)
     occurrences = task.q * len(rows) / len(task.tokens("reasoning_anchor"))
     return W_E.detach() - task.length / occurrences * gradient
@@ -241,85 +226,3 @@ def exponent(
     x = np.log(np.asarray(d_models, dtype=np.float64))
     x = x - x.mean()
     return np.asarray(np.log(errors) @ x / (x @ x))
-
-
-def fresh_weights(
-    config: ModelConfig, task: AnchorTask, gammas: Sequence[float | None], seed: int
-) -> Iterator[dict[str, Tensor]]:
-    """For each gamma the tensors that L0's attention needs, by TransformerLens name, as ``draw``
-    has them."""
-    found = [p for p in parameters(config, task.d_vocab, task.length) if p.name in NEEDED]
-    draws = {p: torch.from_numpy(standard_draw(p, config.scheme, seed)) for p in found}
-    for gamma in gammas:
-        yield {p.name: intended_std(p, config, gamma) * draw for p, draw in draws.items()}
-
-
-def first_attention(
-    weights: dict[str, Tensor], tokens: Int[Tensor, "row pos"], config: ModelConfig
-) -> Float[Tensor, "row head query key"]:
-    """L0's attention at initialisation, where all biases are 0 and LayerNorm has weight 1."""
-    x = weights["embed.W_E"][tokens] + weights["pos_embed.W_pos"][: tokens.shape[1]]
-    if config.norm == "pre":
-        x = torch.nn.functional.layer_norm(x, (config.d_model,), eps=config.layer_norm_eps)
-    q, k = (x[:, None] @ weights[f"blocks.0.attn.W_{name}"] for name in "QK")
-    scores = q @ k.transpose(-1, -2) / math.sqrt(config.d_head)
-    hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-    return scores.masked_fill(hidden, -math.inf).softmax(-1)
-
-
-def lemma_1(
-    config: ModelConfig,
-    task: AnchorTask,
-    gamma: float | None,
-    n_init: int = 200,
-    n_rows: int = 64,
-    tolerance: float = 0.05,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """Readings of fresh initialisations on random training inputs; ``seed`` in the table is an
-    initialisation's number.
-
-    Quantities: ``max_deviation``, the largest abs(A_ij - 1/i), in [0, 1], and ``within_0.05``,
-    whether it is within the tolerance. Every initialisation has its own weights and rows; normal
-    draws and rows are the same at every gamma.
-
-    >>> found = lemma_1(ModelConfig(), AnchorTask.preset("smoke"), gamma=0.8, n_init=3)
-    >>> float(found.groupby("quantity")["value"].mean()["within_0.05"])
-    1.0
-    """
-    (deviation,) = max_deviations(config, task, [gamma], n_init, n_rows, seed)
-    place = {"gamma": gamma, "stage": "init", "step": 0, "set": ""}
-    return pd.DataFrame(
-        {**place, "seed": number, **row}
-        for quantity, values in {
-            f"within_{tolerance:g}": deviation <= tolerance,
-            "max_deviation": deviation,
-        }.items()
-        for number, value in enumerate(values)
-        for row in Reading("lemma_1", {quantity: float(value)}, layer=0, n=n_rows).rows()
-    )
-
-
-def max_deviations(
-    config: ModelConfig,
-    task: AnchorTask,
-    gammas: Sequence[float | None],
-    n_init: int,
-    n_rows: int = 64,
-    seed: int = 0,
-) -> Float[np.ndarray, "gamma n_init"]:
-    """Largest abs(A_ij - 1/i) of each initialisation at each gamma, in [0, 1]; gammas share their
-    standard draws."""
-    first = FIRST_SEED * (seed + 1)
-    data = task.dataset(first)
-    picked = np.random.default_rng([first, 5]).choice(data.rows("train"), (n_init, n_rows))
-    uniform = torch.ones(task.length, task.length, dtype=torch.float64).tril()
-    uniform /= uniform.sum(1, keepdim=True)
-    deviation = np.empty((len(gammas), n_init))
-    for i in range(n_init):
-        tokens = torch.from_numpy(data.tokens[picked[i]])
-        for at, weights in enumerate(fresh_weights(config, task, gammas, first + i)):
-            deviation[at, i] = float(
-                (first_attention(weights, tokens, config) - uniform).abs().max()
-            )
-    return deviation

@@ -18,7 +18,6 @@ from rb_interp.tasks import AnchorTask
 from rb_interp.theory.drift import (
     agreement,
     emb_mlp_map,
-    empirical,
     leading_direction,
     one_layer_drift,
     one_layer_maps,
@@ -26,6 +25,7 @@ from rb_interp.theory.drift import (
     pull,
     value_flow,
 )
+from rb_interp.theory.label_distributions import empirical
 from rb_interp.theory.theorem_1 import one_layer_logits
 
 TASK = AnchorTask(

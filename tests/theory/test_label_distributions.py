@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rb_interp.probes.vectors import cosines
 from rb_interp.tasks import AnchorTask
-from rb_interp.theory.drift import (
+from rb_interp.theory.label_distributions import (
     empirical,
     population,
     population_pull,

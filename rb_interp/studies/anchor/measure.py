@@ -50,7 +50,7 @@ from rb_interp.studies.anchor.circuits import CIRCUITS, circuit_of_seed, circuit
 from rb_interp.studies.anchor.dynamics import dynamics, order_table
 from rb_interp.studies.anchor.readings import read_members
 from rb_interp.tasks import Battery, batteries
-from rb_interp.theory.theorem_1 import lemma_1
+from rb_interp.theory._lemma_1 import lemma_1
 from rb_interp.training.member_group import Member
 
 

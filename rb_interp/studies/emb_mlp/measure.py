@@ -48,7 +48,7 @@ from rb_interp.statistics.reading import Reading
 from rb_interp.studies.emb_mlp.config import AGREES, EARLY, LATE, EmbMLPConfig, Scaling
 from rb_interp.tasks import AnchorDataset, AnchorTask
 from rb_interp.tasks.anchor_settings import GROUPS
-from rb_interp.theory.theorem_1 import max_deviations
+from rb_interp.theory._lemma_1 import max_deviations
 from rb_interp.training.config import learning_rate, step_at
 from rb_interp.training.member_group import Member
 from rb_interp.training.store import Checkpoint
