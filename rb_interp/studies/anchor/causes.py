@@ -1,5 +1,4 @@
-"""Intervene on every member: what each mechanism is worth, with its control, and what each
-component contributes.
+"""Interventions on every member: what mechanisms are worth, with controls, and what components add.
 
 Interventions on L0 are made where its claims are read: at ``half`` for gamma .8, at the same step
 (``matched``) for the other members, and on the untrained model. Those on the finished circuit are
@@ -10,7 +9,6 @@ directions within the embedding, patterns of members of the same circuit.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,12 +39,12 @@ DRAWS = 20
 """Draws of a random control, as claim M10 asks."""
 MATCHED_DRAWS = 10
 """Draws of a control that matches."""
-OTHERS = 4
+MAX_PATTERNS = 4
 """Members of the same circuit whose patterns stand beside the average, at most."""
 COMPONENTS = ("resid_pre", "attn_out", "mlp_out", "resid_post")
 ROLES = ("key", "first_anchor", "last_anchor", "noise", "last")
 
-Found = tuple[str, str, Effect]
+NamedEffect = tuple[str, str, Effect]
 """Name of the intervention, the set that it was made on, and its effect."""
 
 
@@ -54,7 +52,7 @@ def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> S
     """Intervene on all members of a finished run, whose circuits are named by cause in a table.
 
     Returns the tables ``effects``, ``ablations`` and ``patching``, and the effects as readings,
-    which claims are judged on: ``effect``, ``control`` and ``difference``. Raises RunError where a
+    which claims are judged on: ``effect``, ``control`` and ``difference``. Raises RunError if a
     checkpoint that a stage needs is missing.
     """
     sweep = run.sweep()
@@ -62,39 +60,38 @@ def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> S
     entropies = {seed: _entropies(models, seed) for seed in sweep.seeds}
 
     def intervene(models: MemberModels, member: Member) -> Iterator[tuple[str, str, Reading]]:
-        data, alike = sweep.dataset(member.seed), _same_circuit(circuits, member)
+        data = sweep.dataset(member.seed)
+        same_circuit = _same_circuit(circuits, member)
         for stage in ("init", own_stage(sweep, member), "final"):
-            patterns = _patterns(models, alike, stage, data) if stage in ("half", "matched") else []
+            patterns = []
+            if stage in ("half", "matched"):
+                patterns = _patterns(models, same_circuit, stage, data)
             models.load(member, stage)
-            found = [*_effects(stage, models.model, data, entropies[member.seed])]
+            effects = list(_effects(stage, models.model, data, entropies[member.seed]))
             if patterns:
-                effect = forced_average(models.model, _inputs(data, REASONING), beside=patterns)
-                found.append(("forced_average_matched", REASONING, effect))
-            for name, set, effect in found:
-                row = pd.DataFrame(
-                    [{"step": models.step, **effect.summary(), "intervention": name}]
-                )
-                yield stage, set, Reading(name, {}, tables={"effects": row})
+                inputs = _inputs(data, REASONING)
+                effect = forced_average(models.model, inputs, beside=patterns)
+                effects.append(("forced_average_matched", REASONING, effect))
+            for name, set, effect in effects:
+                row = {"step": models.step, **effect.summary(), "intervention": name}
+                yield stage, set, Reading(name, {}, tables={"effects": pd.DataFrame([row])})
         for set, table in contributions(models.model, data):
             yield "final", set, Reading("ablation", {}, tables={"ablations": table})
         for table in matrices(models.model, data):
             yield "final", REASONING, Reading("patching", {}, tables={"patching": table})
 
-    found = measure_members(run, intervene, [""], progress)
-    return replace(found, readings=readings_table(effect_readings(found.tables["effects"])))
+    result = measure_members(run, intervene, [""], progress)
+    return replace(result, readings=readings_table(effect_readings(result.tables["effects"])))
 
 
 def _effects(
     stage: str, model: HookedModel, data: AnchorDataset, entropies: np.ndarray | None
-) -> Iterator[Found]:
+) -> Iterator[NamedEffect]:
     """The effects of a stage; on the untrained model, those that a claim compares with it."""
     if stage != "final" and entropies is not None:
-        given = _inputs(data, REASONING)
-        yield (
-            "forced_average",
-            REASONING,
-            forced_average(model, given, entropies, n_draws=DRAWS, seed=data.seed),
-        )
+        inputs = _inputs(data, REASONING)
+        effect = forced_average(model, inputs, entropies, n_draws=DRAWS, seed=data.seed)
+        yield "forced_average", REASONING, effect
     if stage in ("half", "matched"):
         yield from value_subspaces(model, data)
     if stage in ("init", "final"):
@@ -103,119 +100,116 @@ def _effects(
         yield from finished_circuit(model, data)
 
 
-def value_subspaces(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
-    """Nats lost on rsn_train as L0's W_V reads less; nothing where L0 has several heads."""
+def value_subspaces(model: HookedModel, data: AnchorDataset) -> Iterator[NamedEffect]:
+    """Nats lost on rsn_train as L0's W_V reads less; nothing if L0 has several heads."""
     if model.cfg.n_heads > 1:
         return
-    given = _inputs(data, REASONING)
+    inputs = _inputs(data, REASONING)
     bases = {
         "leading_direction_only": leading(value_matrix(model)),
-        "without_reasoning": token_basis(model, given, "reasoning_anchor"),
-        "without_memory": token_basis(model, given, "memory_anchor"),
+        "without_reasoning": token_basis(model, inputs, "reasoning_anchor"),
+        "without_memory": token_basis(model, inputs, "memory_anchor"),
     }
     for name, basis in bases.items():
-        keep, k = name == "leading_direction_only", basis.shape[1]
-        yield (
-            name,
-            REASONING,
-            subspace_effect(model, given, basis, keep=keep, n_draws=DRAWS, seed=data.seed),
+        leading_only = name == "leading_direction_only"
+        effect = subspace_effect(
+            model, inputs, basis, keep=leading_only, n_draws=DRAWS, seed=data.seed
         )
+        yield name, REASONING, effect
         match = matched_spans(
-            model, given, k, group=None if keep else "key", n_draws=MATCHED_DRAWS, seed=data.seed
+            model,
+            inputs,
+            basis.shape[1],
+            group=None if leading_only else "key",
+            n_draws=MATCHED_DRAWS,
+            seed=data.seed,
         )
-        yield (
-            f"{name}_matched",
-            REASONING,
-            subspace_effect(model, given, basis, keep=keep, match=match),
-        )
+        effect = subspace_effect(model, inputs, basis, keep=leading_only, match=match)
+        yield f"{name}_matched", REASONING, effect
 
 
-def swaps(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
-    """Shares of pairs whose answer follows key and sum taken from another input, at either
-    circuit's sites.
+def swaps(model: HookedModel, data: AnchorDataset) -> Iterator[NamedEffect]:
+    """Shares of pairs whose answer follows key and sum taken from another input, by circuit's sites.
 
     Yields nothing for a task whose answers differ from key plus sum.
     """
     if n_other_answers(data, REASONING):
         return
-    swaps_by_name: dict[str, dict[str, Any]] = {
-        "": {"circuit": "average-then-key"},
-        "_in_place": {"circuit": "average-then-key", "same_position": True},
-        "_carried": {"circuit": "key-to-anchors"},
+    swaps_by_suffix = {
+        "": key_and_sum(model, data, circuit="average-then-key"),
+        "_in_place": key_and_sum(model, data, circuit="average-then-key", same_position=True),
+        "_carried": key_and_sum(model, data, circuit="key-to-anchors"),
     }
-    for suffix, options in swaps_by_name.items():
-        swapped = key_and_sum(model, data, **options)
+    for suffix, swapped in swaps_by_suffix.items():
         yield f"swap_key{suffix}", REASONING, swapped.key
         yield f"swap_sum{suffix}", REASONING, swapped.sum
 
 
-def finished_circuit(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
-    """What the last layer's look at the key is worth on reasoning and on memory inputs, and the
-    number line."""
-    last = model.cfg.n_layers - 1
+def finished_circuit(model: HookedModel, data: AnchorDataset) -> Iterator[NamedEffect]:
+    """What the last layer's attention to the key is worth, and the number line."""
+    layer = model.cfg.n_layers - 1
     for set in (REASONING, MEMORY):
+        inputs = _inputs(data, set)
         for name, metric in (("key_blocked", "loss"), ("key_blocked_answers", "accuracy")):
-            asked = {"layer": last, "metric": metric, "n_draws": 5, "seed": data.seed}
-            yield name, set, blocked_attention(model, _inputs(data, set), **asked)
-    if model.cfg.n_heads == 1 and not n_other_answers(data, REASONING):
-        for name, direction in (("number_line", "value"), ("number_line_component", "component")):
-            effect = permuted_number_line(
-                model, data, direction=direction, n_draws=DRAWS, seed=data.seed
+            effect = blocked_attention(
+                model, inputs, layer=layer, metric=metric, n_draws=5, seed=data.seed
             )
-            yield name, REASONING, effect
+            yield name, set, effect
+    if model.cfg.n_heads > 1 or n_other_answers(data, REASONING):
+        return
+    for name, direction in (("number_line", "value"), ("number_line_component", "component")):
+        effect = permuted_number_line(
+            model, data, direction=direction, n_draws=DRAWS, seed=data.seed
+        )
+        yield name, REASONING, effect
 
 
 def contributions(model: HookedModel, data: AnchorDataset) -> Iterator[tuple[str, pd.DataFrame]]:
-    """What each sublayer's output is worth on each set: loss and accuracy when it is ablated, by
-    three methods."""
-    sites = [
-        f"{component}.{layer}"
-        for layer in range(model.cfg.n_layers)
-        for component in ("attn_out", "mlp_out")
-    ]
-    for name in SETS:
-        chosen = data.sample(name, ROWS)
-        if len(chosen):
-            quiet = data.task.counterfactual(data, chosen, "noise")
-            yield (
-                name,
-                ablations(model, data.inputs(chosen), sites, control=quiet).drop(
-                    columns=["answered", "note"]
-                ),
-            )
+    """Loss and accuracy on each set as a sublayer's output is ablated, by three methods."""
+    sites = []
+    for layer in range(model.cfg.n_layers):
+        sites += [f"attn_out.{layer}", f"mlp_out.{layer}"]
+    for set in SETS:
+        rows = data.sample(set, ROWS)
+        if len(rows):
+            control = data.task.counterfactual(data, rows, "noise")
+            table = ablations(model, data.inputs(rows), sites, control=control)
+            yield set, table.drop(columns="note")
 
 
 def matrices(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFrame]:
-    """Recovered logit difference by component, layer and role, where clean and corrupted differ in
-    key or anchors."""
-    chosen = data.sample(REASONING, PAIRS)
-    clean, other = data.inputs(chosen), data.task.counterfactual(data, chosen, "noise")
+    """Recovered logit difference by component, layer and role, of another key or anchors."""
+    rows = data.sample(REASONING, PAIRS)
+    clean = data.inputs(rows)
+    other_noise = data.task.counterfactual(data, rows, "noise")
     for changed in ("key", "anchors"):
-        corrupted = data.task.counterfactual(data, chosen, changed)
-        control = corrupted.with_tokens_of(other, "noise")
-        found = patching_matrix(
+        corrupted = data.task.counterfactual(data, rows, changed)
+        control = corrupted.with_tokens_of(other_noise, "noise")
+        matrix = patching_matrix(
             model, clean, corrupted, components=COMPONENTS, roles=ROLES, control=control
         )
-        yield found.to_frame().assign(counterfactual=changed)
+        yield matrix.to_frame().assign(counterfactual=changed)
 
 
 def _same_circuit(circuits: pd.DataFrame, member: Member) -> list[Member]:
-    """The members of other seeds, OTHERS at most, whose circuit has this member's name."""
-    here = circuits.loc[np.isclose(circuits["gamma"], member.gamma)]
-    name = here.loc[here["seed"] == member.seed, "cause"]
-    others = here.loc[here["cause"].isin(name) & (here["seed"] != member.seed), "seed"]
-    return [Member(member.gamma, int(seed)) for seed in others[:OTHERS]]
+    """The members of other seeds, MAX_PATTERNS at most, whose circuit has this member's name."""
+    same_gamma = circuits.loc[np.isclose(circuits["gamma"], member.gamma)]
+    is_member = same_gamma["seed"] == member.seed
+    name = same_gamma.loc[is_member, "cause"]
+    seeds = same_gamma.loc[same_gamma["cause"].isin(name) & ~is_member, "seed"]
+    return [Member(member.gamma, int(seed)) for seed in seeds[:MAX_PATTERNS]]
 
 
 def _patterns(
-    models: MemberModels, others: list[Member], stage: str, data: AnchorDataset
+    models: MemberModels, members: list[Member], stage: str, data: AnchorDataset
 ) -> list[Tensor]:
-    """What L0 of other members attends to at a stage of their own, on this member's inputs."""
-    found, tokens = [], _inputs(data, REASONING).tokens
-    for other in others:
-        models.load(other, stage)
-        found.append(pattern_of(models.model, tokens))
-    return found
+    """L0's patterns of other members, at a stage of their own, on this member's inputs."""
+    tokens = _inputs(data, REASONING).tokens
+    patterns = []
+    for member in members:
+        models.load(member, stage)
+        patterns.append(pattern_of(models.model, tokens))
+    return patterns
 
 
 def _inputs(data: AnchorDataset, set: str) -> Inputs:
@@ -223,29 +217,28 @@ def _inputs(data: AnchorDataset, set: str) -> Inputs:
 
 
 def _entropies(models: MemberModels, seed: int) -> np.ndarray | None:
-    """Mean entropy of each row of L0's pattern in the same seed's gamma .3 member, at matched
-    (claim M10)."""
+    """Row entropies of L0's pattern in the seed's gamma .3 member, at matched (claim M10)."""
     sweep = models.sweep
-    if not {LARGE, SMALL} <= {*sweep.config.gammas}:
+    if not {LARGE, SMALL} <= set(sweep.config.gammas):
         return None
     models.load(Member(LARGE, seed), "matched")
     return row_entropies(models.model, _inputs(sweep.dataset(seed), REASONING).tokens)
 
 
 def effect_readings(effects: pd.DataFrame) -> pd.DataFrame:
-    """The three quantities of each intervention at each stage, with the untrained model's beside
-    them."""
-    own, place = ["effect", "control", "difference"], ["gamma", "seed", "set", "probe", "quantity"]
-    rows = effects.rename(columns={"quantity": "unit", "intervention": "probe"}).assign(
-        null_mean=effects["control"]
-    )
-    rows = rows.melt([*{*rows} - {*own}], own, "quantity")
-    before = rows.loc[rows["stage"] == "init"].set_index(place)["value"].rename("untrained")
-    rows, tested = rows.join(before, on=place), rows["quantity"] == "effect"
-    return rows.assign(
-        untrained=rows["untrained"].mask(rows["stage"] == "init"),
-        null=rows["control_name"].where(tested, None),
-        null_mean=rows["null_mean"].where(tested),
-        p_value=rows["p_value"].where(tested),
-        **dict.fromkeys(("null_sd", "layer", "head"), np.nan),
-    )
+    """The quantities of each intervention at each stage, with the untrained model's beside them."""
+    quantities = ["effect", "control", "difference"]
+    place = ["gamma", "seed", "set", "probe", "quantity"]
+    rows = effects.rename(columns={"quantity": "unit", "intervention": "probe"})
+    rows = rows.assign(null_mean=rows["control"])
+    others = [column for column in rows if column not in quantities]
+    rows = rows.melt(others, quantities, "quantity")
+    at_start = rows["stage"] == "init"
+    untrained = rows.loc[at_start].set_index(place)["value"].rename("untrained")
+    rows = rows.join(untrained, on=place)
+    rows["untrained"] = rows["untrained"].mask(at_start)
+    tested = rows["quantity"] == "effect"
+    rows["null"] = rows["control_name"].where(tested, None)
+    rows["null_mean"] = rows["null_mean"].where(tested)
+    rows["p_value"] = rows["p_value"].where(tested)
+    return rows.assign(null_sd=np.nan, layer=np.nan, head=np.nan)

@@ -1,13 +1,13 @@
-"""Circuits: the name of what a member learned by attention, and beside it by cause, with thresholds
-fixed beforehand.
+"""The circuit that a member learned, named by attention and by cause.
 
-By attention:
+Thresholds were fixed beforehand. By attention:
 
-    average-then-key   L0 averages when the rule is half learned (TV from 1/i <= .20 at stage ``half``), and in
-                       the last layer the last position looks at the key at the end (>= .50): paper
-                       1, Fig. 6
-    key-to-anchors     L0 carries the key to the last anchor (>= .50 at the end), and in the last layer the last
-                       position looks at the anchors (>= .50): paper 2, Fig. 3, "inferential"
+    average-then-key   L0 averages when the rule is half learned (TV from 1/i <= .20 at stage
+                       ``half``), and in the last layer the last position looks at the key at the
+                       end (>= .50): paper 1, Fig. 6
+    key-to-anchors     L0 carries the key to the last anchor (>= .50 at the end), and in the last
+                       layer the last position looks at the anchors (>= .50): paper 2, Fig. 3,
+                       "inferential"
     mixed              neither of the two, or both
     none               accuracy on rsn_train < .50 at the end: nothing was learned that could be named
 
@@ -56,10 +56,14 @@ CARRY_MIN = 0.50
 """L0 carries the key: at least this attention from the last anchor's position to the key."""
 
 RULES = {
-    "average-then-key": f"L0's TV from 1/i at half <= {TV_MAX:.2f}, and the last layer's attention from the last "
-    f"position to the key at the end >= {KEY_MIN:.2f}",
-    "key-to-anchors": f"L0's attention from the last anchor to the key >= {CARRY_MIN:.2f}, and the last layer's "
-    f"attention from the last position to the anchors >= {ANCHORS_MIN:.2f}, both at the end",
+    "average-then-key": (
+        f"L0's TV from 1/i at half <= {TV_MAX:.2f}, and the last layer's attention from the last "
+        f"position to the key at the end >= {KEY_MIN:.2f}"
+    ),
+    "key-to-anchors": (
+        f"L0's attention from the last anchor to the key >= {CARRY_MIN:.2f}, and the last layer's "
+        f"attention from the last position to the anchors >= {ANCHORS_MIN:.2f}, both at the end"
+    ),
     "mixed": "neither of the two, or both",
     "none": f"final accuracy on rsn_train < {ACCURACY_MIN:.2f}",
 }
@@ -101,12 +105,15 @@ ROUTES = {
 def name_circuit(
     *, tv_half: float, key_attention: float, anchor_attention: float, carry: float, accuracy: float
 ) -> str:
-    """Name the circuit of one member by attention, from five numbers in [0, 1]; nan meets no
-    threshold.
+    """Name the circuit of one member by attention, from five numbers in [0, 1].
 
-    >>> name_circuit(tv_half=0.05, key_attention=0.9, anchor_attention=0.05, carry=0.3, accuracy=1.0)
+    A nan meets no threshold.
+
+    >>> keys = {"key_attention": 0.9, "anchor_attention": 0.05, "carry": 0.3}
+    >>> name_circuit(tv_half=0.05, **keys, accuracy=1.0)
     'average-then-key'
-    >>> name_circuit(tv_half=0.6, key_attention=0.1, anchor_attention=0.8, carry=0.9, accuracy=1.0)
+    >>> anchors = {"key_attention": 0.1, "anchor_attention": 0.8, "carry": 0.9}
+    >>> name_circuit(tv_half=0.6, **anchors, accuracy=1.0)
     'key-to-anchors'
     """
     if not accuracy >= ACCURACY_MIN:
@@ -124,69 +131,68 @@ def circuit_table(readings: pd.DataFrame) -> pd.DataFrame:
 
     ``circuit`` is the name by attention, ``cause`` the name by cause.
 
-    Raises RunError where a member lacks one of the readings, naming the probe and the stage to run
-    it at.
+    Raises RunError if a member lacks one of the readings.
     """
-    columns = ["gamma", "seed", "circuit", "cause", *SOURCES, *ROUTES]
     rows = []
     for _, member in readings.groupby(["gamma", "seed"], sort=True):
-        if "final" in member["stage"].to_list():
-            numbers = {column: _number(member, source) for column, source in SOURCES.items()}
-            shares = {column: _number(member, source) for column, source in ROUTES.items()}
-            cause = circuit_by_cause(
-                {SHARES[column]: share for column, share in shares.items()}, numbers["accuracy"]
-            )
-            place = {"gamma": member["gamma"].iloc[0], "seed": member["seed"].iloc[0]}
-            rows.append(
-                {**place, "circuit": name_circuit(**numbers), "cause": cause, **numbers, **shares}
-            )
+        if "final" not in member["stage"].to_list():
+            continue
+        numbers = {column: _number(member, quantity) for column, quantity in SOURCES.items()}
+        shares = {column: _number(member, quantity) for column, quantity in ROUTES.items()}
+        by_route = {SHARES[column]: share for column, share in shares.items()}
+        row = {"gamma": member["gamma"].iloc[0], "seed": member["seed"].iloc[0]}
+        row["circuit"] = name_circuit(**numbers)
+        row["cause"] = circuit_by_cause(by_route, numbers["accuracy"])
+        rows.append({**row, **numbers, **shares})
+    columns = ["gamma", "seed", "circuit", "cause", *SOURCES, *ROUTES]
     return pd.DataFrame(rows, columns=columns)
 
 
 def circuits(measured: StudyResult) -> dict[tuple[float, int], Circuit]:
     """Gamma and seed of each member -> its circuit by cause, with the shares that the name rests
     on."""
-    found = {}
+    members = {}
     for row in measured.tables["circuits"].to_dict("records"):
         shares = {SHARES[column]: float(row[column]) for column in ROUTES}
-        found[float(row["gamma"]), int(row["seed"])] = circuit_of(shares, float(row["accuracy"]))
-    return found
+        member = (float(row["gamma"]), int(row["seed"]))
+        members[member] = circuit_of(shares, float(row["accuracy"]))
+    return members
 
 
 def circuit_of(shares: Mapping[str, float], accuracy: float) -> Circuit:
-    """The circuit by cause; its shares are the two that its rule asks for, or all six where no rule
-    fits.
+    """The circuit by cause; its shares are the two of its rule, or all six if no rule fits.
 
     Args:
         shares, accuracy: as of ``circuit_by_cause``.
 
-    >>> circuit_of({"key:from_key": 0.97, "anchors:L0_at_last": 0.8, "key:from_anchors": 0.1}, accuracy=1.0).shares
+    >>> shares = {"key:from_key": 0.97, "anchors:L0_at_last": 0.8, "key:from_anchors": 0.1}
+    >>> circuit_of(shares, accuracy=1.0).shares
     {'key:from_key': 0.97, 'anchors:L0_at_last': 0.8}
     """
     name = circuit_by_cause(shares, accuracy)
-    decide = CIRCUIT_RULES[name].shares if name in CIRCUIT_RULES else ROUTES
-    told = {SHARES[share]: float(shares.get(SHARES[share], np.nan)) for share in decide}
-    return Circuit(name, "cause", CAUSE_RULES[name], told)
+    columns = CIRCUIT_RULES[name].shares if name in CIRCUIT_RULES else ROUTES
+    numbers = {SHARES[column]: float(shares.get(SHARES[column], np.nan)) for column in columns}
+    return Circuit(name, "cause", CAUSE_RULES[name], numbers)
 
 
 def circuit_of_seed(circuits: pd.DataFrame) -> dict[int, str]:
     """Seed -> circuit, by cause, of its member at gamma .8; seeds ascending."""
-    here = circuits.loc[np.isclose(circuits["gamma"].astype(float), SMALL)].sort_values("seed")
-    return dict(zip(map(int, here["seed"]), map(str, here["cause"]), strict=True))
+    members = circuits.loc[np.isclose(circuits["gamma"].astype(float), SMALL)].sort_values("seed")
+    return {int(row["seed"]): str(row["cause"]) for row in members.to_dict("records")}
 
 
-def _number(member: pd.DataFrame, source: Quantity) -> float:
-    wanted = np.ones(len(member), dtype=bool)
+def _number(member: pd.DataFrame, quantity: Quantity) -> float:
+    """The number of a member; RunError if it was not read."""
+    selected = member
     for column in ("probe", "quantity", "stage", "set"):
-        wanted &= (member[column] == getattr(source, column)).to_numpy()
-    found = member.loc[wanted]
-    if found.empty:
+        selected = selected.loc[selected[column] == getattr(quantity, column)]
+    if selected.empty:
         raise RunError(
             f"no circuit name for gamma={member['gamma'].iloc[0]}, seed={member['seed'].iloc[0]}: "
-            f"the readings lack {source.probe}/{source.quantity} at stage '{source.stage}' on set "
-            f"'{source.set}'. Run probe '{source.probe}' there first."
+            f"the readings lack {quantity.probe}/{quantity.quantity} at stage '{quantity.stage}' "
+            f"on set '{quantity.set}'. Run probe '{quantity.probe}' there first."
         )
-    layers = found["layer"].to_numpy(dtype=np.float64)  # nan for readings that are tied to no layer
-    layer = getattr(np, f"nan{source.layer}")(layers) if np.isfinite(layers).any() else np.nan
-    values = found["value"].to_numpy(dtype=np.float64)[np.isnan(layers) | (layers == layer)]
-    return float(getattr(values, source.head)())
+    layers = selected["layer"].astype(float)  # nan for readings that are tied to no layer
+    layer = layers.min() if quantity.layer == "min" else layers.max()
+    values = selected.loc[layers.isna() | (layers == layer), "value"].to_numpy(dtype=np.float64)
+    return float(values.min() if quantity.head == "min" else values.max())

@@ -77,24 +77,17 @@ class AnchorConfig(SweepConfig, StudyConfig):
             )
 
     def judged(self, claim: Claim) -> Claim:
-        """At the tenth of the paper's steps, what a claim says of the end is judged where the end
-        came."""
+        """The claim as it is judged in this preset."""
         return stopped_early(claim) if self.preset == STOPPED_EARLY else claim
 
     @property
     def sweeps(self) -> dict[str, SweepConfig]:
-        """The main sweep, and its members of small initialisation trained with L0's attention fixed
-        at exactly 1/i."""
-        if (
-            SMALL not in self.gammas
-            or 0 in self.model.uniform_layers
-            or self.preset == STOPPED_EARLY
-        ):
+        """The main sweep, and members of small initialisation whose L0 attends 1/i throughout."""
+        uniform = 0 in self.model.uniform_layers
+        if uniform or SMALL not in self.gammas or self.preset == STOPPED_EARLY:
             return {"": self}
-        model, train = (
-            replace(self.model, uniform_layers=(0,)),
-            replace(self.train, stages=(), n_checkpoints=0),
-        )
+        model = replace(self.model, uniform_layers=(0,))
+        train = replace(self.train, stages=(), n_checkpoints=0)
         return {"": self, FIXED: SweepConfig((SMALL,), self.task, model, train, self.rates)}
 
 

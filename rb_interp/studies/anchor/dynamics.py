@@ -4,11 +4,12 @@ Along the checkpoints that a run kept of a member (step 0, the log-spaced ones, 
 own ``half``), each quantity below is read on rsn_train rows, without null and untrained model. The
 values of a quantity give one event:
 
-    mechanism   the first checkpoint that meets the threshold and is followed by one that meets it too (or is the last);
-                its step lies between that checkpoint and the one before, where the line between the
-                two values meets the threshold, linear in log(step + 25); met at the first
-                checkpoint already: that one, "from the start"
-    loss        the first evaluation with f_X <= 1/2, f_X = min(L_X / ln d_vocab, 1), for X = mem, rsn_train, rsn_test
+    mechanism   the first checkpoint that meets the threshold and is followed by one that meets it
+                too (or is the last); its step lies between that checkpoint and the one before,
+                where the line between the two values meets the threshold, linear in log(step + 25);
+                met at the first checkpoint already: that one, "from the start"
+    loss        the first evaluation with f_X <= 1/2, f_X = min(L_X / ln d_vocab, 1), for X = mem,
+                rsn_train, rsn_test
     never       nan, censored at the last step
 
 The thresholds are the claims' and the circuit rules' own. Two events are compared by log2((a + 25)
@@ -28,7 +29,7 @@ both are in this list: split the order table by circuit. Coming first is no caus
 causes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any, Literal, NamedTuple, cast
 
@@ -42,6 +43,7 @@ from rb_interp.errors import RunError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs import Run, StudyResult, readings_table
 from rb_interp.runs.member_models import MemberModels, measure_members
+from rb_interp.runs.results import frame
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.learning_order import fraction_left
 from rb_interp.studies.anchor.circuits import ANCHORS_MIN, CARRY_MIN, KEY_MIN
@@ -58,14 +60,15 @@ preset."""
 
 
 class Mechanism(NamedTuple):
-    """A mechanism's sign: its event, the quantity that is read, the criterion, and where that was
-    fixed."""
+    """A mechanism's sign."""
 
     event: str
     quantity: str
+    """What is read, as probe/quantity."""
     side: Side
     threshold: float
     source: str
+    """Where the criterion was fixed."""
 
 
 def _claimed(event: str, quantity: str, claim: str, number: int = 0) -> Mechanism:
@@ -107,74 +110,70 @@ ROWS = 300
 
 
 def dynamics(run: Run, progress: bool = True) -> StudyResult:
-    """Read every mechanism of every member at every checkpoint that the run kept, and date the
-    events.
+    """Read every mechanism of every member at every checkpoint of the run, and date the events.
 
-    Returns the tables ``dynamics`` (a row per member, kept checkpoint and quantity, as
-    probe/quantity) and ``events``. Members whose training diverged are in neither. Raises RunError
-    where a checkpoint is missing or broken.
+    Returns the tables ``dynamics`` (a row per member, checkpoint and quantity, as probe/quantity)
+    and ``events``. Members whose training diverged are in neither. Raises RunError if a checkpoint
+    is missing or broken.
     """
     config: Any = run.config
-    sweep, halves = run.sweep(), run.sweep().stage_steps("half")
+    sweep = run.sweep()
+    halves = sweep.stage_steps("half")
 
     def read(models: MemberModels, member: Member) -> Iterator[tuple[str, str, probes.Reading]]:
-        data, kept = sweep.dataset(member.seed), sweep.checkpoint_steps
+        data = sweep.dataset(member.seed)
         inputs = data.inputs(data.sample("rsn_train", min(ROWS, config.probe_rows)))
-        for step in (
-            *kept,
-            *(["half"] if halves[member] >= 0 and halves[member] not in kept else []),
-        ):
+        steps: list[int | str] = list(sweep.checkpoint_steps)
+        if halves[member] >= 0 and halves[member] not in steps:
+            steps.append("half")
+        for step in steps:
             models.load(member, step)
-            found = pd.Series(mechanism_values(models.model, inputs), name="value").rename_axis(
-                "quantity"
-            )
-            yield (
-                "",
-                "rsn_train",
-                probes.Reading("dynamics", {}, tables={"dynamics": found.reset_index()}),
-            )
+            values = mechanism_values(models.model, inputs)
+            table = pd.DataFrame(values.items(), columns=["quantity", "value"])
+            yield "", "rsn_train", probes.Reading("dynamics", {}, tables={"dynamics": table})
 
-    places = ["gamma", "seed", "step"]
-    values = measure_members(run, read, [""], progress).tables["dynamics"][
-        [*places, "quantity", "value"]
-    ]
-    values = pd.DataFrame(values).sort_values(places, kind="stable", ignore_index=True)
-    return StudyResult(
-        readings_table(),
-        {"dynamics": values, "events": event_table(values, sweep.curves(), config.task.d_vocab)},
-    )
+    table = measure_members(run, read, [""], progress).tables["dynamics"]
+    place = ["gamma", "seed", "step"]
+    values = pd.DataFrame(table[[*place, "quantity", "value"]])
+    values = values.sort_values(place, kind="stable", ignore_index=True)
+    events = event_table(values, sweep.curves(), config.task.d_vocab)
+    return StudyResult(readings_table(), {"dynamics": values, "events": events})
 
 
 def mechanism_values(model: HookedModel, inputs: Inputs) -> dict[str, float]:
-    """Every one of QUANTITIES, of one model on the given inputs.
+    """QUANTITIES of one model on the given inputs.
 
     Where a layer has several heads, the one that shows the most counts: the lowest tv, the highest
     of all else; the attn_out's shares of variance sum the heads. Raises what the probes raise.
     """
-    last, heads, seen = model.cfg.n_layers - 1, range(model.cfg.n_heads), one_pass(model, inputs)
+    last = model.cfg.n_layers - 1
+    activations = one_pass(model, inputs)
+    values = {}
 
-    def read(probe: Any, **where: int) -> dict[str, float]:
-        source = model if probe in OPTIONS else seen  # those that compare tokens read weights
-        return dict(probe(source, inputs, n_null=0, **where, **OPTIONS.get(probe, {})).values)
+    def read(probe: Any, **options: Any) -> Mapping[str, float]:
+        source = (
+            model if probe in OPTIONS else activations
+        )  # those that compare tokens read weights
+        return probe(source, inputs, n_null=0, **options, **OPTIONS.get(probe, {})).values
 
-    def over_heads(probe: Any, layer: int, *names: str) -> dict[str, float]:
-        found = [read(probe, layer=layer, head=head) for head in heads]
+    def over_heads(probe: Any, layer: int, *quantities: str) -> None:
+        heads = [read(probe, layer=layer, head=head) for head in range(model.cfg.n_heads)]
         most = min if probe is probes.uniformity else max
-        return {
-            f"{probe.__name__}/{name}": float(most(values[name] for values in found))
-            for name in names
-        }
+        for quantity in quantities:
+            value = most(head[quantity] for head in heads)
+            values[f"{probe.__name__}/{quantity}"] = float(value)
 
-    written, embedding = read(probes.variance_explained), read(probes.geometry)
-    return {
-        **over_heads(probes.uniformity, 0, "tv"),
-        **over_heads(probes.value_alignment, 0, "spectrum_ratio", "cos_reasoning", "cos_memory"),
-        **over_heads(probes.attention_to_key, 0, "key_from_last_anchor"),
-        **over_heads(probes.attention_by_role, last, "key", "anchors"),
-        "variance_explained/attn_out.0:anchor_sum": float(written["attn_out.0:anchor_sum"]),
-        "variance_explained/attn_out.last:key": float(written[f"attn_out.{last}:key"]),
-        **{f"geometry/{name}": float(embedding[name]) for name in ("order_rho", "pc1_key")},
-    }
+    over_heads(probes.uniformity, 0, "tv")
+    over_heads(probes.value_alignment, 0, "spectrum_ratio", "cos_reasoning", "cos_memory")
+    over_heads(probes.attention_to_key, 0, "key_from_last_anchor")
+    over_heads(probes.attention_by_role, last, "key", "anchors")
+    written = read(probes.variance_explained)
+    values["variance_explained/attn_out.0:anchor_sum"] = float(written["attn_out.0:anchor_sum"])
+    values["variance_explained/attn_out.last:key"] = float(written[f"attn_out.{last}:key"])
+    embedding = read(probes.geometry)
+    values["geometry/order_rho"] = float(embedding["order_rho"])
+    values["geometry/pc1_key"] = float(embedding["pc1_key"])
+    return values
 
 
 def event_table(values: pd.DataFrame, curves: pd.DataFrame, d_vocab: int) -> pd.DataFrame:
@@ -183,32 +182,33 @@ def event_table(values: pd.DataFrame, curves: pd.DataFrame, d_vocab: int) -> pd.
     Args:
         values: gamma, seed, step, quantity, value. curves: the learning curves of the same members.
     """
-    rows = []
-    for place, own in values.groupby(["gamma", "seed"], sort=True):
+    events = []
+    for place, member in values.groupby(["gamma", "seed"], sort=True):
         gamma, seed = cast(tuple[float, int], place)
         losses = curves.loc[(curves["gamma"] == gamma) & (curves["seed"] == seed)]
-        series = own.pivot(index="step", columns="quantity", values="value")  # steps ascend
-        found = [
-            (name, "loss", loss_step(losses.loc[losses["set"] == name], d_vocab)) for name in SETS
-        ]
+        for set in SETS:
+            step = loss_step(losses.loc[losses["set"] == set], d_vocab)
+            events.append((gamma, seed, set, "loss", step))
+        series = member.pivot(index="step", columns="quantity", values="value")  # steps ascend
+        steps = series.index.to_numpy()
         for event, quantity, side, threshold, _ in MECHANISMS:
-            step = event_step(series.index.to_numpy(), series[quantity].to_numpy(), threshold, side)
-            found.append((event, "mechanism", step))
-        rows += [(gamma, seed, *event, bool(np.isnan(event[2]))) for event in found]
-    return pd.DataFrame(rows, columns=["gamma", "seed", "event", "event_of", "step", "censored"])
+            step = event_step(steps, series[quantity].to_numpy(), threshold, side)
+            events.append((gamma, seed, event, "mechanism", step))
+    table = pd.DataFrame(events, columns=["gamma", "seed", "event", "event_of", "step"])
+    return table.assign(censored=table["step"].isna())
 
 
 def loss_step(curve: pd.DataFrame, d_vocab: int) -> float:
-    """Step of the first evaluation with f <= 1/2 in one set's rows of a curves table; nan where
-    that never happens.
+    """Step of the first evaluation with f <= 1/2 in one set's rows of a curves table; nan for none.
 
     >>> curve = pd.DataFrame({"step": [0, 25, 50], "loss": np.log([4, 2, 3])})
     >>> loss_step(curve, d_vocab=4), loss_step(curve, d_vocab=2)
     (25.0, nan)
     """
     ordered = curve.sort_values("step")
-    reached = fraction_left(ordered["loss"].to_numpy(dtype=np.float64), d_vocab) <= HALF
-    return float(ordered["step"].to_numpy()[reached.argmax()]) if reached.any() else np.nan
+    left = fraction_left(ordered["loss"].to_numpy(dtype=np.float64), d_vocab)
+    steps = ordered["step"].to_numpy()[left <= HALF]
+    return float(steps[0]) if len(steps) else np.nan
 
 
 def event_step(
@@ -217,16 +217,17 @@ def event_step(
     threshold: float,
     side: Side,
 ) -> float:
-    """Step at which values meet ``value side threshold`` and still do at the next checkpoint; nan
-    for never.
+    """Step at which values meet ``value side threshold`` and still do at the next checkpoint.
 
-    Between the checkpoint before and the one that meets it, where a straight line over log(step +
-    25) crosses the threshold; the checkpoint itself where one of the two values is not finite; the
-    first step where that one meets it. The last checkpoint needs no next one. A nan meets nothing.
+    It lies between the checkpoint before and the one that meets it, where a straight line over
+    log(step + 25) crosses the threshold; it is the checkpoint itself if one of the two values is
+    not finite, the first step if that one meets it, and nan for never. The last checkpoint needs no
+    next one. A nan meets nothing.
 
-    >>> round(event_step(np.array([0, 75, 375]), np.array([0.0, 0.2, 0.8]), 0.5, ">="), 6)   # log 100 .. log 400
+    >>> steps = np.array([0, 75, 375])  # log(step + 25): log 25, log 100, log 400
+    >>> round(event_step(steps, np.array([0.0, 0.2, 0.8]), 0.5, ">="), 6)
     175.0
-    >>> event_step(np.array([0, 75, 375]), np.array([0.9, 0.2, 0.3]), 0.5, ">=")   # met once, and gone at the next
+    >>> event_step(steps, np.array([0.9, 0.2, 0.3]), 0.5, ">=")  # met once, and gone at the next
     nan
     """
     if (np.diff(steps) <= 0).any():
@@ -237,12 +238,15 @@ def event_step(
     stays = met & np.append(met[1:], True)
     if not stays.any():
         return np.nan
-    at = int(stays.argmax())
-    before, after = values[max(at - 1, 0)], values[at]
-    if at == 0 or not np.isfinite([before, after]).all():
-        return float(steps[at])
+    first = int(stays.argmax())
+    if first == 0:
+        return float(steps[0])
+    before = values[first - 1]
+    after = values[first]
+    if not np.isfinite([before, after]).all():
+        return float(steps[first])
     share = (threshold - before) / (after - before)
-    low, high = np.log(steps[at - 1] + OFFSET), np.log(steps[at] + OFFSET)
+    low, high = np.log(steps[first - 1 : first + 1] + OFFSET)
     return float(np.exp(low + share * (high - low)) - OFFSET)
 
 
@@ -260,55 +264,44 @@ def order_table(events: pd.DataFrame, circuits: pd.DataFrame) -> pd.DataFrame:
         events: as in `event_table`; runs with other seeds may be put below each other.
         circuits: gamma, seed, circuit, one row a member. Members that it lacks are "not named".
 
-    Raises RunError where a member has an event, or a circuit, twice.
+    Raises RunError if a member has an event, or a circuit, twice.
     """
     table = events.merge(circuits[["gamma", "seed", "circuit"]], on=["gamma", "seed"], how="left")
     table = table.fillna({"circuit": "not named"})
-    twice = table.loc[table.duplicated(["gamma", "seed", "event"]), ["gamma", "seed"]]
-    if len(twice):
-        gamma, seed = twice.iloc[0]
+    repeated = table.loc[table.duplicated(["gamma", "seed", "event"]), ["gamma", "seed"]]
+    if len(repeated):
+        gamma, seed = repeated.iloc[0]
         raise RunError(
             f"the member with gamma={gamma:g}, seed={seed:g} is there twice; give other seeds to "
             f"each run."
         )
-    names = [table.loc[table["event_of"] == of, "event"].unique() for of in ("mechanism", "loss")]
+    mechanisms = table.loc[table["event_of"] == "mechanism", "event"].unique()
+    losses = table.loc[table["event_of"] == "loss", "event"].unique()
     rows = []
     for place, members in table.groupby(["gamma", "circuit"], sort=True):
-        gamma, circuit = cast(tuple[float, str], place)
-        steps = members.pivot(index="seed", columns="event", values="step").reindex(
-            columns=table["event"].unique()
-        )
-        for mechanism, loss in product(*names):
-            order = _order(*steps[[mechanism, loss]].to_numpy(dtype=np.float64).T)
-            rows.append(
-                {"gamma": gamma, "circuit": circuit, "mechanism": mechanism, "loss": loss, **order}
-            )
-    empty = {
-        "gamma": 0.0,
-        "circuit": "",
-        "mechanism": "",
-        "loss": "",
-        **_order(np.empty(0), np.empty(0)),
-    }
-    return pd.DataFrame(rows or [empty]).iloc[
-        : len(rows)
-    ]  # without rows too it has the types of the columns
+        steps = members.pivot(index="seed", columns="event", values="step")
+        steps = steps.reindex(columns=[*mechanisms, *losses]).astype(np.float64)
+        for mechanism, loss in product(mechanisms, losses):
+            order = _order(steps[mechanism].to_numpy(), steps[loss].to_numpy())
+            rows.append((*cast(tuple, place), mechanism, loss, *order))
+    return frame(rows, ORDER_COLUMNS)
+
+
+ORDER_COLUMNS = (
+    "gamma circuit:str mechanism:str loss:str n n_both:int n_first:int n_after:int log2_ratio low "
+    "high n_never:int n_loss_never:int"
+)
 
 
 def _order(
     mechanism: Float[np.ndarray, " seed"], loss: Float[np.ndarray, " seed"]
-) -> dict[str, int | float]:
+) -> tuple[float, ...]:
+    """The columns of the order table from ``n`` on."""
     both = np.isfinite(mechanism) & np.isfinite(loss)
     ratio = np.log2((mechanism[both] + OFFSET) / (loss[both] + OFFSET))
-    mean, low, high = t_interval(ratio)
-    return {
-        "n": len(both),
-        "n_both": int(both.sum()),
-        "n_first": int((mechanism[both] < loss[both]).sum()),
-        "n_after": int((mechanism[both] > loss[both]).sum()),
-        "log2_ratio": mean,
-        "low": low,
-        "high": high,
-        "n_never": int(np.isnan(mechanism).sum()),
-        "n_loss_never": int(np.isnan(loss).sum()),
-    }
+    n_first = (mechanism[both] < loss[both]).sum()
+    n_after = (mechanism[both] > loss[both]).sum()
+    n_never = np.isnan(mechanism).sum()
+    n_loss_never = np.isnan(loss).sum()
+    interval = t_interval(ratio)
+    return (len(both), both.sum(), n_first, n_after, *interval, n_never, n_loss_never)

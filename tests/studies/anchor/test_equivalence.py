@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rb_interp.studies.anchor.equivalence import compare
 from rb_interp.studies.anchor.figures import draw_equivalence
-from rb_interp.studies.anchor.measure import compare
 from rb_interp.tasks import Battery, Inputs
 
 ROWS = Battery(
