@@ -26,8 +26,8 @@ import pandas as pd
 from rb_interp.runs.store import write_file
 from rb_interp.statistics.intervals import proportion_interval, stratified_auc
 from rb_interp.studies.anchor.error_rates import (
-    LEAST_TRUE_POSITIVE,
-    MOST_FALSE_POSITIVE,
+    MAX_FALSE_POSITIVE,
+    MIN_TRUE_POSITIVE,
     read_table,
 )
 
@@ -127,8 +127,8 @@ def _rates(rows: pd.DataFrame) -> dict:
         models = rows.loc[rows["source"] == control]
         found |= {f"n_{control}": len(models), **_share(f"{control}_", models)}
     good = (
-        found["true_positive_rate"] >= LEAST_TRUE_POSITIVE
-        and found["false_positive_rate"] <= MOST_FALSE_POSITIVE
+        found["true_positive_rate"] >= MIN_TRUE_POSITIVE
+        and found["false_positive_rate"] <= MAX_FALSE_POSITIVE
     )
     return {**found, "calibrated": bool(good)}
 
@@ -136,8 +136,8 @@ def _rates(rows: pd.DataFrame) -> dict:
 def _trained(rows: pd.DataFrame) -> dict:
     """The row of one detector on one source."""
     found = _both(rows) | _worst(rows)
-    seen = not found["n_positive"] or found["true_positive_rate"] >= LEAST_TRUE_POSITIVE
-    quiet = not found["n_negative"] or found["false_positive_rate"] <= MOST_FALSE_POSITIVE
+    seen = not found["n_positive"] or found["true_positive_rate"] >= MIN_TRUE_POSITIVE
+    quiet = not found["n_negative"] or found["false_positive_rate"] <= MAX_FALSE_POSITIVE
     return {**found, "calibrated": bool(seen and quiet)}
 
 

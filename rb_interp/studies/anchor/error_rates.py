@@ -1,5 +1,4 @@
-"""How often each mechanism probe misleads on models whose mechanism is known, and what that allows
-a verdict to say.
+"""How often each mechanism probe misleads on known models, and what a verdict may then say.
 
 Two tables of rates come with the package: on perturbed copies of hand-written models, where the
 truth is known by construction, and on each *source* of trained models. They are never mixed.
@@ -10,7 +9,7 @@ has rates, of hand-written models or of any source of trained ones, and a probe 
 claim is NOT JUDGED; where the family has none, verdicts stand and are marked as not calibrated.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -26,11 +25,13 @@ MECHANISM_CLAIMS = (
     *("M3b", "M4b", "M7r", "M8r", "M9b"),
 )
 """Claims that rest on a mechanism probe at a single checkpoint: those whose error rates matter."""
-LEAST_TRUE_POSITIVE, MOST_FALSE_POSITIVE = 0.95, 0.05
-"""A detector is calibrated with at least this true-positive and at most this false-positive rate
-(point estimates)."""
+MIN_TRUE_POSITIVE = 0.95
+"""A detector is calibrated with at least this true-positive rate (point estimate)."""
+MAX_FALSE_POSITIVE = 0.05
+"""A detector is calibrated with at most this false-positive rate (point estimate)."""
 FOLDER = Path(__file__).parent / "tables"
-RATES, TRAINED_RATES = "calibration_rates.csv", "trained_rates.csv"
+RATES = "calibration_rates.csv"
+TRAINED_RATES = "trained_rates.csv"
 TEXT = ("family", "source", "name", "detector", "truth", "worst_positive", "worst_negative")
 TEXT += ("exchange", "pair", "probe", "quantity", "of")
 FLAGS = ("present", "calibrated", "counts", "met")
@@ -43,28 +44,28 @@ def family(config: ModelConfig) -> str:
     >>> family(ModelConfig.preset("quick"))
     'norm none, 2 layers, learned positions'
     """
-    heads = (
-        "" if config.n_heads == 1 else f", {config.n_heads} heads"
-    )  # probes read one head, and so do the tables
+    # probes read one head, and so do the tables
+    heads = "" if config.n_heads == 1 else f", {config.n_heads} heads"
     return f"norm {config.norm}, {config.n_layers} layers{heads}, learned positions"
 
 
 def calibration(config: AnchorConfig) -> Calibration:
     """The shipped error rates of the probes on models of this configuration's family."""
-    of = family(config.model)
-    rows, trained = (
-        table.loc[table["family"] == of].to_dict("records")
-        for table in (shipped_rates(), shipped_trained_rates())
-    )
-    return Calibration(
-        of, {claim: standing(claim, of) for claim in MECHANISM_CLAIMS}, rows, trained
-    )
+    name = family(config.model)
+    standings = {claim: standing(claim, name) for claim in MECHANISM_CLAIMS}
+    rates = _family_rows(shipped_rates(), name)
+    trained = _family_rows(shipped_trained_rates(), name)
+    return Calibration(name, standings, rates, trained)
+
+
+def _family_rows(table: pd.DataFrame, name: str) -> list[dict[Hashable, Any]]:
+    """The rows of a table of rates that are of a family."""
+    return table.loc[table["family"] == name].to_dict("records")
 
 
 @lru_cache(maxsize=1)
 def shipped_rates() -> pd.DataFrame:
-    """The rates of every detector in every calibrated family, as shipped; see
-    ``experiments/calibration``."""
+    """The rates of every detector in every calibrated family, as shipped."""
     return read_table(FOLDER / RATES)
 
 
@@ -75,21 +76,24 @@ def shipped_trained_rates() -> pd.DataFrame:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """A table of rates or of answers, with every number exactly as it was written, whatever the
-    version of pandas."""
+    """A table of rates or of answers, the same with all versions of pandas."""
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    return table.assign(
-        **{name: list(map(_reader(name), table[name])) for name in table if name not in TEXT}
-    )
+    for column in table:
+        if column not in TEXT:
+            table[column] = [_value(str(column), text) for text in table[column]]
+    return table
 
 
-def _reader(column: str) -> Callable[[str], Any]:
+def _value(column: str, text: str) -> bool | int | float:
+    """A value of a column, exactly as it was written."""
     if column in FLAGS:
-        return "True".__eq__
-    return int if column in ("seed", "number") or column.startswith("n_") else float
+        return text == "True"
+    if column in ("seed", "number") or column.startswith("n_"):
+        return int(text)
+    return float(text)
 
 
-def standing(claim: str, of_family: str) -> Standing:
+def standing(claim: str, family_name: str) -> Standing:
     """Whether a claim is calibrated in a family, and why its verdict is withheld if it is.
 
     >>> standing("A1", "norm none, 2 layers, learned positions")  # a loss
@@ -99,33 +103,33 @@ def standing(claim: str, of_family: str) -> Standing:
     """
     if claim not in MECHANISM_CLAIMS:
         return Standing(None)
-    hand_written, trained = (
-        table.loc[(table["family"] == of_family) & (table["detector"] == claim)].to_dict("records")
-        for table in (shipped_rates(), shipped_trained_rates())
-    )
-    parts = [("hand-written models", row) for row in hand_written]
-    parts += [(f"trained models ({row['source']})", row) for row in trained]
-    missed = [_misleads(on, row) for on, row in parts if not row["calibrated"]]
+    rates = [("hand-written models", row) for row in _family_rows(shipped_rates(), family_name)]
+    for row in _family_rows(shipped_trained_rates(), family_name):
+        rates.append((f"trained models ({row['source']})", row))
+    rates = [(models, row) for models, row in rates if row["detector"] == claim]
+    missed = [_misleads(models, row) for models, row in rates if not row["calibrated"]]
     if missed:
         return Standing(False, "; ".join(missed))
-    whole = any(row["n_positive"] and row["n_negative"] for _, row in parts)
-    return Standing(whole)
+    return Standing(any(row["n_positive"] and row["n_negative"] for _, row in rates))
 
 
-def _misleads(on: str, row: Mapping[Hashable, Any]) -> str:
+def _misleads(models: str, row: Mapping[Hashable, Any]) -> str:
     """The sentence that a withheld verdict gives; a rate of which there is no model is left out."""
-    bounds = {
-        "positive": (LEAST_TRUE_POSITIVE, "true-positive", ">="),
-        "negative": (MOST_FALSE_POSITIVE, "false-positive", "<="),
-    }
-    rates, needs, worst = [], [], []
-    for truth, (bound, words, sign) in bounds.items():
-        rate = row[f"{words.replace('-', '_')}_rate"]
+    rates = []
+    bounds = []
+    worst = []
+    for truth, bound in (("positive", MIN_TRUE_POSITIVE), ("negative", MAX_FALSE_POSITIVE)):
         if not row[f"n_{truth}"]:
             continue
-        rates.append(f"{words} rate {rate:.2f}")
-        needs.append(f"{sign} {bound:.2f}")
-        if row[f"worst_{truth}"] and not (rate >= bound if truth == "positive" else rate <= bound):
+        kind = "true" if truth == "positive" else "false"
+        rate = row[f"{kind}_positive_rate"]
+        rates.append(f"{kind}-positive rate {rate:.2f}")
+        bounds.append(f"{'>=' if kind == 'true' else '<='} {bound:.2f}")
+        met = rate >= bound if kind == "true" else rate <= bound
+        if row[f"worst_{truth}"] and not met:
             worst.append(f"{row[f'worst_{truth}']}, {row[f'worst_{truth}_rate']:.2f}")
-    named = f" (worst: {'; '.join(worst)})" if worst else ""
-    return f"the probe misleads on {on}: {', '.join(rates)}{named}; needs {' and '.join(needs)}"
+    worst_case = f" (worst: {'; '.join(worst)})" if worst else ""
+    return (
+        f"the probe misleads on {models}: {', '.join(rates)}{worst_case}; needs "
+        f"{' and '.join(bounds)}"
+    )

@@ -14,15 +14,15 @@ from dataclasses import replace
 
 from rb_interp.claims import Calibration, Claim, Condition, Standing, Term
 from rb_interp.studies.composite.config import (
+    ANCHOR_MIN,
+    ANCHORS_MIN,
     BOTH_UNSEEN,
-    EACH,
     EDGES,
-    FIRST_HOP,
-    LOWER,
+    FIRST_HOP_MIN,
+    MAX_RATIO,
     MIDDLE,
+    N_MATRICES,
     SMALL,
-    SUM,
-    TWO_LAYERS,
     VERY_LARGE,
     CompositeConfig,
 )
@@ -205,9 +205,9 @@ def _knocked(edge: str, gamma: float, placebo: bool = False) -> Term:
 def _gathers(layer: int, gamma: float) -> tuple[Condition, ...]:
     """The last position looks at both anchors, and at each of them."""
     return (
-        Condition(_attention(layer, "last", "anchors", gamma), ">=", SUM),
-        Condition(_attention(layer, "last", "a1", gamma), ">=", EACH),
-        Condition(_attention(layer, "last", "a2", gamma), ">=", EACH),
+        Condition(_attention(layer, "last", "anchors", gamma), ">=", ANCHORS_MIN),
+        Condition(_attention(layer, "last", "a1", gamma), ">=", ANCHOR_MIN),
+        Condition(_attention(layer, "last", "a2", gamma), ">=", ANCHOR_MIN),
     )
 
 
@@ -244,10 +244,13 @@ def _unseen(*conditions: Condition) -> tuple[Term, ...]:
     )
 
 
-_BY_LAST = (*_gathers(0, MIDDLE), Condition(_attention(1, "last", "key", MIDDLE), ">=", SUM))
+_BY_LAST = (
+    *_gathers(0, MIDDLE),
+    Condition(_attention(1, "last", "key", MIDDLE), ">=", ANCHORS_MIN),
+)
 _BY_ANCHORS = (
-    Condition(_attention(0, "a1", "key", SMALL), ">=", FIRST_HOP),
-    Condition(_attention(0, "a2", "key", SMALL), ">=", FIRST_HOP),
+    Condition(_attention(0, "a1", "key", SMALL), ">=", FIRST_HOP_MIN),
+    Condition(_attention(0, "a2", "key", SMALL), ">=", FIRST_HOP_MIN),
     *_gathers(1, SMALL),
 )
 
@@ -550,7 +553,7 @@ COMPLEXITY_CLAIMS = (
                     "matrices_lower",
                     None,
                     "final",
-                    label=f"number of {TWO_LAYERS} matrices whose PR at gamma {SMALL:g} is at most {LOWER:g} times "
+                    label=f"number of {N_MATRICES} matrices whose PR at gamma {SMALL:g} is at most {MAX_RATIO:g} times "
                     f"that at gamma {MIDDLE:g}",
                 ),
                 ">=",
@@ -570,7 +573,7 @@ COMPLEXITY_CLAIMS = (
                 "<=",
                 0.5,
             ),
-            Condition(_SPREAD[SMALL], "<=", math.log(LOWER), _SPREAD[MIDDLE]),
+            Condition(_SPREAD[SMALL], "<=", math.log(MAX_RATIO), _SPREAD[MIDDLE]),
         ),
         context=tuple(
             _items("participation", gamma, "PR of the items") for gamma in (SMALL, MIDDLE)

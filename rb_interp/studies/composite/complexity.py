@@ -23,7 +23,7 @@ from rb_interp.probes.weights import condensation, layer_matrices, weight_spectr
 from rb_interp.runs.results import frame
 from rb_interp.statistics.intervals import Auc, stratified_auc
 from rb_interp.statistics.reading import Reading
-from rb_interp.studies.composite.config import LOWER, MIDDLE, SMALL, TWO_LAYERS
+from rb_interp.studies.composite.config import MAX_RATIO, MIDDLE, N_MATRICES, SMALL
 from rb_interp.studies.composite.phase import INFERENTIAL, SYMMETRIC, MemberReading
 from rb_interp.studies.composite.task import CompositeDataset
 from rb_interp.training.member_group import Member
@@ -103,11 +103,11 @@ def complexity_contrast(
             continue
         small = _by_matrix(ratios, SMALL, seed)
         middle = _by_matrix(ratios, MIDDLE, seed)
-        if {len(small), len(middle)} <= {0, TWO_LAYERS}:
-            lower = (small / middle <= LOWER).sum().to_dict()
+        if {len(small), len(middle)} <= {0, N_MATRICES}:
+            lower = (small / middle <= MAX_RATIO).sum().to_dict()
             values = {"matrices_lower": float(lower["value"])}
             before = {"matrices_lower": float(lower["untrained"])}
-            reading = Reading("complexity_contrast", values, untrained=before, n=TWO_LAYERS)
+            reading = Reading("complexity_contrast", values, untrained=before, n=N_MATRICES)
             yield np.nan, seed, "", reading
 
 

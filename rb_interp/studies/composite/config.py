@@ -1,5 +1,4 @@
-"""Configuration of the composite study: a sweep over initialisation rates on the composite task of
-paper 2.
+"""Configuration of the composite study: a sweep over initialisation rates.
 
 Beside it stands a control, `BOTH_UNSEEN`: what members answer to a pair whose mirror was not
 trained either.
@@ -20,20 +19,27 @@ from rb_interp.settings import Gammas
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.training.config import TrainConfig
 
-VERY_LARGE, MIDDLE, SMALL = 0.1, 0.5, 0.8
+VERY_LARGE = 0.1
+MIDDLE = 0.5
+SMALL = 0.8
 """The gammas of paper 2's claims. A larger gamma is a smaller initialisation."""
 STAGES = ("fit",)
 EPOCH = 370
 """Steps of an epoch of the paper: 15 trained pairs of 50,625 rows, in batches of 2,048."""
 BOTH_UNSEEN = "both_unseen"
 """The sweep whose members are trained on neither pair of a held-out one and its mirror."""
-SUM, EACH, FIRST_HOP = 0.80, 0.20, 0.50
-"""Attention that F1 and F2 ask for: on two anchors together, on each of them, and from an anchor to
-the key."""
+ANCHORS_MIN = 0.80
+"""Attention that F1 and F2 ask for on two anchors together."""
+ANCHOR_MIN = 0.20
+"""Attention that they ask for on each anchor."""
+FIRST_HOP_MIN = 0.50
+"""Attention that F2 asks for from an anchor to the key."""
 EDGES = {"anchors_from_key": ("anchor", "key"), "last_from_anchors": ("last", "anchor")}
 """Edges of L0 that F6 knocks out: name -> query and key."""
-LOWER, TWO_LAYERS = 0.7, 12
-"""K2's bound of PR(gamma .8) / PR(gamma .5), and the matrices of two layers."""
+MAX_RATIO = 0.7
+"""K2's bound of PR(gamma .8) / PR(gamma .5)."""
+N_MATRICES = 12
+"""Matrices of two layers."""
 
 _POST = ModelConfig(norm="post")
 MODELS = {
@@ -123,8 +129,9 @@ class CompositeConfig(SweepConfig, StudyConfig):
                 f"the last position, so give 6 or more."
             )
         for pair in task.held_out:
-            key, both = np.array([0]), np.array([pair])
-            if task.inferential(key, both) == task.symmetric(key, both):
+            key = np.array([0])
+            anchors = np.array([pair])
+            if task.inferential(key, anchors) == task.symmetric(key, anchors):
                 raise ConfigError(
                     f"the held-out pair {pair} gets the same answer by inference and by its "
                     f"mirror; make the mirror {pair[::-1]} an exception."
@@ -138,15 +145,10 @@ class CompositeConfig(SweepConfig, StudyConfig):
 
     @property
     def sweeps(self) -> dict[str, SweepConfig]:
-        """The main sweep, and its members at the middle and the small initialisation that see no
-        mirrored pair."""
+        """The main sweep, and members of less large initialisation that see no mirrored pair."""
         gammas = tuple(gamma for gamma in (MIDDLE, SMALL) if gamma in self.gammas)
         if not gammas:
             return {"": self}
         train = replace(self.train, stages=(), n_checkpoints=0)
-        return {
-            "": self,
-            BOTH_UNSEEN: SweepConfig(
-                gammas, self.task.both_unseen(), self.model, train, self.rates
-            ),
-        }
+        control = SweepConfig(gammas, self.task.both_unseen(), self.model, train, self.rates)
+        return {"": self, BOTH_UNSEEN: control}

@@ -55,7 +55,7 @@ from rb_interp.runs.results import StudyResult, frame
 from rb_interp.runs.shared_member import Circuit
 from rb_interp.statistics.intervals import mean_of_shares, proportion_interval
 from rb_interp.statistics.reading import Reading
-from rb_interp.studies.composite.config import EACH, EDGES, FIRST_HOP, SUM
+from rb_interp.studies.composite.config import ANCHOR_MIN, ANCHORS_MIN, EDGES, FIRST_HOP_MIN
 from rb_interp.studies.composite.phase import (
     INFERENTIAL,
     PHASE_VALUES,
@@ -117,8 +117,8 @@ def flows_by_attention(first: Mapping[str, float], second: Mapping[str, float]) 
     Args:
         first: L0's attention between roles. second: L1's.
     """
-    fetches_key = second["last_to_key"] >= SUM
-    anchors_fetch_key = min(first["a1_to_key"], first["a2_to_key"]) >= FIRST_HOP
+    fetches_key = second["last_to_key"] >= ANCHORS_MIN
+    anchors_fetch_key = min(first["a1_to_key"], first["a2_to_key"]) >= FIRST_HOP_MIN
     return {
         VIA_LAST: _gathers_anchors(first) and fetches_key,
         VIA_ANCHORS: anchors_fetch_key and _gathers_anchors(second),
@@ -129,7 +129,7 @@ def _gathers_anchors(attention: Mapping[str, float]) -> bool:
     """Whether the last position attends to the anchors together, and to each of them."""
     first = attention["last_to_a1"]
     second = attention["last_to_a2"]
-    return first + second >= SUM and min(first, second) >= EACH
+    return first + second >= ANCHORS_MIN and min(first, second) >= ANCHOR_MIN
 
 
 class Pairs(NamedTuple):
