@@ -1,5 +1,4 @@
-"""Addition and commands: does a small initialisation with a large weight decay carry a rule to what
-was held out?
+"""Addition and commands: is a rule carried over to rows that were held out?
 
 Realistic tasks of paper 2 ("Initialization is Critical to Whether Transformers Fit Composite
 Functions by Reasoning or Memorizing", arXiv 2405.05409).

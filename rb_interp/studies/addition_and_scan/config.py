@@ -172,7 +172,7 @@ class AdditionAndScanConfig(StudyConfig):
 
 
 def check_decay(task: str, low: SweepConfig, high: SweepConfig) -> None:
-    """Raise ConfigError if the two sweeps of a task differ in more than the decay of their names."""
+    """Raise ConfigError if the two sweeps of a task differ in more than their decays."""
     for name, sweep in {"low": low, "high": high}.items():
         if sweep.train.weight_decay != DECAYS[name]:
             raise ConfigError(

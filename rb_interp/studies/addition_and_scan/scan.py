@@ -10,7 +10,8 @@ orders x and then y, ``x after y`` orders y and then x. The grammar is after SCA
 2018); our own, and smaller. A row is ``command => actions <end>``, filled up with ``<end>``; the
 loss is on the actions and their first ``<end>`` alone. A model sees the row without its last token.
 
-    train        commands without the primitive ``jump``, each once, and ``jump`` alone in a share of the rows
+    train        commands without the primitive ``jump``, each once, and ``jump`` alone in a share
+                 of the rows
     seen_test    the other commands without it
     composites   all commands with it, but for ``jump`` alone
 
@@ -221,8 +222,7 @@ class ScanTask(SequenceTask):
         )
 
     def dataset(self, seed: int) -> Dataset:
-        """The rows of a seed (stream 2), which draws the commands that are trained on; composites
-        are always all."""
+        """The rows of a seed (stream 2), which draws the commands that are trained on."""
         trainable, composites = _by_primitive(self.verbs)
         order = np.random.default_rng([seed, 2]).permutation(len(trainable))
         drawn = [trainable[number] for number in order]

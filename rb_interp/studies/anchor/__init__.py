@@ -1,5 +1,4 @@
-"""The anchor study: does a small initialisation learn the rule before the table, and through which
-circuit?"""
+"""The anchor study: is the rule learned before the table, and through which circuit?"""
 
 from pathlib import Path
 
@@ -18,7 +17,10 @@ ANCHOR = Study(
         "smoke": "about a minute",
         "quick": "about a quarter of an hour on two CPU cores",
         "paper": "by count three hours for the 24 members on an H200",
-        "paper-200k": "about nine minutes of training for 21 members on an H200, some 2.5 hours a member on a CPU core",
+        "paper-200k": (
+            "about nine minutes of training for 21 members on an H200, some 2.5 hours a member on "
+            "a CPU core"
+        ),
     },
     config=f"{__name__}.config:AnchorConfig",
     measure=f"{__name__}.measure:measure",

@@ -129,7 +129,7 @@ def value_subspaces(model: HookedModel, data: AnchorDataset) -> Iterator[NamedEf
 
 
 def swaps(model: HookedModel, data: AnchorDataset) -> Iterator[NamedEffect]:
-    """Shares of pairs whose answer follows key and sum taken from another input, by circuit's sites.
+    """Shares of pairs whose answer follows key and sum taken from another input.
 
     Yields nothing for a task whose answers differ from key plus sum.
     """

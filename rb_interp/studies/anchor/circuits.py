@@ -72,8 +72,7 @@ CIRCUITS = tuple(RULES)
 
 
 class Quantity(NamedTuple):
-    """Where a number of the name is read: probe and quantity, stage, set, and which of the layers
-    and heads read."""
+    """A number of the name, of one of the layers and heads that were read."""
 
     probe: str
     quantity: str
@@ -126,8 +125,7 @@ def name_circuit(
 
 
 def circuit_table(readings: pd.DataFrame) -> pd.DataFrame:
-    """One row per member with final readings: its two names, and the numbers that each derives
-    from.
+    """One row per member with final readings: its two names, and their numbers.
 
     ``circuit`` is the name by attention, ``cause`` the name by cause.
 
@@ -149,8 +147,7 @@ def circuit_table(readings: pd.DataFrame) -> pd.DataFrame:
 
 
 def circuits(measured: StudyResult) -> dict[tuple[float, int], Circuit]:
-    """Gamma and seed of each member -> its circuit by cause, with the shares that the name rests
-    on."""
+    """Gamma and seed of a member -> its circuit by cause, with the shares of its rule."""
     members = {}
     for row in measured.tables["circuits"].to_dict("records"):
         shares = {SHARES[column]: float(row[column]) for column in ROUTES}

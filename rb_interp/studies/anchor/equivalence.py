@@ -103,15 +103,9 @@ def compare(
         groups = [names[seed] for seed in seeds]
         now = _disagreement(answers[name], seeds)
         before = _disagreement(untrained[name], seeds)
-        for a, b in combinations(range(len(seeds)), 2):
-            pair = (seeds[a], seeds[b], groups[a], groups[b], now[a, b], n)
-            rows["disagreement"].append((name, SMALL, *pair))
-        for (a, b), values in pair_means(now, groups).items():
-            mean = (a, b, values.mean(), values.min(), values.max(), len(values))
-            rows["disagreement_means"].append((name, SMALL, *mean))
-        counts = ", ".join(f"{group} {groups.count(group)}" for group in sorted(set(groups)))
-        test = between_less_within(now, groups)
-        rows["equivalence"].append((name, SMALL, counts, *test, len(groups)))
+        rows["disagreement"] += _pairs(name, now, seeds, groups, n)
+        rows["disagreement_means"] += _means(name, now, groups)
+        rows["equivalence"].append(_test(name, now, groups))
         for seed, answer in answers[name].items():
             accuracy = (answer == kind.inputs.labels).mean()
             second = np.nan if kind.second is None else (answer == kind.second).mean()
@@ -119,19 +113,43 @@ def compare(
         excess = dict(zip(seeds, excess_disagreement(now, groups), strict=True))
         start = dict(zip(seeds, excess_disagreement(before, groups), strict=True))
         for seed in answers[name]:
-            reading = Reading(
-                "equivalence",
-                {name: excess.get(seed, np.nan)},
-                untrained={name: start.get(seed, np.nan)},
-                n=n,
-            )
+            values = {name: excess.get(seed, np.nan)}
+            at_start = {name: start.get(seed, np.nan)}
+            reading = Reading("equivalence", values, untrained=at_start, n=n)
             place = {"gamma": SMALL, "seed": seed, "stage": "final", "step": step, "set": ""}
             readings += [row | place for row in reading.rows()]
     tables = {table: frame(rows[table], columns) for table, columns in COLUMNS.items()}
     return StudyResult(readings_table(readings), tables)
 
 
-def _disagreement(answers: Answers, seeds: Sequence[int]) -> Float[np.ndarray, "member member"]:
+Disagreement = Float[np.ndarray, "member member"]
+
+
+def _pairs(
+    name: str, d: Disagreement, seeds: Sequence[int], groups: Sequence[str], n: int
+) -> list[tuple]:
+    """Rows of ``disagreement``."""
+    rows = []
+    for a, b in combinations(range(len(seeds)), 2):
+        rows.append((name, SMALL, seeds[a], seeds[b], groups[a], groups[b], d[a, b], n))
+    return rows
+
+
+def _means(name: str, d: Disagreement, groups: Sequence[str]) -> list[tuple]:
+    """Rows of ``disagreement_means``."""
+    rows = []
+    for (a, b), pairs in pair_means(d, groups).items():
+        rows.append((name, SMALL, a, b, pairs.mean(), pairs.min(), pairs.max(), len(pairs)))
+    return rows
+
+
+def _test(name: str, d: Disagreement, groups: Sequence[str]) -> tuple:
+    """A row of ``equivalence``."""
+    counts = ", ".join(f"{group} {groups.count(group)}" for group in sorted(set(groups)))
+    return (name, SMALL, counts, *between_less_within(d, groups), len(groups))
+
+
+def _disagreement(answers: Answers, seeds: Sequence[int]) -> Disagreement:
     """Disagreement of the members of some seeds."""
     if not seeds:
         return np.zeros((0, 0))

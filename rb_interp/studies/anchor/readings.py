@@ -141,7 +141,7 @@ def _call(
     inputs: Mapping[str, Inputs],
     **options: Any,
 ) -> probes.Reading:
-    """The reading of a probe, with arrays for the first head of the layer of the paper's figures."""
+    """The reading of a probe, with arrays for the first head of the layer that figures draw."""
     reading = call.probe(sources[call.set], inputs[call.set], **call.options, **options)
     layer = 1 if call.probe is probes.attention_by_role else 0
     if reading.head in (None, 0) and reading.layer in (None, layer):

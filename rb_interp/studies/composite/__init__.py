@@ -1,5 +1,4 @@
-"""Composite functions of two anchors: is a pair that was never trained answered by inference, or by
-its mirror?
+"""Composite functions of two anchors: is an unseen pair inferred, or answered as its mirror?
 
 The study of paper 2, "Initialization is Critical to Whether Transformers Fit Composite Functions by
 Reasoning or Memorizing" (arXiv 2405.05409).
@@ -11,7 +10,10 @@ from rb_interp.runs import Study
 
 COMPOSITE = Study(
     name="composite",
-    title="Composite study: is an unseen pair of anchors answered by inference, or as its mirror was trained?",
+    title=(
+        "Composite study: is an unseen pair of anchors answered by inference, or as its mirror was "
+        "trained?"
+    ),
     question=(
         "Two anchors in a row shift a key. One pair is trained with another shift than the sum of "
         "its anchors, and its mirror is never trained. Does the initialisation decide how that "

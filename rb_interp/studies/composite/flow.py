@@ -1,5 +1,6 @@
-"""The flow of a member: by which positions key and pair reach the last one (paper 2, Fig. 3 and
-Sec. 5.1).
+"""The flow of a member: by which positions key and pair reach the last one.
+
+After paper 2, Fig. 3 and Sec. 5.1:
 
     via last      L0 brings the pair to the last position, L1 the key; drawn for symmetric
                   solutions
@@ -17,8 +18,8 @@ Interchange. A source has its base's position and noise, another key and another
 are trained ones that are no exceptions, both rows are answered rightly, and these four answers
 differ:
 
-    base, source         what the two rows are answered
-    kb_ps, ks_pb         the base's key with the source's pair, and the source's key with the base's pair
+    base, source    what the two rows are answered
+    kb_ps, ks_pb    the base's key with the source's pair, and the source's key with the base's pair
 
 ``R:answer`` is the share of pairs that get an answer once the residual stream after L0 is taken
 from the source at the roles R, one role or two. Its placebo takes it from the base with its noise
@@ -232,11 +233,10 @@ def _shares(model: HookedModel, pairs: Pairs) -> tuple[dict[str, float], int]:
 def read_knock_out(
     model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None
 ) -> Reading:
-    """Accuracy on early rows of seen_test that is lost without an edge of L0's attention, in [-1,
-    1].
+    """Accuracy on early rows of seen_test that is lost without an edge of L0's attention.
 
-    Values: ``anchors_from_key`` and ``last_from_anchors``, each with ``:placebo``; ``before``, the
-    accuracy without any change. n is the number of rows.
+    It is in [-1, 1]. Values: ``anchors_from_key`` and ``last_from_anchors``, each with
+    ``:placebo``; ``before``, the accuracy without any change. n is the number of rows.
     """
     rows = data.rows("seen_test")
     inputs = data.inputs(rows[early(data, rows)])

@@ -1,5 +1,4 @@
-"""The phase map of composite functions: which phase, at each initialisation and depth, learning
-rate or weight decay?
+"""The phase map of composite functions, by initialisation and depth, learning rate or weight decay.
 
 The map of paper 2's Figs. 2 and 14 (arXiv 2405.05409), on the task and with the phases of the
 composite study. Its claims are C7 to C12.
@@ -7,9 +6,10 @@ composite study. Its claims are C7 to C12.
 A configuration has one sweep over gammas for each point of each axis:
 
     depth           number of layers, all gammas
-    rate            peak learning rates, coarse gammas; the preset's own rate is the sweep of depth 2
+    rate            peak learning rates, coarse gammas; the preset's rate is the sweep of depth 2
     decay           weight decays, coarse gammas
-    unseen_rate     learning rates at the middle gamma, three layers, neither mirrored pair trained (C10)
+    unseen_rate     learning rates at the middle gamma, three layers, neither mirrored pair trained
+                    (C10)
     unseen_decay    weight decays there (C11)
     gpt2            GPT-2's blocks, pre-norm and post-norm (C12)
 
@@ -38,7 +38,10 @@ from rb_interp.training.config import TrainConfig
 
 COMPOSITE_MAP = Study(
     name="composite-map",
-    title="Phase map: where in gamma, depth, learning rate and weight decay is an unseen pair inferred?",
+    title=(
+        "Phase map: where in gamma, depth, learning rate and weight decay is an unseen pair "
+        "inferred?"
+    ),
     question=(
         "The composite study asks how a pair of anchors that was never trained is answered. This "
         "map asks where: at which initialisations, and how that changes with depth, learning rate, "

@@ -190,8 +190,7 @@ def boundary(difference: Mapping[float, float]) -> Boundary:
 
 
 def boundary_interval(by_seed: Sequence[Boundary], grid: Sequence[float]) -> Interval:
-    """Mean boundary over seeds with its 95 % interval, inside the grid; NaN throughout without
-    seeds.
+    """Mean boundary over seeds with its 95 % interval, inside the grid; NaN without seeds.
 
     >>> boundary_interval([Boundary(0.65, 0.6, 0.7, True)] * 8, [0.5, 0.6, 0.7, 0.8])
     Interval(estimate=0.65, low=0.6, high=0.7)

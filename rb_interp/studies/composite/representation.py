@@ -94,7 +94,7 @@ class Grid(NamedTuple):
         return numbers.reshape(NOISES, len(KEYS))
 
     def cells(self, compared: Sequence[tuple[Pair, Pair]]) -> Cells:
-        """Numbers of the two rows of every cell: key of the first pair down, of the second across."""
+        """Numbers of the two rows of each cell: key of the first pair down, of the second across."""
         cells = np.empty((len(compared), NOISES, len(KEYS), len(KEYS), 2), dtype=np.int64)
         for number, (down, across) in enumerate(compared):
             cells[number, ..., 0] = self.row_numbers(down)[:, :, None]

@@ -123,7 +123,7 @@ def row_hashes(tokens: Rows) -> Hashes:
 
 
 def role_positions(length: int, key: PerRow) -> dict[str, np.ndarray]:
-    """Positions of every role by the position of each row's key, ``[row, n]``; noise is in order."""
+    """Positions of every role, ``[row, n]``, by the position of each row's key; noise in order."""
     key = key[:, None]
     noise = np.arange(length - 3)
     return {

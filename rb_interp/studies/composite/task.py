@@ -1,11 +1,10 @@
-"""The composite task: two anchors in a row, each of which shifts the key; paper 2 (arXiv
-2405.05409), Eq. (1).
+"""The composite task: two anchors in a row, each of which shifts the key.
 
-A sequence holds one key x, directly followed by two anchors a1 and a2, and noise items at all other
-positions. Its answer is read at the last position:
+After paper 2 (arXiv 2405.05409), Eq. (1). A sequence holds one key x, directly followed by two
+anchors a1 and a2, and noise items at all other positions. Its answer is read at the last position:
 
     x + s(a1) + s(a2)    the inferential answer, with one shift s(a) for each anchor
-    x + e(a1, a2)        the answer of an exception, a pair that is trained with another shift e than the sum
+    x + e(a1, a2)        the answer of an exception, a pair that is trained with another shift e
 
 Held-out pairs are never trained. A model answers them inferentially where it has learned the
 anchors' shifts, and symmetrically where it gives what the mirrored pair (a2, a1) was trained to
@@ -54,8 +53,7 @@ FITTED = 0.90
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CompositeDataset(Dataset):
-    """The rows that one seed draws, with roles ``key``, ``a1``, ``a2``, ``anchor``, ``last`` and
-    ``noise``."""
+    """The rows of a seed; roles are ``key``, ``a1``, ``a2``, ``anchor``, ``last``, ``noise``."""
 
     task: CompositeTask
     """Whose rows these are."""
@@ -161,8 +159,7 @@ class CompositeTask(TaskSettings):
         _check_exceptions(self)
 
     def both_unseen(self) -> CompositeTask:
-        """The same task where the mirrored pairs of held-out ones are held out too, and are no
-        exceptions.
+        """The same task with the mirrors of held-out pairs held out too, exceptions or not.
 
         >>> task = CompositeTask().both_unseen()
         >>> task.held_out, task.exceptions
@@ -267,8 +264,9 @@ class CompositeTask(TaskSettings):
         rows: Int[np.ndarray, " row"],
         tokens: Int[np.ndarray, "row pos"],
     ) -> Int[np.ndarray, " row"]:
-        """Right answers of tokens that hold key and anchors where the given rows do; inferential
-        for held-out pairs.
+        """Right answers of tokens; inferential for held-out pairs.
+
+        Their keys and anchors have the positions of the given rows.
 
         Args:
             data: the dataset that the rows are of. rows: their numbers in it. tokens: the tokens to
@@ -289,8 +287,9 @@ class CompositeTask(TaskSettings):
     def counterfactual(
         self, data: CompositeDataset, rows: Int[np.ndarray, " row"], change: str, seed: int = 0
     ) -> Inputs:
-        """The same rows with another ``key``, other ``anchors``, ``both``, or other ``noise``, and
-        their right answers.
+        """The same rows with another key, other anchors, both, or other noise, and their answers.
+
+        ``change`` is ``key``, ``anchors``, ``both`` or ``noise``.
 
         A changed key is drawn evenly from the keys of the same kind (test or training) at the row's
         position. A changed pair is drawn evenly from the pairs of the row's set, again and again
@@ -305,8 +304,8 @@ class CompositeTask(TaskSettings):
         >>> data = task.dataset(seed=0)
         >>> rows = data.sample("seen_test", 50)
         >>> other = task.counterfactual(data, rows, "noise")
-        >>> bool((other.labels == data.labels[rows]).all()), bool((other.tokens == data.tokens[rows]).all())
-        (True, False)
+        >>> bool((other.labels == data.labels[rows]).all())
+        True
         """
         return changed_rows(data, rows, change, seed)
 
@@ -370,8 +369,7 @@ class CompositeTask(TaskSettings):
         return keys + self.shift_table()[second, first]
 
     def shift_table(self) -> Int[np.ndarray, "first second"]:
-        """Trained shift of each ordered pair without random exceptions; the sum for held-out
-        ones."""
+        """Trained shift of each ordered pair without random exceptions; else the sum."""
         table = np.add.outer(self.shifts, self.shifts)
         for (first, second), shift in self.exceptions:
             table[first - 1, second - 1] = shift
