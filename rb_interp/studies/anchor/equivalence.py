@@ -4,8 +4,8 @@ Some rows are unlike any that the members learned. At gamma .8, final, on rows o
 `tasks.batteries`. With d_ab the share of rows that members a and b answer differently (argmax), a
 seed's reading ``equivalence/<battery>`` is its mean over partners of other circuits less its mean
 over partners of its own; NaN if it has no partner of one kind. The permutation test over members
-and the means over pairs are those of `statistics.disagreement`. Members named ``none`` take no part, since
-they learned nothing. ``mixed`` counts as a circuit like the others.
+and the means over pairs are those of `statistics.disagreement`. Members named ``none`` take no
+part, since they learned nothing. ``mixed`` counts as a circuit like the others.
 
 How it can mislead. Untrained models read about 0 too, at or near the bound of Q1, since their later
 circuit says nothing of their answers: read the accuracy beside it. A circuit whose members all fail
