@@ -174,7 +174,7 @@ def contributions(model: HookedModel, data: AnchorDataset) -> Iterator[tuple[str
         if len(rows):
             control = data.task.counterfactual(data, rows, "noise")
             table = ablations(model, data.inputs(rows), sites, control=control)
-            yield set, table.drop(columns="note")
+            yield set, table.drop(columns=["answered", "note"])
 
 
 def matrices(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFrame]:
