@@ -20,7 +20,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from rb_interp import __version__, runs
 from rb_interp.errors import ConfigError, RbInterpError, RunError, TaskError, nearest, printable
-from rb_interp.runs.store import read_run, write_file
+from rb_interp.store import read_run, write_file
 
 DEFAULT = "anchor"
 """The study that is meant where none is named."""

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rb_interp.runs.store import write_file
 from rb_interp.statistics.intervals import proportion_interval, stratified_auc
+from rb_interp.store import write_file
 from rb_interp.studies.anchor.error_rates import (
     MAX_FALSE_POSITIVE,
     MIN_TRUE_POSITIVE,

@@ -21,8 +21,8 @@ from torch import Tensor
 from experiments.calibration.known_models import Subject
 from experiments.calibration.routes import Recipe, shares
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.store import write_file
 from rb_interp.settings import MIDDLE, SMALL
+from rb_interp.store import write_file
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import train_members

@@ -33,9 +33,9 @@ from numpy.typing import ArrayLike
 
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.plots import hatch, is_dark
-from rb_interp.runs.store import write_file
 from rb_interp.statistics.formatting import seeds_text, two_digits
 from rb_interp.statistics.intervals import Interval
+from rb_interp.store import write_file
 
 __all__ = [
     "Series",

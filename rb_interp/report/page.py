@@ -25,9 +25,9 @@ from rb_interp.claims.rule import FEWEST, OUTCOMES
 from rb_interp.errors import StudyError, nearest
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError, effect_text, notes
 from rb_interp.figures.kit import save_figures
-from rb_interp.runs.store import write_file
 from rb_interp.settings import read_toml
 from rb_interp.statistics.formatting import mean_text, number, seeds_text, share_text, two_digits
+from rb_interp.store import write_file
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict

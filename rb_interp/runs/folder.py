@@ -14,8 +14,8 @@ from rb_interp.errors import RunError, nearest
 from rb_interp.runs.config import StudyConfig, scale_of
 from rb_interp.runs.definition import StudyDefinition
 from rb_interp.runs.results import KEYS
-from rb_interp.runs.store import PROBE, REMEDY, REPORT, SETTINGS, TRAIN, RunStore, read_run
 from rb_interp.runs.sweep import Sweep
+from rb_interp.store import PROBE, REMEDY, REPORT, SETTINGS, TRAIN, RunStore, read_run
 
 
 class RunFolder:

@@ -26,7 +26,10 @@ from rb_interp.runs.member_models import measure_members
 from rb_interp.runs.results import KEYS, StudyResult, with_reached
 from rb_interp.runs.shared_member import SharedMember
 from rb_interp.runs.sharing import save_member
-from rb_interp.runs.store import (
+from rb_interp.runs.sweep import LATE, train_sweeps
+from rb_interp.runs.verdicts import is_measured, read_evidence, write_result
+from rb_interp.settings import differences, plain, to_toml
+from rb_interp.store import (
     PROBE,
     REPORT,
     RUN,
@@ -37,9 +40,6 @@ from rb_interp.runs.store import (
     run_record,
     write_file,
 )
-from rb_interp.runs.sweep import LATE, train_sweeps
-from rb_interp.runs.verdicts import is_measured, read_evidence, write_result
-from rb_interp.settings import differences, plain, to_toml
 from rb_interp.training.loop import resolve_device
 from rb_interp.training.member_group import Member
 

@@ -29,8 +29,8 @@ from rb_interp.runs.shared_member import (
     name_of_task,
     read,
 )
-from rb_interp.runs.store import versions, write_file
 from rb_interp.settings import class_name, plain
+from rb_interp.store import versions, write_file
 from rb_interp.tasks.dataset import Task, vocabulary
 from rb_interp.training.members import evaluate_model
 from rb_interp.training.store import checksum

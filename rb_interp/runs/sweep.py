@@ -17,7 +17,7 @@ from rb_interp.arguments import checked
 from rb_interp.errors import RunError, nearest
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs.config import SweepConfig, fingerprint
-from rb_interp.runs.store import REMEDY, RunStore
+from rb_interp.store import REMEDY, RunStore
 from rb_interp.tasks.dataset import vocabulary
 from rb_interp.training.loop import kept_by
 from rb_interp.training.member_group import Member

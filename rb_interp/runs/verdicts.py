@@ -33,8 +33,8 @@ from rb_interp.runs.results import (
     summary_table,
     with_reached,
 )
-from rb_interp.runs.store import PROBE, SETTINGS, code_version, write_file
 from rb_interp.settings import to_toml
+from rb_interp.store import PROBE, SETTINGS, code_version, write_file
 
 PACKAGE = Path(__file__).parents[1]
 ARRAYS = "arrays.safetensors"

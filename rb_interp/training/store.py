@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from rb_interp.errors import RunError
-from rb_interp.runs.store import RunStore, write_file
+from rb_interp.store import RunStore, write_file
 from rb_interp.training.member_group import DRIFT, Member
 
 FORMAT = "rb_interp checkpoint 3"

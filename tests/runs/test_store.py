@@ -18,7 +18,7 @@ from table_columns import check_run
 from rb_interp.claims import judge
 from rb_interp.errors import RunError, StudyError
 from rb_interp.runs import Run
-from rb_interp.runs.store import PROBE, REPORT, START, TRAIN, RunStore, write_file
+from rb_interp.store import PROBE, REPORT, START, TRAIN, RunStore, write_file
 
 pytestmark = pytest.mark.trains
 
@@ -75,7 +75,7 @@ def test_one_writes_and_a_killed_writer_leaves_nothing(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from rb_interp.runs.store import write_file
+from rb_interp.store import write_file
 
 def fill(path):
     path.write_bytes(b"half")

@@ -8,8 +8,8 @@ import torch
 
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import SweepConfig
-from rb_interp.runs.store import RunStore
 from rb_interp.runs.sweep import Sweep, train_sweeps
+from rb_interp.store import RunStore
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.store import CheckpointStore
