@@ -22,9 +22,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from rb_interp.models.blueprint import Blueprint
 from rb_interp.models.build import lens_model
 from rb_interp.models.protocol import HookedModel
-from rb_interp.models.reference import Blueprint
 from rb_interp.models.schemes import parameters
 from rb_interp.studies.composite.task import CompositeDataset
 
@@ -70,7 +70,7 @@ def reference_model(data: CompositeDataset, flow: str, phase: str, shares=ORDERE
     for i in range(n):
         blueprint.embed(anchors[i : i + 1], f"own_{i}", 1.0)
     for i, one_hot in enumerate(np.eye(task.length)):
-        blueprint.place(f"place_{i}", one_hot)
+        blueprint.set_positions(f"place_{i}", one_hot)
     shifts = pair_shifts(data, phase)
     {"via_last": _via_last, "via_anchors": _via_anchors, "via_a2": _via_a2}[flow](
         blueprint, n, shares
