@@ -3,7 +3,7 @@ from another input.
 
 Ablation sets a component's output to zero, to its mean, or to what it is on another input:
 
-    zero       0                                                     nothing at all, a value the model may never see
+    zero       0, a value that the model may never see
     mean       mean over the inputs at each position, or each position of the site's role
     resample   its value on another of the inputs, the same for the whole site of a row
 
@@ -35,7 +35,7 @@ from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions.edits import Edit, edits_of, interchange_edits, values_at, with_edits
-from rb_interp.interventions.effect import REDRAWN, SHARES, Direction, Effect
+from rb_interp.interventions.effect import REDRAWN, SHARE_NAMES, Direction, Effect
 from rb_interp.interventions.metrics import AnswerAt, MetricLike
 from rb_interp.interventions.paired_run import PairedRun, equal_note
 from rb_interp.interventions.sites import Site, Sites, parse_sites, site_names
@@ -190,7 +190,7 @@ def patching_effect(
         runs.append(pair.run(interchange_edits(model, pair.base, source, parsed)))
     pair.note_control(parsed)
     name = f"patching ({direction})"
-    return pair.effect(name, site_names(parsed, model), runs, quantity=SHARES[direction])
+    return pair.effect(name, site_names(parsed, model), runs, quantity=SHARE_NAMES[direction])
 
 
 @checked
@@ -274,7 +274,7 @@ def ablations(
     metric: MetricLike | Sequence[str] = ("accuracy", "loss"),
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Every ablation of every site, from one capture: the numbers of ``ablation``, means over inputs.
+    """Every ablation of every site, from one capture: means over inputs of what ``ablation`` gives.
 
     Columns: component, method, accuracy (without the component), accuracy_drop, loss_increase,
     control_accuracy_drop, control_loss_increase (the same for all methods; NaN without a control),
@@ -349,7 +349,9 @@ def interchange(
     hold: Sites = (),
     answer_at: AnswerAt = None,
 ) -> Effect:
-    """Share of base inputs whose answer becomes the predicted one with sites of the source, in [0, 1].
+    """Share of base inputs, in [0, 1], whose answer becomes the predicted one with other sites.
+
+    The sites are taken from the source.
 
     The control is 1 if taking the sites from ``control`` changes the answer at all: the stricter
     count. Rows whose answer is the predicted one already are left out, and a note has their number.

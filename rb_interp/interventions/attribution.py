@@ -31,7 +31,7 @@ from torch.func import functional_call
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError
-from rb_interp.interventions.cells import Cells, Names, Numbers, PatchedCells, pair_and_cells
+from rb_interp.interventions.cells import Cells, Names, Numbers, PatchedCells
 from rb_interp.interventions.edits import gather
 from rb_interp.interventions.effect import Direction, Matrix
 from rb_interp.interventions.metrics import AnswerAt, MetricLike, answer_positions, measure
@@ -99,19 +99,9 @@ def attribution_matrix(
     [0.0]
     """
     with torch.inference_mode(False):
-        pair, cells = pair_and_cells(
-            model,
-            clean,
-            corrupted,
-            components=components,
-            layers=layers,
-            roles=roles,
-            head=head,
-            metric=metric,
-            answer_at=answer_at,
-            direction=direction,
-            control=control,
-        )
+        rows = (clean, corrupted, direction, control)
+        cells = Cells(model, *rows, components, layers, roles, head)
+        pair = PairedRun(model, metric, answer_at, *rows, cells.hooks)
         return cells.matrix(pair, attributed_cells(pair, cells), "attribution")
 
 

@@ -13,7 +13,6 @@ from torch import Tensor
 from rb_interp.errors import ModelError
 from rb_interp.interventions import sites
 from rb_interp.interventions.effect import Direction, Matrix
-from rb_interp.interventions.metrics import AnswerAt, MetricLike
 from rb_interp.interventions.paired_run import PairedRun
 from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
@@ -27,29 +26,6 @@ Names = Sequence[str] | None
 Numbers = Sequence[int] | None
 PatchedCells = Float[np.ndarray, "source group role row"]
 """The metric of each row with each cell from each source."""
-
-
-def pair_and_cells(
-    model: HookedModel,
-    clean: Inputs,
-    corrupted: Inputs,
-    *,
-    components: Names,
-    layers: Numbers,
-    roles: Names,
-    head: int | None,
-    metric: MetricLike,
-    answer_at: AnswerAt,
-    direction: Direction,
-    control: Inputs | None,
-) -> tuple[PairedRun, Cells]:
-    """The untouched runs of a pair of rows, and the cells of its matrix."""
-    rows = [corrupted, clean] if direction == "denoise" else [clean, corrupted]
-    if control is not None:
-        rows.append(control)
-    cells = Cells(model, rows, components, layers, roles, head)
-    pair = PairedRun(model, metric, answer_at, clean, corrupted, direction, control, cells.hooks)
-    return pair, cells
 
 
 class Cells:
@@ -68,12 +44,18 @@ class Cells:
     def __init__(
         self,
         model: HookedModel,
-        rows: Sequence[Inputs],
+        clean: Inputs,
+        corrupted: Inputs,
+        direction: Direction,
+        control: Inputs | None,
         components: Names,
         layers: Numbers,
         roles: Names,
         head: int | None,
     ) -> None:
+        rows = [corrupted, clean] if direction == "denoise" else [clean, corrupted]
+        if control is not None:
+            rows.append(control)
         n_layers = model.cfg.n_layers
         self.notes: dict[str, str] = {}
         self.layers = tuple(range(n_layers) if layers is None else layers)
@@ -155,29 +137,31 @@ class Cells:
             component = self.components.index(site.component)
             layer = self.layers.index(site.layer)
             cells[:, component, layer] = patched[:, group]
-        filled = []
+        positions = {role: sites.positions(pair.base, role) for role in self.roles}
         for number, role in enumerate(self.roles):
-            reason = why_no_cells(pair, role)
+            reason = ""
+            if not positions[role].size:
+                reason = "it has no position in these rows."
+            elif not pair.reads(Site("embed", 0), positions[role]):
+                reason = "it stands behind the answer, which sees none of it."
             if reason:
                 self.notes[role] = f"no cells: {reason}"
                 cells[..., number, :] = np.nan
-            else:
-                filled.append(role)
-        self._note_unread(pair, filled)
+                del positions[role]
+        self._note_unread(pair, positions)
         self._note_control(pair, patched)
         return pair.matrix(axes, cells, self.notes, method)
 
-    def _note_unread(self, pair: PairedRun, roles: Sequence[str]) -> None:
+    def _note_unread(self, pair: PairedRun, positions: dict[str, Int[np.ndarray, "row n"]]) -> None:
         """Note the cells that no path leads from to the answer, whose share is 0 whatever it is."""
         unread: dict[tuple[int, str], list[str]] = defaultdict(list)
         for site in self.groups:
-            of_site = [role for role in roles if not pair.reads(replace(site, role=role))]
-            if of_site:
-                unread[site.layer, ", ".join(of_site)].append(site.component)
-        for (layer, unread_roles), components in unread.items():
+            roles = [role for role in positions if not pair.reads(site, positions[role])]
+            if roles:
+                unread[site.layer, ", ".join(roles)].append(site.component)
+        for (layer, roles), components in unread.items():
             self.notes[f"{', '.join(components)} of L{layer}"] = (
-                f"no path leads from {unread_roles} to the answer, so these shares are 0 in any "
-                f"model."
+                f"no path leads from {roles} to the answer, so these shares are 0 in any model."
             )
 
     def _note_control(self, pair: PairedRun, patched: PatchedCells) -> None:
@@ -202,12 +186,3 @@ def default_roles(rows: Sequence[Inputs]) -> tuple[str, ...]:
         known |= {"first_anchor", "last_anchor"}
     own = [role for role in shared if role not in ROLES]
     return (*own, *(role for role in ROLES if role in known))
-
-
-def why_no_cells(pair: PairedRun, role: str) -> str:
-    """Why a role has no cells in any component; empty if it has some."""
-    if not sites.positions(pair.base, role).size:
-        return "it has no position in these rows."
-    if not pair.reads(Site("embed", 0, role)):
-        return "it stands behind the answer, which sees none of it."
-    return ""

@@ -27,8 +27,8 @@ alone or key and first anchors together. Where few rows are answered rightly the
 these few.
 
 Circuit by cause: the name of what a model learned, by the routes that key and anchors take to the
-answer, by the rules of CIRCUIT_RULES: paper 1, Fig. 6 (average-then-key) and paper 2, Fig. 3, "inferential"
-(key-to-anchors). The first that fits is the name. The thresholds were fixed before any model was
+answer, by the rules of CIRCUIT_RULES: paper 1, Fig. 6 (average-then-key) and paper 2, Fig. 3,
+"inferential" (key-to-anchors). The first that fits is the name. The thresholds were fixed before any model was
 read by them. A model that carries the key twice may fit two names; its shares by necessity are low
 then. ``mixed`` is said of a model that uses two circuits side by side and of one that uses a way
 that has no name here. A name says from where the last layer reads, and not what is added where.

@@ -1,7 +1,7 @@
 """What an intervention did: an `Effect` input by input beside its control, and a `Matrix` of many
 cells.
 
-    effect = mean_r e_r          control = mean_dr p_dr          difference = mean_r (e_r - mean_d p_dr)
+    effect = mean_r e_r      control = mean_dr p_dr      difference = mean_r (e_r - mean_d p_dr)
 
 over inputs r and draws d of the control: an intervention of the same form and size that leaves
 alone what the mechanism is said to need. An effect that is no larger than its control's shows
@@ -20,7 +20,7 @@ m the metric:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -46,10 +46,22 @@ __all__ = ["Effect", "Matrix"]
 
 NO_CONTROL = "none given"
 REDRAWN = "noise redrawn"
-FEW = 0.5
+FEW_ANSWERED = 0.5
 """Below this share of rows answered rightly an effect has a caution."""
 Direction = Literal["denoise", "noise"]
-SHARES = {"denoise": "recovered", "noise": "lost"}
+TABLE_COLUMNS = [
+    "effect",
+    "low",
+    "high",
+    "control",
+    "difference",
+    "p_value",
+    "before",
+    "after",
+    "answered",
+    "n",
+]
+SHARE_NAMES = {"denoise": "recovered", "noise": "lost"}
 """Direction -> what its share is called: clean cells recover in corrupted rows, corrupted ones lose
 in clean rows."""
 
@@ -59,41 +71,39 @@ in clean rows."""
 class Effect(TableRepr):
     """One intervention on one model. A notebook shows it as its table, and so does ``print``.
 
-    Attributes:
-        intervention: what was done, in words. site: where.
-        quantity: what a metric lost, such as ``loss_increase`` (after less before) or
-            ``accuracy_drop`` (before less after); ``_change`` (after less before) of a metric of
-            which nobody knows which way is worse; ``moved_as_predicted`` (1 where the answer became
-            the predicted one), ``recovered``, or ``lost``.
-        values: effect on each input, ``[row]``. control: the control's effect on each input,
-            ``[draw, row]``.
-        control_name: what the control is, in words; NO_CONTROL where there is no draw of it.
-        before, after: the mean metric of the rows that run, untouched and under the intervention.
-        answered: share of rows that the untouched model answers rightly, all that it is given; nan
-            without labels.
-        notes: what else is to be said, by subject.
-
-    >>> effect = Effect("ablation", "attn_out.0", "accuracy_drop", np.ones(4), np.zeros((1, 4)), "noise redrawn")
+    >>> values, control = np.ones(4), np.zeros((1, 4))
+    >>> effect = Effect("ablation", "attn_out.0", "accuracy_drop", values, control, REDRAWN)
     >>> effect.summary()["difference"]
     1.0
     """
 
     intervention: str
+    """What was done."""
     site: str
+    """Where."""
     quantity: str
+    """What a metric lost, such as ``loss_increase`` (after less before) or ``accuracy_drop`` (before
+    less after); ``_change`` (after less before) if nobody knows which way is worse;
+    ``moved_as_predicted`` (1 if the answer became the predicted one), ``recovered``, or ``lost``."""
     values: Float[np.ndarray, " row"]
+    """Effect on each input."""
     control: np.ndarray
+    """The control's effect on each input, ``[draw, row]``."""
     control_name: str
+    """What the control is; NO_CONTROL if there is no draw of it."""
     before: float = float("nan")
+    """Mean metric of the rows that run, untouched."""
     after: float = float("nan")
+    """Mean metric of the rows that run, under the intervention."""
     answered: float = float("nan")
+    """Share of all given rows that the untouched model answers rightly; NaN without labels."""
     notes: Mapping[str, str] = field(default_factory=dict)
+    """What a reader must know, by subject."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "control", np.reshape(self.control, (len(self.control), len(self.values)))
-        )
-        if not len(self.control):
+        n_draws = len(self.control)
+        object.__setattr__(self, "control", np.reshape(self.control, (n_draws, len(self.values))))
+        if not n_draws:
             object.__setattr__(self, "control_name", NO_CONTROL)
 
     @property
@@ -106,9 +116,11 @@ class Effect(TableRepr):
         """
         if len(self.control) < 2 or not len(self.values):
             return float("nan")
-        draws, effect = self.control.mean(1), self.values.mean()
+        draws = self.control.mean(1)
+        effect = self.values.mean()
         if self.quantity.endswith("_change"):
-            draws, effect = np.abs(draws), np.abs(effect)
+            draws = np.abs(draws)
+            effect = np.abs(effect)
         return float((1 + (draws >= effect).sum()) / (1 + len(draws)))
 
     def to_frame(self) -> pd.DataFrame:
@@ -116,88 +128,83 @@ class Effect(TableRepr):
         return pd.DataFrame([self.summary()])
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Effect and control (an open dot) with 95 % intervals over rows, and the control's draws,
-        on ``ax`` or new."""
+        """Effect and control (an open dot) with 95 % intervals over rows, and the control's draws."""
         row = self.summary()
-        ends = (
-            float(row[name])
-            for name in ("effect", "low", "high", "control", "control_low", "control_high")
-        )
-        point = Point(
-            self.site, *ends, null=self.control.mean(1) if len(self.control) > 1 else NO_DRAWS
-        )
-        named = {
-            "value": "effect, 95 % interval over rows",
-            "beside": f"control: {self.control_name}",
-        }
-        title = f"{self.intervention}, n = {len(self.values)}"
+        names = ("effect", "low", "high", "control", "control_low", "control_high")
+        ends = [float(row[name]) for name in names]
+        draws = self.control.mean(1) if len(self.control) > 1 else NO_DRAWS
         return points(
-            ax, [point], unit_of(self.quantity), title, null="control", mixed=False, **named
+            ax,
+            [Point(self.site, *ends, null=draws)],
+            unit_of(self.quantity),
+            f"{self.intervention}, n = {len(self.values)}",
+            null="control",
+            mixed=False,
+            value="effect, 95 % interval over rows",
+            beside=f"control: {self.control_name}",
         )
 
     def table_view(self) -> tuple[str, pd.DataFrame, list[str]]:
-        """The columns that are not in the caption, which says what was done and where."""
-        columns = [
-            "effect",
-            "low",
-            "high",
-            "control",
-            "difference",
-            "p_value",
-            "before",
-            "after",
-            "answered",
-            "n",
-        ]
-        draws = len(self.control)
+        """Caption, the columns that are not in it, and notes."""
+        n_draws = len(self.control)
         caption = (
             f"{self.intervention} at {self.site}: {self.quantity}; control: {self.control_name}"
         )
-        if 1 < draws < 20:  # 19 draws reach .05 and do not fall below it
-            caption += f"; p cannot be below {1 / (1 + draws):.2g} with {draws} draws"
-        return caption, self.to_frame().loc[:, columns], _told(self.notes, self.answered)
+        if 1 < n_draws < 20:  # 19 draws reach .05 and do not fall below it
+            caption += f"; p cannot be below {1 / (1 + n_draws):.2g} with {n_draws} draws"
+        table = self.to_frame().loc[:, TABLE_COLUMNS]
+        return caption, table, notes_with_caution(self.notes, self.answered)
 
     def summary(self) -> dict[str, Any]:
-        """One row of a table of effects: effect, control and difference with intervals, p_value,
-        names, what was, n."""
-        mean = self.control.mean(0) if len(self.control) else np.full(len(self.values), np.nan)
+        """One row of a table of effects: effect, control and difference with intervals, and the rest."""
+        control = np.full(len(self.values), np.nan)
+        if len(self.control):
+            control = self.control.mean(0)
         row: dict[str, Any] = {
-            name: getattr(self, name) for name in ("intervention", "site", "quantity")
+            "intervention": self.intervention,
+            "site": self.site,
+            "quantity": self.quantity,
         }
-        for name, values in {
-            "effect": self.values,
-            "control": mean,
-            "difference": self.values - mean,
-        }.items():
+        columns = {"effect": self.values, "control": control, "difference": self.values - control}
+        for name, values in columns.items():
+            lowest = -1 if name == "difference" else 0
+            interval = _interval(values, self.quantity, lowest)
             prefix = "" if name == "effect" else f"{name}_"
-            interval = _interval(values, self.quantity, lowest=0 if name != "difference" else -1)
-            row |= dict(zip((name, f"{prefix}low", f"{prefix}high"), interval, strict=True))
-        about = ("p_value", "control_name", "before", "after", "answered")
-        return row | {name: getattr(self, name) for name in about} | {"n": len(self.values)}
+            row[name], row[f"{prefix}low"], row[f"{prefix}high"] = interval
+        for name in ("p_value", "control_name", "before", "after", "answered"):
+            row[name] = getattr(self, name)
+        return {**row, "n": len(self.values)}
 
 
-def _told(notes: Mapping[str, str], answered: float) -> list[str]:
-    """Notes in words, with a caution where a model answers few rows rightly, so that little can be
-    lost or moved."""
-    few = f"the untouched model answers {answered:.2f} of the rows rightly, so an effect says little of how it answers;"
-    caution = {"answers": f"{few} are the labels those of these rows?"} if answered < FEW else {}
-    return [f"{name}: {why}" for name, why in {**notes, **caution}.items()]
+def notes_with_caution(notes: Mapping[str, str], answered: float) -> list[str]:
+    """Notes as lines, with a caution if a model answers few rows rightly.
+
+    Then little can be lost or moved.
+    """
+    lines = [f"{subject}: {text}" for subject, text in notes.items()]
+    if answered < FEW_ANSWERED:
+        lines.append(
+            f"answers: the untouched model answers {answered:.2f} of the rows rightly, so an "
+            f"effect says little of how it answers; are the labels those of these rows?"
+        )
+    return lines
 
 
 def _interval(values: Float[np.ndarray, " row"], quantity: str, lowest: int) -> Interval:
     """That of a share of inputs, from ``lowest`` on, of a difference of shares, or of a mean."""
-    if quantity not in ("moved_as_predicted", "accuracy_drop"):
-        return t_interval(values)
-    lowest = -1 if quantity == "accuracy_drop" else lowest
-    if np.isin(values, (lowest, 0, 1)).all():
-        lost, gained, n = int((values > 0).sum()), int((values < 0).sum()), len(values)
-        return (
-            proportion_interval(lost, n)
-            if lowest == 0
-            else difference_of_paired_shares(lost, gained, n)
-        )
     interval = t_interval(values)
-    return Interval(interval.estimate, *(float(end) for end in np.clip(interval[1:], lowest, 1)))
+    if quantity not in ("moved_as_predicted", "accuracy_drop"):
+        return interval
+    if quantity == "accuracy_drop":
+        lowest = -1
+    if not np.isin(values, (lowest, 0, 1)).all():
+        low, high = np.clip(interval[1:], lowest, 1)
+        return Interval(interval.estimate, float(low), float(high))
+    n_lost = int((values > 0).sum())
+    n_gained = int((values < 0).sum())
+    if lowest == 0:
+        return proportion_interval(n_lost, len(values))
+    return difference_of_paired_shares(n_lost, n_gained, len(values))
 
 
 def ratio_interval(
@@ -213,51 +220,56 @@ def ratio_interval(
     >>> low.round(2).tolist(), high.round(2).tolist()
     ([-0.15], [1.15])
     """
-    n, a, b = len(whole), np.asarray(part.mean(-1)), whole.mean()
-    line = np.full(a.shape, -np.inf), np.full(a.shape, np.inf)
+    n = len(whole)
+    mean_part = np.asarray(part.mean(-1))
+    mean_whole = whole.mean()
+    unbounded = (np.full(mean_part.shape, -np.inf), np.full(mean_part.shape, np.inf))
     if n < 2:
-        return line
+        return unbounded
+    part = part - mean_part[..., None]
+    whole = whole - mean_whole
     scale = special.stdtrit(n - 1, 0.975) ** 2 / (n * (n - 1))
-    part, whole = part - a[..., None], whole - b
-    square = b * b - scale * (whole * whole).sum()
+    # the ratios r for which square r^2 - 2 middle r + constant is at most 0
+    square = mean_whole * mean_whole - scale * (whole * whole).sum()
     if square <= 0:
-        return line
-    middle = a * b - scale * (part * whole).sum(-1)
-    half = np.sqrt(np.maximum(middle**2 - square * (a * a - scale * (part * part).sum(-1)), 0))
-    ratio = a / b  # lies between the two, save for rounding
-    ends = np.minimum(ratio, (middle - half) / square), np.maximum(ratio, (middle + half) / square)
-    return np.asarray(ends[0]), np.asarray(ends[1])
+        return unbounded
+    middle = mean_part * mean_whole - scale * (part * whole).sum(-1)
+    constant = mean_part * mean_part - scale * (part * part).sum(-1)
+    half = np.sqrt(np.maximum(middle**2 - square * constant, 0))
+    ratio = mean_part / mean_whole  # lies between the two, save for rounding
+    low = np.minimum(ratio, (middle - half) / square)
+    high = np.maximum(ratio, (middle + half) / square)
+    return np.asarray(low), np.asarray(high)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Matrix(TableRepr):
-    """Shares of the way from the rows that run to those that a cell is taken from; 1 all, 0 none,
-    nan for no cell.
+    """Shares of the way from the rows that run to those that a cell is taken from.
 
-    Attributes:
-        axes: name -> what stands along it: ``component``, ``layer`` and ``role``, or ``sender`` and
-            ``receiver``.
-        metric: its name. clean, corrupted: the metric of each row, unpatched.
-        patched: of each row with each cell patched, ``[*axes, row]``; nan where there is no cell.
-        control_patched: the same with the control's activation, or None.
-        notes: what is to be said of some cells, or why they are not there.
-        direction: ``denoise`` (clean cells into corrupted rows) or ``noise`` (corrupted cells into
-            clean rows).
-        method: ``patching`` for exact cells, ``attribution`` for cells to first order.
-        answered: share of pairs whose rows, clean and corrupted, the untouched model answers
-            rightly; nan: no labels.
+    1 is all, 0 none, NaN no cell.
     """
 
     axes: Mapping[str, Sequence]
+    """Name -> what stands along it: ``component``, ``layer`` and ``role``, or ``sender`` and
+    ``receiver``."""
     metric: str
+    """Its name."""
     clean: Float[np.ndarray, " row"]
+    """The metric of each clean row, unpatched."""
     corrupted: Float[np.ndarray, " row"]
+    """The metric of each corrupted row, unpatched."""
     patched: np.ndarray
+    """The metric of each row with each cell patched, ``[*axes, row]``; NaN if there is no cell."""
     control_patched: np.ndarray | None
+    """The same with the control's activation, or None."""
     notes: Mapping[str, str] = field(default_factory=dict)
+    """What a reader must know of some cells, or why they are missing."""
     direction: str = "denoise"
+    """``denoise`` (clean cells into corrupted rows) or ``noise`` (corrupted cells into clean rows)."""
     method: str = "patching"
+    """``patching`` for exact cells, ``attribution`` for cells to first order."""
     answered: float = float("nan")
+    """Share of pairs whose rows the untouched model both answers rightly; NaN without labels."""
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -265,84 +277,78 @@ class Matrix(TableRepr):
 
     def _way(self) -> tuple[np.ndarray, np.ndarray]:
         """The metric of the rows that run, and how far it is from there to their source."""
-        run, source = (
-            (self.corrupted, self.clean)
-            if self.direction == "denoise"
-            else (self.clean, self.corrupted)
-        )
-        return run, source - run
+        difference = self.clean - self.corrupted
+        if self.direction == "denoise":
+            return self.corrupted, difference
+        return self.clean, -difference
+
+    def _shares(self, patched: np.ndarray) -> np.ndarray:
+        run, way = self._way()
+        return (patched.mean(-1) - run.mean()) / way.mean()
 
     @property
     def values(self) -> np.ndarray:
         """The share of each cell, ``[*axes]``."""
-        run, way = self._way()
-        return (self.patched.mean(-1) - run.mean()) / way.mean()
+        return self._shares(self.patched)
 
     @property
     def control(self) -> np.ndarray:
-        """The control's share, near 0 where a patch as such does nothing; nan without a control."""
-        patched = (
-            np.full_like(self.patched, np.nan)
-            if self.control_patched is None
-            else self.control_patched
-        )
-        return replace(self, patched=patched).values
+        """The control's share, near 0 if a patch as such does nothing; NaN without a control."""
+        if self.control_patched is None:
+            return np.full(self.patched.shape[:-1], np.nan)
+        return self._shares(self.control_patched)
 
     @property
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the 95 % interval over inputs, see ``ratio_interval``."""
         run, way = self._way()
         low, high = ratio_interval(self.patched - run, way)
-        return np.where(np.isnan(self.values), np.nan, low), np.where(
-            np.isnan(self.values), np.nan, high
-        )
+        missing = np.isnan(self.values)
+        return np.where(missing, np.nan, low), np.where(missing, np.nan, high)
 
-    def cell(self, *place: object) -> tuple[int, ...]:
-        """Where the cell of such a place stands in the arrays, for instance of ``("z", 0,
-        "key")``."""
-        return tuple(
-            list(axis).index(one) for axis, one in zip(self.axes.values(), place, strict=True)
-        )
+    def cell(self, *names: object) -> tuple[int, ...]:
+        """Index of a cell in the arrays by its names, for instance ``("z", 0, "key")``."""
+        axes = zip(self.axes.values(), names, strict=True)
+        return tuple(list(axis).index(name) for axis, name in axes)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a cell: its place on each axis, recovered (``lost`` when noising), low, high,
-        control, n."""
-        low, high = (end.ravel() for end in self.ends)
+        """One row a cell: its names, recovered (``lost`` when noising), low, high, control, n."""
         frame = pd.DataFrame(product(*self.axes.values()), columns=pd.Index(self.axes))
-        columns = {SHARES[self.direction]: self.values.ravel(), "low": low, "high": high}
-        return frame.assign(**columns, control=self.control.ravel(), n=len(self))
+        low, high = self.ends
+        frame[SHARE_NAMES[self.direction]] = self.values.ravel()
+        frame["low"] = low.ravel()
+        frame["high"] = high.ravel()
+        frame["control"] = self.control.ravel()
+        return frame.assign(n=len(self))
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Share of each cell, a small square with the control's; colours from -1 to 1, beyond them
-        a frame."""
+        """Share of each cell, a small square with the control's; colours from -1 to 1."""
         *first, (name, columns) = self.axes.items()
-        rows = [" L".join(map(str, place)) for place in product(*(axis for _, axis in first))]
-        values, control = (cells.reshape(len(rows), -1) for cells in (self.values, self.control))
-        unit, title = (
-            f"share of the {self.metric} {SHARES[self.direction]}",
-            f"{self.method}, n = {len(self)}",
-        )
+        rows = [" L".join(map(str, cell)) for cell in product(*(axis for _, axis in first))]
+        shape = (len(rows), len(columns))
         ax = share_cells(
             ax,
-            values,
-            None if self.control_patched is None else control,
+            self.values.reshape(shape),
+            None if self.control_patched is None else self.control.reshape(shape),
             rows,
             columns,
-            unit,
-            title,
+            f"share of the {self.metric} {SHARE_NAMES[self.direction]}",
+            f"{self.method}, n = {len(self)}",
         )
         ax.set_xlabel(name)
         return ax
 
     def table_view(self) -> tuple[str, pd.DataFrame, list[str]]:
-        """Every cell, and why some are not there."""
-        how = "" if self.method == "patching" else f", by {self.method}"
-        caption = f"share of the {self.metric} {SHARES[self.direction]}{how}, n = {len(self)}"
-        notes, gap = _told(self.notes, self.answered), self.clean - self.corrupted
-        if not np.isfinite(ratio_interval(gap[None], gap)).all():
+        """Caption, every cell, and why some are missing."""
+        by = "" if self.method == "patching" else f", by {self.method}"
+        share = SHARE_NAMES[self.direction]
+        caption = f"share of the {self.metric} {share}{by}, n = {len(self)}"
+        notes = notes_with_caution(self.notes, self.answered)
+        difference = self.clean - self.corrupted
+        if not np.isfinite(ratio_interval(difference[None], difference)).all():
             notes.append(
-                f"the {self.metric} of clean and corrupted rows differs by {gap.mean():.3g}, which "
-                f"may be 0 by its "
-                "spread over rows: shares are divided by it and mean nothing here."
+                f"the {self.metric} of clean and corrupted rows differs by "
+                f"{difference.mean():.3g}, which may be 0 by its spread over rows: shares are "
+                f"divided by it and mean nothing here."
             )
         return caption, self.to_frame().drop(columns="n"), notes

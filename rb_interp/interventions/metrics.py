@@ -1,6 +1,6 @@
 r"""Metrics: one number for each row, from the logits at the position where its answer is read.
 
-    logit_diff    logit of the clean answer less that of the corrupted one, or of token a less token b, in nats
+    logit_diff    logit of the clean answer less that of the corrupted one, in nats; or of two tokens
     logit         logit of the clean answer, or of a token
     probability   of the clean answer, or of a token, in [0, 1]
     loss          cross entropy of the clean answer, in nats
@@ -80,7 +80,7 @@ class Metric:
     worse: int = 0
     """1 if a rise is a loss, -1 if a fall is, 0 if nobody knows."""
     needs: int = 0
-    """Labels that it reads: 0 none, 1 those of the clean rows, 2 those of the corrupted ones too."""
+    """Labels that it reads: 0 none, 1 those of clean rows, 2 those of corrupted ones too."""
 
     @property
     def change(self) -> str:

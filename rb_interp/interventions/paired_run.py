@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError
@@ -22,7 +22,6 @@ from rb_interp.interventions.effect import REDRAWN, Direction, Effect, Matrix
 from rb_interp.interventions.metrics import (
     AnswerAt,
     Answers,
-    Metric,
     MetricLike,
     answer_logits,
     answer_positions,
@@ -88,7 +87,10 @@ class PairedRun:
             kinds.append(corrupted)
         runs = [untouched_run(model, rows, answer_at, hooks) for rows in kinds]
         self.answers = [answers for answers, _ in runs]
-        self.answered = share_answered(self.answers)
+        right = [
+            logits.argmax(1) == labels for logits, labels in self.answers if labels is not None
+        ]
+        self.answered = torch.stack(right).all(0).double().mean().item() if right else np.nan
         metrics = [self.of(answers.logits) for answers in self.answers]
 
         base = len(kinds) - 1 if direction == "denoise" else 0
@@ -104,11 +106,22 @@ class PairedRun:
             self.end = metrics[source]
             self.sources.append(kinds[source])
             self.activations.append(runs[source][1])
-            check_difference(self.metric, self.clean, self.corrupted)
+            self._check_difference()
         if control is not None:
             self.notes |= control_note(control, self.base, self.sources)
             self.sources.append(control)
             self.activations.append(capture(model, control.tokens, hooks) if hooks else {})
+
+    def _check_difference(self) -> None:
+        """Raise ModelError if the metric's means on clean and corrupted rows are alike."""
+        clean = self.clean.mean()
+        scale = np.abs(self.clean).mean() + np.abs(self.corrupted).mean()
+        if not abs(clean - self.corrupted.mean()) > 1e-6 * scale:
+            raise ModelError(
+                f"the mean {self.metric.name} is {clean:.3g} on clean and corrupted rows, so there "
+                f"is nothing to recover; let them differ in what the answer depends on, with "
+                f"another right answer."
+            )
 
     def note_control(self, control_sites: Sequence[Site]) -> None:
         """Note in how many rows the control has the values of the base rows at all of the sites."""
@@ -131,12 +144,11 @@ class PairedRun:
             read.append(read[-1] @ visible(self.model, layer, length) | read[-1])
         return read[::-1]
 
-    def reads(self, site: Site) -> bool:
-        """Whether what stands at a site can reach the answer in any row, or is at no position."""
+    def reads(self, site: Site, positions: Int[np.ndarray, "row n"]) -> bool:
+        """Whether what stands at a site's positions can reach the answer in any row."""
         acts_in_its_layer = site.component in sites.ACTS_ON_OTHERS
         read = self.read_positions[site.layer + (not acts_in_its_layer)]
-        positions = sites.site_positions(site, self.base).numpy()
-        return not positions.size or bool(np.take_along_axis(read, positions, 1).any())
+        return bool(np.take_along_axis(read, positions, 1).any())
 
     def of(
         self, logits: Float[Tensor, "row d_vocab"], rows: Any = slice(None)
@@ -149,7 +161,7 @@ class PairedRun:
         return measure(self.metric, logits, *answers).numpy()
 
     def lost(self, after: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
-        """What a run costs each clean row: after less before; before less after if a fall is worse."""
+        """What a run costs each clean row: after less before, or the reverse if a fall is worse."""
         return self.clean - after if self.metric.worse < 0 else after - self.clean
 
     def run(self, edits: Sequence[Edit] = ()) -> Float[Tensor, "row d_vocab"]:
@@ -195,7 +207,7 @@ class PairedRun:
         control_name: str = REDRAWN,
         quantity: str = "",
     ) -> Effect:
-        """What the first run costs, or with a quantity its share of the way; the others are controls."""
+        """What the first run costs, or with a quantity its share of the way, beside its controls."""
         runs = list(runs)
         if torch.equal(runs[0], self.base_logits):
             self.notes["effect"] = (
@@ -246,24 +258,6 @@ def untouched_run(
     return Answers(logits, torch.as_tensor(labels).long()), activations
 
 
-def share_answered(answers: Sequence[Answers]) -> float:
-    """Share of rows whose labels are the most likely answers of every kind; NaN without labels."""
-    right = [logits.argmax(1) == labels for logits, labels in answers if labels is not None]
-    return float(torch.stack(right).all(0).double().mean()) if right else float("nan")
-
-
-def check_difference(metric: Metric, clean: np.ndarray, corrupted: np.ndarray) -> None:
-    """Raise ModelError if the metric's means on clean and corrupted rows are alike."""
-    difference = clean.mean() - corrupted.mean()
-    scale = np.abs(clean).mean() + np.abs(corrupted).mean()
-    if not abs(difference) > 1e-6 * scale:
-        raise ModelError(
-            f"the mean {metric.name} is {clean.mean():.3g} on clean and corrupted rows, so there "
-            f"is nothing to recover; let them differ in what the answer depends on, with another "
-            f"right answer."
-        )
-
-
 def control_note(control: Inputs, base: Inputs, sources: Sequence[Inputs]) -> dict[str, str]:
     """A note of the control's rows that are the base rows.
 
@@ -307,5 +301,7 @@ def equal_note(equal: Bool[np.ndarray, " row"], site: str = "") -> dict[str, str
     if not equal.any():
         return {}
     at_site = f" at {site}" if site else ""
-    text = f"{equal.sum()} of its {len(equal)} rows are the rows themselves{at_site}, and change nothing."
-    return {"control": text}
+    return {
+        "control": f"{equal.sum()} of its {len(equal)} rows are the rows themselves{at_site}, and "
+        f"change nothing."
+    }

@@ -25,7 +25,6 @@ model, and a note names them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +36,7 @@ from tqdm import tqdm
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.interventions import sites
-from rb_interp.interventions.cells import Cells, Names, Numbers, PatchedCells, pair_and_cells
+from rb_interp.interventions.cells import Cells, Names, Numbers, PatchedCells
 from rb_interp.interventions.edits import check_finite, gather, scatter
 from rb_interp.interventions.effect import Direction, Matrix
 from rb_interp.interventions.metrics import METRICS, AnswerAt, MetricLike, answer_positions
@@ -108,23 +107,14 @@ def patching_matrix(
     >>> rows = data.sample("rsn_test", 8)
     >>> clean, corrupted = data.inputs(rows), data.task.counterfactual(data, rows, "key")
     >>> matrix = patching_matrix(model, clean, corrupted, roles=("key", "noise"))
-    >>> matrix.to_frame().query("component == 'resid_pre' and layer == 0").recovered.round(3).tolist()
+    >>> cells = matrix.to_frame().query("component == 'resid_pre' and layer == 0")
+    >>> cells.recovered.round(3).tolist()
     [1.0, 0.0]
     """
     with torch.inference_mode(False):
-        pair, cells = pair_and_cells(
-            model,
-            clean,
-            corrupted,
-            components=components,
-            layers=layers,
-            roles=roles,
-            head=head,
-            metric=metric,
-            answer_at=answer_at,
-            direction=direction,
-            control=control,
-        )
+        rows = (clean, corrupted, direction, control)
+        cells = Cells(model, *rows, components, layers, roles, head)
+        pair = PairedRun(model, metric, answer_at, *rows, cells.hooks)
         return cells.matrix(pair, run_cells(pair, cells), "patching")
 
 
@@ -167,7 +157,7 @@ class Write(NamedTuple):
         number = torch.searchsorted(runs, self.run[chosen])
         return Write(self.site, number, self.position[chosen], self.values[chosen])
 
-    def put(self, activation: Tensor, hook: Any = None) -> Tensor:
+    def put(self, activation: Tensor) -> Tensor:
         """The activation of all runs with the values; of one position, whatever the position."""
         length = activation.shape[self.site.position_axis]
         position = self.position * (length > 1)
@@ -377,16 +367,23 @@ class CellRuns:
             options |= {name: value[rows] for name, value in self.mask.items()}
         if first_block == self.n_layers:
             given = given[answers][:, None]
+
+        # functions, since TransformerLens names a hook by its repr, and one with tensors is slow
+        def put(activation: Tensor, hook: Any = None) -> Tensor:
+            return write.put(activation)
+
+        def select_answers(activation: Tensor, hook: Any) -> Tensor:
+            return activation[answers][:, None] if activation.shape[1] > 1 else activation
+
         hooks = []
         if write is not None:
             write = write.within(runs)
             if first_block >= 0 and write.site == stream:
-                given = write.put(given)
+                given = put(given)
             else:
-                hooks.append((write.site.hook, write.put))
+                hooks.append((write.site.hook, put))
         if narrow:
-            at_answers = partial(_select, index=answers)
-            hooks += [(hook, at_answers) for hook in self.narrow_hooks]
+            hooks += [(hook, select_answers) for hook in self.narrow_hooks]
         if stop_at_layer is not None:
             options["stop_at_layer"] = stop_at_layer
         with attached(self.model, hooks):
@@ -394,8 +391,3 @@ class CellRuns:
         if stop_at_layer is None:
             output = output[:, 0] if output.shape[1] == 1 else output[answers]
         return output.cpu()
-
-
-def _select(activation: Tensor, hook: Any, index: tuple[Tensor, Tensor]) -> Tensor:
-    """An activation at one position of each row, unless it has one position already."""
-    return activation[index][:, None] if activation.shape[1] > 1 else activation

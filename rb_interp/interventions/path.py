@@ -142,7 +142,7 @@ def path_matrix(
     mlps: Mlps = "frozen",
     control: Inputs | None = None,
 ) -> Matrix:
-    """The direct effect of each sender on each receiver, with one run fewer a path than `path_patch`.
+    """The direct effect of each sender on each receiver: the numbers of `path_patch`.
 
     A cell is NaN and has a note if there is no such path: the sender does not come before the
     receiver, no position of the receiver sees one of the sender, or the answer sees none of the
@@ -287,7 +287,7 @@ def _why_no_path(pair: PairedRun, sender: Site, receiver: Site) -> str:
         sees = visible(pair.model, layer, length) @ sees
     if not sees[receivers[:, :, None], senders[:, None]].any():
         return "no path: no position of the receiver sees one of the sender."
-    if not pair.reads(receiver):
+    if not pair.reads(receiver, receivers):
         return "no path: the answer sees no position of the receiver."
     return ""
 

@@ -139,7 +139,7 @@ def matched_spans(
     groups: Mapping | None = None,
     seed: int = 0,
 ) -> Match:
-    """Spans that the embedding does fill, for the control of another: of k random tokens of a group.
+    """Spans that the embedding does fill, as a control: of k random tokens of a group.
 
     Without a group, of k Gaussian directions with the covariance of the embeddings in use, for
     ``leading``.
