@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from rb_interp.claims.rule import Condition, Term
+from rb_interp.claims.claim import Condition, Term
 from rb_interp.interventions.circuits import (
     ACCURACY_MIN,
     CIRCUIT_RULES,

@@ -3,7 +3,7 @@ no statistics."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.claims import CheckedCause, Verdicts, Within
-from rb_interp.claims.rule import Claim, Condition
+from rb_interp.claims.claim import Claim, Condition, Term
+from rb_interp.claims.samples import TermIndex, address
 from rb_interp.errors import RbInterpError
-from rb_interp.statistics.formatting import interval_text
 from rb_interp.statistics.intervals import Interval, over_seeds
 
 __all__ = ["Evidence", "MissingEvidenceError"]
 
-NOTHING = Interval(float("nan"), float("nan"), float("nan"))
+NO_INTERVAL = Interval(float("nan"), float("nan"), float("nan"))
 
 
 class MissingEvidenceError(RbInterpError):
@@ -30,6 +30,9 @@ class MissingEvidenceError(RbInterpError):
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """The outcome of a run.
+
+    A number is asked for by its `Term`, and so is an array, whose name stands as the term's
+    quantity. A term finds the same rows here as where its claim is judged.
 
     Attributes:
         config: the study's configuration; of a single sweep, that sweep's configuration. scale: see
@@ -43,6 +46,7 @@ class Evidence:
             none. checks: one a causal check. claims: the claims themselves, for their thresholds.
         meta: versions, host, command, created, expected_by_chance, calibration.
         asked: stages and rates that were looked at, for `unreached`.
+        name: of the sweep that this is the evidence of. whole: that of all sweeps; None if this is.
     """
 
     config: Any
@@ -59,6 +63,8 @@ class Evidence:
     within: Within | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
     asked: Any = field(default_factory=set)
+    name: str = ""
+    whole: Evidence | None = None
 
     @cached_property
     def _late(self) -> pd.DataFrame:
@@ -114,37 +120,41 @@ class Evidence:
         return sorted(self.curves["seed"].astype(int).unique().tolist())
 
     def sweep(self, name: str) -> Evidence:
-        """What one sweep of the run shows, as if it were alone; MissingEvidenceError where the run
-        has none such."""
-        if not name:
+        """The evidence of one sweep, as if it were alone; that itself for an empty name.
+
+        Raises MissingEvidenceError if the run has no such sweep.
+        """
+        if name in ("", self.name):
             return self
-        if name not in self.config.sweeps:
+        whole = self.whole or self
+        if name not in whole.config.sweeps:
             raise MissingEvidenceError(f"This run has no sweep “{name}”.")
-        if name not in self._sweeps:
+        if name not in whole._sweeps:
             prefix = f"{name}/"
-            arrays = {
-                k.removeprefix(prefix): a for k, a in self.arrays.items() if k.startswith(prefix)
-            }
-            self._sweeps[name] = replace(
-                self, **self._rows_of(name), config=self.config.sweeps[name], arrays=arrays
-            )
-        return self._sweeps[name]
+            arrays = {}
+            for key, array in whole.arrays.items():
+                if key.startswith(prefix):
+                    arrays[key.removeprefix(prefix)] = array
+            config = whole.config.sweeps[name]
+            whole._sweeps[name] = replace(whole._of_sweep(name), config=config, arrays=arrays)
+        return whole._sweeps[name]
 
     @property
     def main(self) -> Evidence:
-        """What the main sweep shows, of a study that has others beside it."""
-        return replace(self, **self._rows_of(""))
+        """The evidence of the main sweep, in a study that has others beside it."""
+        return self._of_sweep("")
 
-    def _rows_of(self, sweep: str) -> dict[str, Any]:
-        """The tables with the rows of one sweep alone, as in a study that has no other."""
-        own = {part: getattr(self, part) for part in ("curves", "readings", "summary")}
-        own = {part: table.loc[table["sweep"] == sweep] for part, table in own.items()}
-        return {
-            **{part: table.assign(sweep="").reset_index(drop=True) for part, table in own.items()},
-            "tables": {
-                t: d.loc[d["sweep"] == sweep] if "sweep" in d else d for t, d in self.tables.items()
-            },
-        }
+    def _of_sweep(self, name: str) -> Evidence:
+        """The rows of one sweep alone, as in a study that has no other."""
+        main_tables = {}
+        for part in ("curves", "readings", "summary"):
+            table = getattr(self, part)
+            rows = table.loc[table["sweep"] == name]
+            main_tables[part] = rows.assign(sweep="").reset_index(drop=True)
+        tables = {}
+        for key, table in self.tables.items():
+            tables[key] = table.loc[table["sweep"] == name] if "sweep" in table else table
+        return replace(self, **main_tables, tables=tables, name=name, whole=self)
 
     @cached_property
     def _sweeps(self) -> dict[str, Evidence]:
@@ -206,136 +216,112 @@ class Evidence:
             raise MissingEvidenceError(f"{here}; it has γ\u00a0=\u00a0{there}.")
 
     @cached_property
-    def _places(self) -> dict[str, dict[Any, np.ndarray]]:
-        """Row numbers of both tables by place. Looking each place up anew is slow."""
-        tables = {"readings": self.readings, "summary": self.summary}
-        by = ["probe", "quantity", "gamma", "stage", "set"]
-        return {
-            name: dict(t.assign(gamma=t["gamma"].astype(float)).groupby(by).indices)
-            for name, t in tables.items()
-        }
+    def _indices(self) -> dict[str, TermIndex]:
+        return {"readings": TermIndex(self.readings), "summary": TermIndex(self.summary)}
 
-    def _rows(
-        self,
-        table: str,
-        probe: str,
-        quantity: str,
-        gamma: float,
-        stage: str = "final",
-        set: str = "",
-        deepest: bool = False,
-    ) -> pd.DataFrame:
-        """Rows of ``readings`` or ``summary`` at a place: lowest layer first, or highest
-        (``deepest``)."""
-        found = self._places[table].get(
-            (probe, quantity, float(gamma), stage, set), np.array([], dtype=int)
-        )
-        if len(found):
-            self.asked.add((stage, float(gamma)))
-        rows = getattr(self, table).iloc[found]
-        return rows.sort_values(["layer", "head"], ascending=[not deepest, True], kind="stable")
+    def _rows(self, table: str, term: Term) -> pd.DataFrame:
+        """Rows of ``readings`` or ``summary`` of a term.
 
-    def values(
-        self,
-        probe: str,
-        quantity: str,
-        gamma: float,
-        *,
-        stage: str = "final",
-        column: str = "value",
-        **where: Any,
-    ) -> pd.Series:
-        """One number per seed (index: seed, ascending), without NaN; MissingEvidenceError where
-        there is none.
-
-        Of several layers or heads: the first head of the lowest layer, or of the highest
-        (``deepest``).
+        Raises MissingEvidenceError if the term fits several layers or heads: a claim takes no
+        number of these either.
         """
-        self.require(gamma)
-        here = self._rows("readings", probe, quantity, gamma, stage, **where)
-        found: Any = (
-            here.drop_duplicates("seed")
-            .set_index("seed")
-            .sort_index()[column]
-            .astype(float)
-            .dropna()
-        )
-        if found.empty:
+        rows = getattr(self, table).iloc[self._indices[table].rows(replace(term, sweep=""))]
+        if len(rows):
+            self._ask(term)
+        if len(rows[["layer", "head"]].drop_duplicates()) > 1:
             raise MissingEvidenceError(
-                f"No reading of {probe} ({quantity}) at γ = {gamma:g}, stage {stage}."
+                f"Several layers or heads have a reading of {address(term)}; no claim takes one."
             )
-        return found
+        return rows
 
-    def _over_seeds(self, columns: Sequence[str], *place: Any, **where: Any) -> Interval:
-        here = self._rows("summary", *place, **where)
-        return Interval(*here[[*columns]].iloc[0].astype(float)) if len(here) else NOTHING
+    def _ask(self, term: Term) -> None:
+        """Note which stage was looked at, and raise MissingEvidenceError without such members."""
+        if term.gamma is not None:
+            self.require(term.gamma)
+            self.asked.add((term.stage, float(term.gamma)))
 
-    def interval(self, probe: str, quantity: str, gamma: float, **where: Any) -> Interval:
-        """Mean over seeds of a reading with its 95 % interval; NaN where it was not read; ``where``
-        as of `values`."""
-        return self._over_seeds(("mean", "low", "high"), probe, quantity, gamma, **where)
+    def rows(self, term: Term) -> pd.DataFrame:
+        """Readings of a term, one row a seed, ascending; MissingEvidenceError if there are none."""
+        if term.sweep not in ("", self.name):
+            return self.sweep(term.sweep).rows(term)
+        if term.gamma is not None:
+            self.require(term.gamma)
+        rows = self._rows("readings", term)
+        if rows.empty:
+            raise MissingEvidenceError(f"This run has no reading of {address(term)}.")
+        return rows.sort_values("seed", kind="stable")
 
-    def spread(self, probe: str, quantity: str, gamma: float, **where: Any) -> Interval:
-        """Median over seeds of a reading with the smallest and the largest; NaN where it was not
-        read."""
-        return self._over_seeds(("median", "lowest", "highest"), probe, quantity, gamma, **where)
+    def values(self, term: Term, column: str = "value") -> pd.Series:
+        """One number per seed (index: seed, ascending), without NaN.
 
-    def untrained(self, probe: str, quantity: str, gamma: float, **where: Any) -> float:
-        """Mean over seeds of the untrained models' value; NaN where none was read."""
-        return self._over_seeds(("untrained",) * 3, probe, quantity, gamma, **where).estimate
+        Raises MissingEvidenceError if there is none.
+        """
+        rows = self.rows(term)
+        numbers = pd.Series(rows[column].to_numpy(float), index=rows["seed"]).dropna()
+        if numbers.empty:
+            raise MissingEvidenceError(f"This run has no reading of {address(term)}.")
+        return numbers
 
-    def value(
-        self, probe: str, quantity: str, gamma: float, seed: int, *, stage: str, set: str = ""
-    ) -> float:
-        """One member's number; NaN where it was not read."""
-        try:
-            found = self.values(probe, quantity, gamma, stage=stage, set=set)
-        except MissingEvidenceError:
-            return float("nan")
-        return float(found.to_dict().get(seed, float("nan")))
+    def value(self, term: Term, seed: int) -> float:
+        """One member's number; NaN if it was not read."""
+        if term.sweep not in ("", self.name):
+            return self.sweep(term.sweep).value(term, seed)
+        rows = self._rows("readings", term)
+        numbers = rows.loc[rows["seed"] == seed, "value"]
+        return float(numbers.iloc[0]) if len(numbers) else float("nan")
 
-    def array(
-        self, probe: str, name: str, gamma: float, *, stage: str, set: str = ""
-    ) -> dict[int, np.ndarray]:
-        """Seed -> array, seeds ascending; MissingEvidenceError where no seed has it."""
-        self.require(gamma)
-        self.asked.add((stage, float(gamma)))
-        keys = {seed: f"{gamma}/{seed}/{stage}/{set}/{probe}/{name}" for seed in self.seeds}
-        found = {
-            seed: np.asarray(self.arrays[key]) for seed, key in keys.items() if key in self.arrays
-        }
-        if not found:
-            raise MissingEvidenceError(
-                f"No array {name} of {probe} at γ = {gamma:g}, stage {stage}."
-            )
-        return found
+    def interval(self, term: Term) -> Interval:
+        """Mean over seeds of a reading with its 95 % interval; NaN if it was not read."""
+        return self._over_seeds(term, "mean", "low", "high")
 
-    def first(
-        self, probe: str, name: str, gamma: float, *, stage: str, set: str = ""
-    ) -> tuple[int, np.ndarray]:
-        """The array that figures of a single member show: of the lowest seed, if any whose circuit
-        has a name."""
-        found, members = (
-            self.array(probe, name, gamma, stage=stage, set=set),
-            self.records("circuits", gamma=gamma),
-        )
+    def spread(self, term: Term) -> Interval:
+        """Median over seeds of a reading with the smallest and the largest; NaN if not read."""
+        return self._over_seeds(term, "median", "lowest", "highest")
+
+    def untrained(self, term: Term) -> float:
+        """Mean over seeds of the untrained models' value; NaN if none was read."""
+        return self._over_seeds(term, "untrained", "untrained", "untrained").estimate
+
+    def _over_seeds(self, term: Term, *columns: str) -> Interval:
+        if term.sweep not in ("", self.name):
+            return self.sweep(term.sweep)._over_seeds(term, *columns)
+        rows = self._rows("summary", term)
+        return Interval(*rows[[*columns]].iloc[0].astype(float)) if len(rows) else NO_INTERVAL
+
+    def array(self, term: Term) -> dict[int, np.ndarray]:
+        """Seed -> array, seeds ascending; MissingEvidenceError if no seed has it."""
+        if term.sweep not in ("", self.name):
+            return self.sweep(term.sweep).array(term)
+        self._ask(term)
+        arrays = {}
+        for seed in self.seeds:
+            array = self.arrays.get(_array_key(term, seed))
+            if array is not None:
+                arrays[seed] = np.asarray(array)
+        if not arrays:
+            raise MissingEvidenceError(f"This run has no array {address(term)}.")
+        return arrays
+
+    def first(self, term: Term) -> tuple[int, np.ndarray]:
+        """The array that figures of a single member show, with its seed.
+
+        It is that of the lowest seed whose circuit has a name, or of the lowest of all.
+        """
+        arrays = self.array(term)
+        members = self.records("circuits", gamma=term.gamma)
         named = {member["seed"] for member in members if member["cause"] not in ("none", "mixed")}
-        seed = min(found, key=lambda seed: (seed not in named, seed))
-        return seed, found[seed]
+        seed = min(arrays, key=lambda seed: (seed not in named, seed))
+        return seed, arrays[seed]
 
-    def mean_array(
-        self, probe: str, name: str, gamma: float, *, stage: str, set: str = ""
-    ) -> np.ndarray:
-        """Mean over seeds of an array; MissingEvidenceError where the run was not measured for
-        it."""
-        self.require(gamma)
-        self.asked.add((stage, float(gamma)))
-        found = self.arrays.get(f"{gamma}/mean/{stage}/{set}/{probe}/{name}")
-        if found is None:
-            raise MissingEvidenceError(
-                f"No mean over seeds of {name} of {probe} at γ = {gamma:g}, stage {stage}."
-            )
-        return np.asarray(found)
+    def mean_array(self, term: Term) -> np.ndarray:
+        """Mean over seeds of an array; MissingEvidenceError if the run has none."""
+        if term.sweep not in ("", self.name):
+            return self.sweep(term.sweep).mean_array(term)
+        self._ask(term)
+        array = self.arrays.get(_array_key(term, "mean"))
+        if array is None:
+            raise MissingEvidenceError(f"This run has no mean over seeds of {address(term)}.")
+        return np.asarray(array)
 
     def step(self, gamma: float, seed: int, stage: str) -> int | None:
         """Training step of a stage, or None where no reading tells it."""
@@ -344,35 +330,7 @@ class Evidence:
         return int(steps.iloc[0]) if len(steps) else None
 
 
-def effect_text(judged: Any) -> str:
-    """Median and range of what was judged."""
-    mean, low, high = (
-        np.nan if end is None else end for end in (judged.effect, judged.low, judged.high)
-    )
-    return interval_text(mean, low, high)
-
-
-def notes(verdicts: Verdicts) -> Iterator[str]:
-    """What a reader must not overlook: verdicts by probes that mislead, of what was not learned, or
-    met untrained."""
-    found = {
-        "Not calibrated, so nobody knows how often the probe misleads": [
-            v.id for v in verdicts if v.calibrated is False and not v.withheld
-        ],
-        "Withheld, because the probe misleads too often on models whose mechanism is known": [
-            v.id for v in verdicts if v.withheld and "the probe misleads" in v.reason
-        ],
-        "Not judged, because fewer than half of the seeds have learned the mapping": [
-            v.id for v in verdicts if v.learned is False and v.outcome == "NOT JUDGED"
-        ],
-        "Already met by untrained models": [
-            v.id for v in verdicts if v.met_at_initialisation and v.outcome == "HOLDS"
-        ],
-    }
-    for v in verdicts:
-        if v.first_seed and (v.n_decisive < v.n_seeds or not v.n_seeds):
-            words = (
-                f"Decided by seeds from {v.first_seed} on alone, since earlier seeds had been read"
-            )
-            found.setdefault(words, []).append(v.id)
-    yield from (f"{words}: {', '.join(ids)}." for words, ids in found.items() if ids)
+def _array_key(term: Term, seed: int | str) -> str:
+    """Where an array stands in the file of arrays, which names no layer or head."""
+    place = (term.gamma, seed, term.stage, term.set, term.probe, term.quantity)
+    return "/".join(map(str, place))

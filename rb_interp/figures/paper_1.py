@@ -11,6 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
+from rb_interp.claims.claim import Term
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence
 from rb_interp.settings import LARGE, SMALL
@@ -30,6 +31,15 @@ GROUPS = {
 }
 WRITE_UP_TO = 10
 """Cells carry their value in matrices of at most this many tokens."""
+
+
+def _order(quantity: str, gamma: float | None = None) -> Term:
+    return Term("learning_order", quantity, gamma, "final")
+
+
+def geometry(quantity: str, stage: str = "final") -> Term:
+    """A number or an array of the probe ``geometry`` at the small initialisation."""
+    return Term("geometry", quantity, SMALL, stage)
 
 
 def learning(
@@ -79,7 +89,7 @@ def draw_learning(evidence: Evidence, family: str) -> Figure:
         for height in (guess, guess / 2):
             axes.axhline(height, color=kit.GREY, lw=0.7, ls=(0, (1, 2)), zorder=1)
         with kit.missing(axes):
-            half = evidence.values("learning_order", "half_step", gamma).to_numpy()
+            half = evidence.values(_order("half_step", gamma)).to_numpy()
             axes.plot(
                 half,
                 np.full(len(half), guess / 2),
@@ -90,15 +100,15 @@ def draw_learning(evidence: Evidence, family: str) -> Figure:
                 mew=0.5,
                 zorder=5,
             )
-            bias = mean_text(*evidence.spread("learning_order", "bias", gamma))
+            bias = mean_text(*evidence.spread(_order("bias", gamma)))
             axes.set_title(f"{kit.title_of(evidence, gamma)}\nB = {bias}")
     index = [figure.add_subplot(grid[2, :columns]), figure.add_subplot(grid[2, columns:])]
     for axes, quantity, name in zip(
         index, ("bias", "bias_test"), ("rsn_train", "rsn_test"), strict=True
     ):
         with kit.missing(axes):
-            one = kit.Series(quantity, colour=kit.SET_COLOURS[name], marker="o")
-            kit.rates(axes, evidence, "learning_order", one, joined=True)
+            series = kit.Series(_order(quantity), colour=kit.SET_COLOURS[name], marker="o")
+            kit.rates(axes, evidence, series, joined=True)
             kit.zero(axes)
             axes.margins(y=0.15)
             axes.set_title(
@@ -139,11 +149,9 @@ def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", 
     for drawn, (anchors, quantity, word) in zip(axes, rows, strict=False):
         for one, stage in zip(drawn, stages, strict=True):
             with kit.missing(one):
-                seed, matrix = evidence.first(
-                    "geometry", f"cos_{anchors}_matrix", SMALL, stage=stage
-                )
+                seed, matrix = evidence.first(geometry(f"cos_{anchors}_matrix", stage))
                 anchor_cosines(one, matrix, evidence.task.tokens(f"{anchors}_anchor"))
-                value = evidence.value("geometry", quantity, SMALL, seed, stage=stage)
+                value = evidence.value(geometry(quantity, stage), seed)
                 one.set_title(
                     f"{stage_text(evidence, SMALL, seed, stage)}\n{word} {mean_text(value, np.nan, np.nan)}"
                 )
@@ -154,11 +162,10 @@ def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", 
         figure.colorbar(images[0], ax=axes[:2], label="cosine of two token embeddings", **look)
     for one, stage in zip(axes[2], ("init", "final"), strict=False):
         with kit.missing(one):
-            seed, points = evidence.first("geometry", "pca", SMALL, stage=stage)
-            names = ("tokens", "group", "explained")
-            tokens, group, explained = (
-                evidence.first("geometry", name, SMALL, stage=stage)[1] for name in names
-            )
+            seed, points = evidence.first(geometry("pca", stage))
+            _, tokens = evidence.first(geometry("tokens", stage))
+            _, group = evidence.first(geometry("group", stage))
+            _, explained = evidence.first(geometry("explained", stage))
             scatter_tokens(
                 one, points[:, :2], tokens.astype(int), group.astype(int), stage != "init"
             )
@@ -166,8 +173,8 @@ def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", 
             one.set_ylabel(f"PC 2 ({100 * explained[1]:.0f} %)")
             one.set_title(stage_text(evidence, SMALL, seed, stage))
     with kit.missing(axes[2, 2]):
-        kit.rates(axes[2, 2], evidence, "geometry", kit.Series("abs_cos"), untrained=True)
-        random = evidence.spread("geometry", "abs_cos_random", SMALL).estimate
+        kit.rates(axes[2, 2], evidence, kit.Series(geometry("abs_cos")), untrained=True)
+        random = evidence.spread(geometry("abs_cos_random")).estimate
         kit.zero(axes[2, 2], random)
         kit.margin(axes[2, 2], {"random\nvectors": random})
         axes[2, 2].set(ylim=(0, None), ylabel="mean |cos| of two tokens", title="all tokens, final")
@@ -238,12 +245,12 @@ def draw_theory(evidence: Evidence) -> Figure:
     tokens = evidence.task.tokens("reasoning_anchor")
     place = (len(tokens) - 1) // 2
     with kit.missing(left):
-        _, theory = evidence.first("geometry", "theory_cos_matrix", SMALL, stage="final")
+        _, theory = evidence.first(geometry("theory_cos_matrix"))
         anchor_cosines(left, theory, tokens)
         left.set(xlabel="reasoning anchor (token)", title="theory (Eq. 14): cosines")
     with kit.missing(middle):
-        _, theory = evidence.first("geometry", "theory_cos_matrix", SMALL, stage="final")
-        real = evidence.array("geometry", "cos_reasoning_matrix", SMALL, stage="final")
+        _, theory = evidence.first(geometry("theory_cos_matrix"))
+        real = evidence.array(geometry("cos_reasoning_matrix"))
         middle.plot(
             tokens,
             np.stack([matrix[place] for matrix in real.values()]).T,
@@ -264,10 +271,9 @@ def draw_theory(evidence: Evidence) -> Figure:
         )
         middle.set_title(f"anchor {tokens[place]} and the others")
     with kit.missing(right):
-        names = ("pca_theory", "pca_theory_tokens", "pca_theory_group")
-        points, shown, group = (
-            evidence.first("geometry", name, SMALL, stage="final")[1] for name in names
-        )
+        _, points = evidence.first(geometry("pca_theory"))
+        _, shown = evidence.first(geometry("pca_theory_tokens"))
+        _, group = evidence.first(geometry("pca_theory_group"))
         scatter_tokens(right, points, shown.astype(int), group.astype(int))
         right.set(
             xlabel="PC 1 (no unit)",

@@ -1,8 +1,8 @@
 """The report of a run: report.html from its study's Markdown template, and figures/.
 
 A study's template is Jinja that makes Markdown. It extends ``page.md.jinja``, fills the blocks
-``opening`` and ``details``, and calls the methods of `Page`: ``figure``, ``readings``, ``rows``,
-``grid``, ``threshold``, ``constant`` and ``checks``.
+``opening`` and ``details``, and calls the methods of `Page`: ``figure``, ``terms``, ``readings``,
+``rows``, ``grid``, ``threshold``, ``constant`` and ``checks``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from itertools import groupby, pairwise, product
 from pathlib import Path
@@ -21,9 +22,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
+from rb_interp.claims.claim import Term
 from rb_interp.claims.rule import FEWEST, OUTCOMES
+from rb_interp.claims.verdict_text import effect_text, notes
 from rb_interp.errors import StudyError, nearest
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError, effect_text, notes
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.kit import save_figures
 from rb_interp.settings import read_toml
 from rb_interp.statistics.formatting import mean_text, number, seeds_text, share_text, two_digits
@@ -147,7 +150,7 @@ class Page:
                 if not name.startswith("_") and name != "names"
             },
             "warnings": list(warnings(self.evidence)),
-            "terms": self._terms(),
+            "glossary": self._glossary(),
             "versions": meta.get("versions") or {},
         }
 
@@ -184,37 +187,48 @@ class Page:
         ]
         return Markup("\n" + "\n".join(f"| {line} |" for line in cells) + "\n")
 
-    @_or_sentence
-    def readings(
-        self, probe: str, quantities: Mapping[str, str], over: str = "median", **where: Any
-    ) -> Markup:
-        """Readings over seeds: quantities down, rates across. ``over``: ``median`` [range] or
-        ``mean`` [95 %].
+    def terms(self, probe: str, quantities: Mapping[str, str], **address: Any) -> list[Term]:
+        """Terms of a probe, to be read at every rate: quantity -> what the page calls it.
 
-        ``where``: sweep, stage, set; a mapping of several, with their words, gives a row for each.
+        Args:
+            address: stage (``final`` if not given), set, layer, head and sweep. A mapping of
+                several stages, sets, layers or sweeps gives a term for each, with its words behind.
         """
-        places = {"sweep": "", **where}
-        several = [
-            one.items() if isinstance(one, Mapping) else [(one, "")] for one in places.values()
-        ]
-        rows, gammas = [], self.evidence.gammas
-        for (name, words), *chosen in product(quantities.items(), *several):
-            sweep, *rest = (value for value, _ in chosen)
-            own, at = (
-                self.evidence.sweep(sweep),
-                dict[str, Any](zip(list(places)[1:], rest, strict=True)),
-            )
-            read = own.spread if over == "median" else own.interval
-            told = [
-                mean_text(*read(probe, name, gamma, **at)) if gamma in own.gammas else ""
-                for gamma in gammas
-            ]
-            if set(told) - {"n/a", ""}:
-                rows.append(
-                    [", ".join(filter(None, [words, *(text for _, text in chosen)])), *told]
-                )
+        address = {"sweep": "", **address}
+        address.setdefault("stage", "final")
+        choices = []
+        for value in address.values():
+            choices.append(value.items() if isinstance(value, Mapping) else [(value, "")])
+        terms = []
+        for (quantity, words), *chosen in product(quantities.items(), *choices):
+            values: dict[str, Any] = {}
+            for name, (value, _) in zip(address, chosen, strict=True):
+                values[name] = value
+            label = ", ".join(filter(None, [words, *(text for _, text in chosen)]))
+            terms.append(Term(probe, quantity, None, label=label, **values))
+        return terms
+
+    @_or_sentence
+    def readings(self, terms: Iterable[Term], over: str = "median") -> Markup:
+        """Readings over seeds: terms down, rates across.
+
+        Args:
+            over: ``median`` [range] or ``mean`` [95 %].
+        """
+        terms = list(terms)
+        gammas = self.evidence.gammas
+        rows = []
+        for term in terms:
+            evidence = self.evidence.sweep(term.sweep)
+            read = evidence.spread if over == "median" else evidence.interval
+            cells = []
+            for gamma in gammas:
+                interval = read(replace(term, gamma=gamma)) if gamma in evidence.gammas else None
+                cells.append("" if interval is None else mean_text(*interval))
+            if set(cells) - {"n/a", ""}:
+                rows.append([term.label, *cells])
         if not rows:
-            raise MissingEvidenceError(f"This run has no readings of {probe}.")
+            raise MissingEvidenceError(f"This run has no readings of {terms[0].probe}.")
         return self.table([HEADINGS[over], *(f"γ = {gamma:g}" for gamma in gammas)], rows)
 
     @_or_sentence
@@ -360,7 +374,7 @@ class Page:
         id = Markup('<span id="claim-{}">**{}**</span>').format(verdict.id, verdict.id)
         return [id, text, met, effect_text(verdict), number(verdict.untrained), told]
 
-    def _terms(self) -> dict[str, str]:
+    def _glossary(self) -> dict[str, str]:
         """Words of every report, of verdicts, of the study, and those that it shares with
         others."""
         words = read_toml(HERE / "glossary.toml")

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rb_interp.claims.rule import OUTCOMES
+from rb_interp.claims.verdict_text import effect_text, notes
 from rb_interp.errors import RunError, StudyError, printable
-from rb_interp.figures.evidence import effect_text, notes
 from rb_interp.statistics.formatting import number
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from rb_interp.claims import (
+    CalibrationStatus,
     Claim,
     Condition,
-    Standing,
     Term,
     Verdict,
     Verdicts,
@@ -452,7 +452,7 @@ def test_expected_by_chance_counts_holds_and_fails_of_claims_that_could_be_decid
         verdicts = judge(planted(AT_LEAST.of, [0.2] * n), [one, one])
         assert expected_by_chance(verdicts) == pytest.approx((2 * chance, 2 * chance))
     withheld = judge(
-        planted(AT_LEAST.of, [0.2] * 20), [one], standings={"Y": Standing(False, "why")}
+        planted(AT_LEAST.of, [0.2] * 20), [one], standings={"Y": CalibrationStatus(False, "why")}
     )
     assert expected_by_chance(withheld) == expected_by_chance([]) == (0, 0)
     assert expected_by_chance([judged("I1", *shares(large=0, middle=50, small=200))]) == (

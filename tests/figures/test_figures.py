@@ -7,6 +7,7 @@ import pytest
 from drawing import texts
 from matplotlib.figure import Figure
 
+from rb_interp.claims import judge
 from rb_interp.figures import kit
 from rb_interp.figures.kit import SET_COLOURS, SETS, save_figures
 from rb_interp.figures.paper_1 import draw_learning
@@ -93,8 +94,18 @@ def test_attention_bars_are_the_readings_and_fill_the_unit(evidence):
     heights, bottoms = np.moveaxis(bars, 1, 2).transpose(3, 0, 1, 2)  # gamma, part, seed
     np.testing.assert_allclose(heights.sum(1), 1)
     np.testing.assert_allclose(bottoms[:, 1:], heights.cumsum(1)[:, :-1])
-    key = evidence.values("attention_by_role", "key", 0.8, set="rsn_train")
+    key = evidence.values(evidence.condition("M7").of)
     np.testing.assert_allclose(heights[2, list(PARTS).index("key")], key)
+
+
+def test_a_figure_beside_a_claim_shows_its_number_in_deeper_models(evidence):
+    """M7 is about L1, and so are its bars, where L2 was read too."""
+    rows = evidence.readings[evidence.readings["probe"] == "attention_by_role"]
+    deeper = pd.concat([evidence.readings, rows.assign(layer=2, value=rows["value"] / 2)])
+    verdicts = judge(deeper, evidence.claims)
+    panel, _ = draw_attention_by_role(replace(evidence, readings=deeper)).axes
+    keys = [bar.get_height() for bar in panel.patches if bar.get_y() == 0]
+    np.testing.assert_allclose(keys[-2:], verdicts["M7"].conditions[0].values)
 
 
 def test_a_rate_that_was_not_read_leaves_the_others(evidence):

@@ -25,7 +25,7 @@ from golden.foreign import SIZES, foreign
 
 import rb_interp as rb
 from rb_interp import interventions as do
-from rb_interp import probes
+from rb_interp import probes, settings
 from rb_interp.claims import judge
 from rb_interp.errors import RbInterpError
 from rb_interp.interventions.ablating import ablations
@@ -683,7 +683,10 @@ def _asked(claim: Any) -> list:
     for condition in (*claim.conditions, claim.gate, claim.learned):
         if condition is not None:
             terms = [term and replace(term, **bare) for term in (condition.of, condition.minus)]
-            condition = replace(condition, of=terms[0], minus=terms[1])
+            condition = settings.comparable(replace(condition, of=terms[0], minus=terms[1]))
+            for term in filter(None, (condition["of"], condition["minus"])):
+                if term["head"] is None:  # fingerprints are older than the field
+                    del term["head"]
         found.append(condition)
     return [claim.id, claim.unit, claim.first_seed, claim.stopped_early, found]
 

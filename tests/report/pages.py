@@ -3,18 +3,64 @@
 import re
 from dataclasses import replace
 from html import unescape
+from unittest.mock import patch
 
 from drawing import texts
 
 from rb_interp.claims.rule import OUTCOMES
+from rb_interp.claims.samples import ReadingsTable
+from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.kit import draw, settle
 from rb_interp.report.page import render_page, typeset
+from rb_interp.statistics.intervals import median_and_range
 
 
 def visible(page: str) -> str:
     """The text of a page, or of a part of one, with plain spaces."""
     body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
     return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", body))).replace("\xa0", " ")
+
+
+def check_addresses(study, evidence) -> set[str]:
+    """Whatever figures and tables read at the address of a claim's number is that number.
+
+    A table may name another layer than the claim. Returns the claims whose numbers are read.
+    """
+    read, original = [], Evidence._rows
+
+    def recorded(self, table, term):
+        rows = original(self, table, term)
+        read.append((replace(term, sweep=term.sweep or self.name), table, rows))
+        return rows
+
+    with patch.object(Evidence, "_rows", recorded):
+        for drawing in study.load("figures").values():
+            draw(drawing, evidence)
+        n_of_figures = len(read)
+        render_page(study, evidence, dict.fromkeys(study.load("figures"), b""))
+    judged = ReadingsTable((evidence.whole or evidence).readings)
+    claims = set()
+    for i, (term, table, rows) in enumerate(read):
+        claimed = []
+        for claim in evidence.claims:
+            claimed += [(claim.id, t) for t in claim.terms if _address(t) == _address(term)]
+        own = [(id, t) for id, t in claimed if (t.layer, t.head) == (term.layer, term.head)]
+        if not claimed or rows.empty or (i >= n_of_figures and not own and term.layer is not None):
+            continue
+        assert own, (term, claimed)
+        claims |= {id for id, _ in own}
+        values = judged.sample(own[0][1]).values
+        if table == "readings":
+            shown = rows.sort_values("seed").set_index("seed")["value"].dropna()
+            assert shown.to_dict() == values, term
+        else:
+            assert rows["median"].tolist() == [median_and_range([*values.values()])[0]], term
+    return claims
+
+
+def _address(term) -> tuple:
+    gamma = None if term.gamma is None else round(term.gamma, 9)
+    return term.probe, term.quantity, gamma, term.stage, term.set, term.sweep
 
 
 def check_page(study, evidence, lacking=()) -> str:
@@ -50,6 +96,7 @@ def check_page(study, evidence, lacking=()) -> str:
     assert set(re.findall(r'href="#(claim-[^"]*)"', page)) <= set(
         re.findall(r'id="(claim-[^"]*)"', page)
     )
+    check_addresses(study, evidence)
     rows = {name: getattr(evidence, name).iloc[:0] for name in ("readings", "summary")}
     bare = replace(evidence, tables={}, arrays={}, **rows)
     for drawing in drawings.values():

@@ -1,15 +1,40 @@
 """A kept run of results/ is drawn with what it has: its page shows every figure and every
 verdict."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
-from report.pages import check_page
+from report.pages import check_addresses, check_page
 
+from rb_interp.runs.results import summary_table
 from rb_interp.runs.run import Run
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.mark.wide
 def test_a_kept_run_has_a_whole_page():
-    run = Run.open(Path(__file__).parents[2] / "results/composite_map_quick")
+    run = Run.open(RESULTS / "composite_map_quick")
     check_page(run.study, run.evidence)
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("n_layers", [2, 3])
+@pytest.mark.parametrize(
+    ("folder", "claims"),
+    [
+        ("anchor_paper_200k", {"A1", "A4", "E2", "E4", "M1", "M3", "M4", "M5", "M7", "M7b", "M8"}),
+        ("composite_quick", {"C1", "C2", "F1", "F3", "F8", "D1", "D2", "D4", "K1", "K5"}),
+    ],
+)
+def test_figures_and_tables_beside_a_claim_show_its_number(folder, claims, n_layers):
+    run = Run.open(RESULTS / folder)
+    evidence = run.evidence
+    if n_layers == 3:  # whatever was read of the last layer was read of one more, with other values
+        last = evidence.readings[evidence.readings["layer"] == 1]
+        deeper = last.assign(layer=2.0, value=last["value"] + 7)
+        readings = pd.concat([evidence.readings, deeper], ignore_index=True)
+        evidence = replace(evidence, readings=readings, summary=summary_table(readings), whole=None)
+    assert claims <= check_addresses(run.study, evidence)

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from report.pages import visible
 
-from rb_interp.claims import Standing, Verdicts, judge
+from rb_interp.claims import CalibrationStatus, Term, Verdicts, judge
 from rb_interp.figures.kit import draw
 from rb_interp.report.page import Page, typeset, warnings, write_report
 from rb_interp.runs.config import from_mapping
@@ -28,7 +28,9 @@ tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tom
 @pytest.fixture(scope="module")
 def evidence(anchor_run):
     made = anchor_run.evidence
-    standings = dict.fromkeys(MECHANISM_CLAIMS, Standing(True)) | {"M4": Standing(False)}
+    standings = dict.fromkeys(MECHANISM_CLAIMS, CalibrationStatus(True)) | {
+        "M4": CalibrationStatus(False)
+    }
     verdicts = judge(made.readings, CLAIMS, standings=standings)
     meta = {
         **made.meta,
@@ -116,14 +118,14 @@ def test_members_that_never_came_to_a_stage_are_named_where_it_is_shown(evidence
     assert [told in warnings(one) for one in (evidence, found)] == [False, True]
     page = Page(ANCHOR, found, {})
     shown = {
-        stage: page.readings("geometry", {"cos_reasoning": "cos"}, stage=stage)
+        stage: page.readings(page.terms("geometry", {"cos_reasoning": "cos"}, stage=stage))
         for stage in ("half", "final")
     }
     assert [f"*{told}*" in text for text in shown.values()] == [True, False]
 
     def drawing(stage):
         def drawn(evidence):
-            evidence.values("geometry", "cos_reasoning", 0.3, stage=stage)
+            evidence.values(Term("geometry", "cos_reasoning", 0.3, stage))
             return Figure()
 
         return drawn

@@ -112,9 +112,8 @@ def draw(evidence):
     from rb_interp.figures.kit import new_figure
 
     figure = new_figure(1.5)
-    figure.subplots().plot(
-        evidence.sweep(next(iter(evidence.config.sweeps))).values("size", "norm", 0.8)
-    )
+    sweep = next(iter(evidence.config.sweeps))
+    figure.subplots().plot(evidence.values(Term("size", "norm", 0.8, "final", sweep=sweep)))
     return figure
 
 

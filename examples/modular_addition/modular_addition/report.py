@@ -8,13 +8,7 @@ def draw(evidence):
     for axes, claim in zip(panels, evidence.claims, strict=True):
         (condition,) = claim.conditions
         with kit.missing(axes):
-            kit.rates(
-                axes,
-                evidence,
-                condition.of.probe,
-                kit.Series(condition.of.quantity),
-                untrained=True,
-            )
+            kit.rates(axes, evidence, kit.Series(condition.of), untrained=True)
             kit.threshold(axes, evidence, claim.id, gamma=condition.of.gamma)
             axes.set_ylabel(condition.statistic)
     return figure

@@ -6,12 +6,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
+from rb_interp.claims import Term
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.formatting import mean_text
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
-from rb_interp.studies.addition_and_scan.config import DECAYS, SIZES, TASKS
+from rb_interp.studies.addition_and_scan.config import DECAYS, HELD_OUT, SIZES, TASKS
 
 COLOURS = {LARGE: kit.GAMMA_RAMP(0.0), SMALL: kit.GAMMA_RAMP(1.0)}
 MARKERS = {"low": "o", "high": "s"}
@@ -53,17 +54,16 @@ def draw_shares(axes: Axes, evidence: Evidence, places: list[tuple[str, str]]) -
     named: set[str] = set()
     for place, (task, rows) in enumerate(places):
         for number, (decay, gamma) in enumerate(CELLS):
-            sweep = evidence.sweep(f"{task}_{decay}")
+            term = Term("answers", "right", gamma, "final", rows, sweep=f"{task}_{decay}")
             try:
-                values = sweep.values("answers", "right", gamma, set=rows)
+                values = evidence.values(term)
             except MissingEvidenceError:
                 continue
-            over, label = (
-                sweep.interval("answers", "right", gamma, set=rows),
-                cell_text(decay, gamma),
-            )
-            at, label = place + 0.2 * (number - 1.5), "" if label in named else label
-            kit.dots(axes, at, values, over, COLOURS[gamma], MARKERS[decay], 0.04, label)
+            label = cell_text(decay, gamma)
+            x = place + 0.2 * (number - 1.5)
+            shown_label = "" if label in named else label
+            look = (COLOURS[gamma], MARKERS[decay], 0.04, shown_label)
+            kit.dots(axes, x, values, evidence.interval(term), *look)
             named.add(label)
     if not named:
         raise MissingEvidenceError("This run has no readings of answers.")
@@ -95,7 +95,7 @@ def draw_sums(evidence: Evidence) -> Figure:
     ):
         with kit.missing(one):
             sweep = evidence.sweep(f"addition_{decay}")
-            sums = sweep.mean_array("answers", "sums", gamma, stage="final")
+            sums = sweep.mean_array(Term("answers", "sums", gamma, "final"))
             kit.heat_map(one, sums, low=0, high=1, colours=kit.ATTENTION)
             task: AdditionTask = sweep.task
             (low, high), (first, last) = task.operands, task.block
@@ -106,7 +106,7 @@ def draw_sums(evidence: Evidence) -> Figure:
             one.set_xticks(places, [str(low + every * place) for place in places])
             one.set_yticks(places, [str(low + every * place) for place in places])
             one.set_ylim(-0.5, len(sums) - 0.5)
-            block = mean_text(*sweep.spread("answers", "right", gamma, set="block"))
+            block = mean_text(*sweep.spread(Term("answers", "right", gamma, "final", "block")))
             one.set_title(f"{cell_text(decay, gamma)}\nblock: {block}")
     images = [image for one in axes.flat for image in one.images]
     if images:
@@ -125,21 +125,14 @@ def draw_differences(evidence: Evidence) -> Figure:
     for one, task in zip(axes, TASKS, strict=True):
         with kit.missing(one):
             for place, (name, (_, label, colour, marker)) in enumerate(LOOKS.items()):
-                where = f"probe == 'contrast' and quantity == '{task}:{name}'"
-                rows, means = (
-                    table.query(where) for table in (evidence.readings, evidence.summary)
-                )
-                for over in map(kit.interval_of, means.to_dict("records")):
-                    kit.dots(
-                        one,
-                        place - 0.1,
-                        rows.sort_values("seed")["value"],
-                        over,
-                        colour,
-                        marker,
-                        0.14,
-                        label,
-                    )
+                quantity = f"{task}:{name}"
+                term = Term("contrast", quantity, None, "final", HELD_OUT[task])
+                try:
+                    values = evidence.values(term)
+                except MissingEvidenceError:  # a member diverged in every seed
+                    continue
+                interval = evidence.interval(term)
+                kit.dots(one, place - 0.1, values, interval, colour, marker, 0.14, label)
             kit.zero(one)
             kit.threshold(one, evidence, "P1" if task == "addition" else "P2")
             one.set_xticks(range(len(LOOKS)), [tick for tick, *_ in LOOKS.values()], fontsize=5.5)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rb_interp.claims.rule import CausalCheck, Claim, Condition, Term
+from rb_interp.claims.claim import CausalCheck, Claim, Condition, Term
 from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.formatting import two_digits
 from rb_interp.studies.anchor.claims import BY_ID

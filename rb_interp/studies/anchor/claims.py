@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from rb_interp.claims import Claim, Condition, Grouping, Term
-from rb_interp.claims.rule import (
+from rb_interp.claims.learning_order import (
     alike_anchors,
     curve,
     geometry,

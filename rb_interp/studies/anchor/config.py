@@ -14,7 +14,7 @@ from rb_interp.tasks.anchor import RATES, check_both_kinds
 from rb_interp.training.config import TrainConfig
 
 if TYPE_CHECKING:
-    from rb_interp.claims.rule import Claim
+    from rb_interp.claims.claim import Claim
 
 FIXED = "fixed_average"
 """The sweep of claim M10b."""
@@ -98,7 +98,9 @@ def stopped_early(claim: Claim) -> Claim:
     must have learned the reasoning mapping, at the gamma that the claim reads at the end first.
     Areas and the bias index are over the steps that there are.
     """
-    from rb_interp.claims.rule import reasoning_learned  # loads scipy, and --help does not
+    from rb_interp.claims.learning_order import (
+        reasoning_learned,  # loads scipy, and --help does not
+    )
 
     final = [term for term in claim.terms if term.stage == "final"]
     final = [term for term in final if not term.quantity.startswith(("area", "bias", "abs_bias"))]

@@ -38,7 +38,7 @@ import pandas as pd
 from jaxtyping import Float, Real
 
 from rb_interp import probes
-from rb_interp.claims.rule import COMPARE
+from rb_interp.claims.claim import COMPARE
 from rb_interp.errors import RunError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs import Run, StudyResult, readings_table

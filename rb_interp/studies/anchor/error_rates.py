@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from rb_interp.claims.rule import Calibration, Standing
+from rb_interp.claims.claim import Calibration, CalibrationStatus
 from rb_interp.models.config import ModelConfig
 from rb_interp.studies.anchor.config import AnchorConfig
 
@@ -93,24 +93,24 @@ def _value(column: str, text: str) -> bool | int | float:
     return float(text)
 
 
-def standing(claim: str, family_name: str) -> Standing:
+def standing(claim: str, family_name: str) -> CalibrationStatus:
     """Whether a claim is calibrated in a family, and why its verdict is withheld if it is.
 
     >>> standing("A1", "norm none, 2 layers, learned positions")  # a loss
-    Standing(calibrated=None, reason='')
+    CalibrationStatus(calibrated=None, reason='')
     >>> standing("M1", "norm post, 3 layers, learned positions")
-    Standing(calibrated=False, reason='')
+    CalibrationStatus(calibrated=False, reason='')
     """
     if claim not in MECHANISM_CLAIMS:
-        return Standing(None)
+        return CalibrationStatus(None)
     rates = [("hand-written models", row) for row in _family_rows(shipped_rates(), family_name)]
     for row in _family_rows(shipped_trained_rates(), family_name):
         rates.append((f"trained models ({row['source']})", row))
     rates = [(models, row) for models, row in rates if row["detector"] == claim]
     missed = [_misleads(models, row) for models, row in rates if not row["calibrated"]]
     if missed:
-        return Standing(False, "; ".join(missed))
-    return Standing(any(row["n_positive"] and row["n_negative"] for _, row in rates))
+        return CalibrationStatus(False, "; ".join(missed))
+    return CalibrationStatus(any(row["n_positive"] and row["n_negative"] for _, row in rates))
 
 
 def _misleads(models: str, row: Mapping[Hashable, Any]) -> str:

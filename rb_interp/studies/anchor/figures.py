@@ -2,6 +2,8 @@
 outputs carry."""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
+from rb_interp.claims import Term
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.paper_1 import draw_embedding, draw_learning, draw_theory
@@ -48,7 +51,6 @@ PARTS = {
     "noise": ("other noise", kit.NOISE),
 }
 GROUPINGS = ("key", "anchor_sum", "anchors", "key_and_sum", "interaction")
-VALUES = "value_alignment"
 
 
 def draw_tasks(evidence: Evidence) -> Figure:
@@ -153,15 +155,10 @@ def draw_circuits(evidence: Evidence) -> Figure:
     for column, (change, words) in enumerate(CHANGES.items()):
         axes = figure.add_subplot(grid[1, 2 * column : 2 * column + 2])
         for place, row in enumerate(members.to_dict("records")):
-            where = {
-                "gamma": float(row["gamma"]),
-                "seed": int(row["seed"]),
-                "stage": "final",
-                "set": "rsn_train",
-            }
-            shares = {
-                name: evidence.value("routes", f"{change}:{name}", **where) for name in ROUTES
-            }
+            shares = {}
+            for name in ROUTES:
+                term = Term("routes", f"{change}:{name}", row["gamma"], "final", "rsn_train")
+                shares[name] = evidence.value(term, row["seed"])
             kit.stack(
                 axes, place, shares, routes.__getitem__, 0.4 if row["cause"] == "none" else 1.0
             )
@@ -238,71 +235,27 @@ def draw_equivalence(evidence: Evidence) -> Figure:
 def draw_first_layer(evidence: Evidence) -> Figure:
     """Mean attention against 1/i, spectrum of W_V, its leading vector's mean cosines with anchors
     (after Fig. 6)."""
-    figure, [patterns, [distance, spectrum, alignment]] = kit.panels(2, 3, 5.4)
+    figure, [patterns, [by_row, spectrum, alignment]] = kit.panels(2, 3, 5.4)
     length = evidence.task.length
     average = np.tril(np.ones((length, length))) / np.arange(1, length + 1)[:, None]
-    shown = [(LARGE, "matched"), (SMALL, "half"), None]
-    for axes, place in zip(patterns, shown, strict=True):
+    uniformity = evidence.condition("M1").of
+    for axes, (gamma, stage) in zip(patterns, ((LARGE, "matched"), (SMALL, "half")), strict=False):
         with kit.missing(axes):
-            pattern, title = average, "average operator: 1/i"
-            if place:
-                gamma, stage = place
-                seed, pattern = evidence.first(
-                    "uniformity", "mean_pattern", gamma, stage=stage, set="rsn_train"
-                )
-                tv = evidence.value("uniformity", "tv", gamma, seed, stage=stage, set="rsn_train")
-                title = f"γ = {gamma:g}, {stage}, seed {seed}\nmean distance {two_digits(tv)}"
-            write = (lambda percent: f"{percent:.0f}" if percent else "") if length <= 12 else None
-            kit.heat_map(
-                axes,
-                100 * pattern,
-                np.arange(1, length + 1),
-                low=0,
-                high=100,
-                colours=kit.ATTENTION,
-                write=write,
+            term = replace(uniformity, gamma=gamma, stage=stage)
+            seed, pattern = evidence.first(replace(term, quantity="mean_pattern"))
+            distance = two_digits(evidence.value(term, seed))
+            _pattern(
+                axes, pattern, f"γ = {gamma:g}, {stage}, seed {seed}\nmean distance {distance}"
             )
-            axes.set(xlabel="position j (cells: attention in %)", ylabel="position i", title=title)
-    with kit.missing(distance):
-        tv = {"probe": "uniformity", "name": "tv_per_row", "set": "rsn_train"}
-        read = {key.partition("/")[0] for key in evidence.arrays}
-        for gamma in (g for g in evidence.gammas if g in (LARGE, MIDDLE, SMALL) and str(g) in read):
-            stage = "half" if gamma == SMALL else "matched"
-            values = evidence.array(**tv, gamma=gamma, stage=stage).values()
-            _ranked(distance, evidence, values, gamma, f"γ = {gamma:g}, {stage}", 2)
-        untrained = np.mean([*evidence.array(**tv, gamma=SMALL, stage="init").values()], 0)
-        distance.plot(
-            np.arange(2, len(untrained) + 2), untrained, color=kit.GREY, ls="--", label="untrained"
-        )
-        kit.threshold(distance, evidence, "M1")
-        distance.set(
-            ylim=(0, None),
-            xlabel="position i",
-            ylabel="distance from 1/i (TV, 0 to 1)",
-            title="row by row",
-        )
+    _pattern(patterns[2], average, "average operator: 1/i")
+    with kit.missing(by_row):
+        _distance_by_row(by_row, evidence, uniformity)
     with kit.missing(spectrum):
-        trained, start = (
-            [
-                s / s[0]
-                for s in evidence.array(VALUES, "singular_values", SMALL, stage=stage).values()
-            ]
-            for stage in ("half", "init")
-        )
-        _ranked(spectrum, evidence, trained, SMALL, f"γ = {SMALL:g}, half", 1)
-        untrained = np.mean(start, 0)
-        spectrum.plot(
-            np.arange(1, len(untrained) + 1), untrained, color=kit.GREY, ls="--", label="untrained"
-        )
-        ratio = mean_text(*evidence.spread(VALUES, "spectrum_ratio", SMALL, stage="half"))
-        spectrum.set(
-            ylim=(0, 1.06), xlabel="singular value k of L0's W$_V$", ylabel="s$_k$ / s$_1$"
-        )
-        spectrum.set_title(f"s$_1$/s$_2$ = {ratio}")
+        _spectrum(spectrum, evidence)
     with kit.missing(alignment):
-        memory = kit.Series("cos_memory", "memory anchors", kit.BLUE, "s", "half")
-        reasoning = kit.Series("cos_reasoning", "reasoning anchors", kit.RED, "D", "half")
-        kit.rates(alignment, evidence, VALUES, memory, reasoning, untrained=True)
+        memory = kit.Series(evidence.condition("M5").of, "memory anchors", kit.BLUE, "s")
+        reasoning = kit.Series(evidence.condition("M4").of, "reasoning anchors", kit.RED, "D")
+        kit.rates(alignment, evidence, memory, reasoning, untrained=True)
         for claim in ("M4", "M5"):
             kit.threshold(alignment, evidence, claim, gamma=SMALL)
         alignment.set(
@@ -312,6 +265,54 @@ def draw_first_layer(evidence: Evidence) -> Figure:
         )
     kit.legend(figure, 4)
     return figure
+
+
+def _pattern(axes: Axes, pattern: np.ndarray, title: str) -> None:
+    """A mean pattern of attention in %, written out where there are few positions."""
+
+    def percent(value: float) -> str:
+        return f"{value:.0f}" if value else ""
+
+    positions = np.arange(1, len(pattern) + 1)
+    write = percent if len(pattern) <= 12 else None
+    look: dict[str, Any] = {"low": 0, "high": 100, "colours": kit.ATTENTION, "write": write}
+    kit.heat_map(axes, 100 * pattern, positions, **look)
+    axes.set(xlabel="position j (cells: attention in %)", ylabel="position i", title=title)
+
+
+def _distance_by_row(axes: Axes, evidence: Evidence, uniformity: Term) -> None:
+    """Distance of each row of L0's attention from 1/i, seeds and their mean by rate."""
+    rows = replace(uniformity, quantity="tv_per_row")
+    with_arrays = {key.partition("/")[0] for key in evidence.arrays}
+    for gamma in evidence.gammas:
+        if gamma in (LARGE, MIDDLE, SMALL) and str(gamma) in with_arrays:
+            stage = "half" if gamma == SMALL else "matched"
+            arrays = evidence.array(replace(rows, gamma=gamma, stage=stage))
+            _ranked(axes, evidence, arrays.values(), gamma, f"γ = {gamma:g}, {stage}", 2)
+    start = evidence.array(replace(rows, stage="init"))
+    _untrained(axes, start.values(), 2)
+    kit.threshold(axes, evidence, "M1")
+    axes.set(ylim=(0, None), xlabel="position i", title="row by row")
+    axes.set_ylabel("distance from 1/i (TV, 0 to 1)")
+
+
+def _spectrum(axes: Axes, evidence: Evidence) -> None:
+    """Singular values of L0's W_V over the largest, seeds and their mean."""
+    ratio = evidence.condition("M3").of
+    values = replace(ratio, quantity="singular_values")
+    trained = [array / array[0] for array in evidence.array(values).values()]
+    _ranked(axes, evidence, trained, SMALL, f"γ = {SMALL:g}, half", 1)
+    start = evidence.array(replace(values, stage="init"))
+    _untrained(axes, [array / array[0] for array in start.values()], 1)
+    axes.set(ylim=(0, 1.06), xlabel="singular value k of L0's W$_V$", ylabel="s$_k$ / s$_1$")
+    axes.set_title(f"s$_1$/s$_2$ = {mean_text(*evidence.spread(ratio))}")
+
+
+def _untrained(axes: Axes, arrays: Iterable[np.ndarray], first: int) -> None:
+    """The mean of untrained models over its places."""
+    mean = np.mean([*arrays], 0)
+    places = np.arange(first, len(mean) + first)
+    axes.plot(places, mean, color=kit.GREY, ls="--", label="untrained models")
 
 
 def _ranked(
@@ -332,117 +333,87 @@ def _ranked(
 def draw_attention_by_role(evidence: Evidence) -> Figure:
     """L1's attention from the last position to key, anchors, itself and noise, one bar per seed and
     rate."""
-    figure, axes = kit.panels(2, 1, 3.7, max(kit.WIDTH, 2.1 * len(evidence.gammas)))
+    figure, axes = kit.panels(2, 1, 3.7, max(kit.WIDTH, 2.1 * len(evidence.shown_gammas)))
     looks: dict[str, dict[str, Any]] = {name: {"fc": colour} for name, (_, colour) in PARTS.items()}
-    for (one,), (inputs, words) in zip(
-        axes, {"rsn_train": "reasoning", "mem": "memory"}.items(), strict=True
-    ):
-        with kit.missing(one):
-            start, ticks, unread = 0.0, {}, ""
-            for gamma in evidence.gammas:
-                read = {
-                    "probe": "attention_by_role",
-                    "gamma": gamma,
-                    "set": inputs,
-                    "deepest": True,
-                }
-                try:
-                    table = pd.DataFrame(
-                        {part: evidence.values(quantity=part, **read) for part in PARTS}
-                    )
-                except MissingEvidenceError:
-                    unread += f", not read at γ = {gamma:g}"
-                    continue
-                before = evidence.values(quantity="key", column="untrained", **read).to_dict()
-                for seed, shares in table.dropna().iterrows():
-                    kit.stack(one, start, shares.to_dict(), looks.__getitem__, upright=True)
-                    kit.level(
-                        one,
-                        start,
-                        float(before.get(seed, np.nan)),
-                        kit.INK,
-                        0.4,
-                        label="key, untrained",
-                    )
-                    ticks[start] = str(seed)
-                    start += 1
-                if gamma == SMALL:
-                    least = evidence.threshold("M7" if inputs == "rsn_train" else "M7b")
-                    ends = [start - len(table) - 0.5, start - 0.5]
-                    one.plot(
-                        ends,
-                        [least] * 2,
-                        color=kit.INK,
-                        lw=0.9,
-                        ls=kit.DASHED,
-                        label="threshold of M7, M7b",
-                    )
-                words_of_key = (
-                    f"γ = {gamma:g}: key {mean_text(*evidence.spread(quantity='key', **read))}"
-                )
-                one.text(
-                    start - (len(table) + 1) / 2,
-                    1.03,
-                    words_of_key,
-                    ha="center",
-                    va="bottom",
-                    fontsize=7,
-                )
-                start += 1.2
-            if not ticks:
-                raise MissingEvidenceError(
-                    f"This run has no reading of attention_by_role on {words} inputs."
-                )
-            one.set_xticks(list(ticks), list(ticks.values()))
-            one.set(
-                ylim=(0, 1.16),
-                ylabel="attention (share)",
-                xlabel="seed",
-                title=f"{words} inputs{unread}",
-            )
+    claims = {"M7": "reasoning inputs", "M7b": "memory inputs"}
+    for panel, (claim, inputs) in zip(axes[:, 0], claims.items(), strict=True):
+        with kit.missing(panel):
+            _attention_bars(panel, evidence, claim, inputs, looks)
     kit.legend(figure, 6, [Patch(**looks[name], label=words) for name, (words, _) in PARTS.items()])
     return figure
+
+
+def _attention_bars(
+    axes: Axes, evidence: Evidence, claim: str, inputs: str, looks: dict[str, dict[str, Any]]
+) -> None:
+    """The parts of the attention that a claim reads, one bar a seed."""
+    condition = evidence.condition(claim)
+    start = 0.0
+    ticks: dict[float, str] = {}
+    title = inputs
+    reason = MissingEvidenceError("This run has no members.")
+    for gamma in evidence.gammas:
+        key = replace(condition.of, gamma=gamma)
+        try:
+            columns = {part: evidence.values(replace(key, quantity=part)) for part in PARTS}
+        except MissingEvidenceError as error:
+            reason = error
+            title += f", not read at γ = {gamma:g}"
+            continue
+        untrained = evidence.values(key, "untrained").to_dict()
+        first = start
+        for seed, shares in pd.DataFrame(columns).dropna().iterrows():
+            kit.stack(axes, start, shares.to_dict(), looks.__getitem__, upright=True)
+            height = float(untrained.get(seed, np.nan))
+            kit.level(axes, start, height, kit.INK, 0.4, label="key, untrained")
+            ticks[start] = str(seed)
+            start += 1
+        if gamma == condition.of.gamma:
+            look = {"color": kit.INK, "lw": 0.9, "ls": kit.DASHED}
+            ends = [first - 0.5, start - 0.5]
+            axes.plot(ends, [condition.threshold] * 2, label="threshold of M7, M7b", **look)
+        text = f"γ = {gamma:g}: key {mean_text(*evidence.spread(key))}"
+        middle = (first + start - 1) / 2
+        axes.text(middle, 1.03, text, ha="center", va="bottom", fontsize=7)
+        start += 1.2
+    if not ticks:
+        raise reason
+    axes.set_xticks(list(ticks), list(ticks.values()))
+    axes.set(ylim=(0, 1.16), ylabel="attention (share)", xlabel="seed", title=title)
 
 
 def draw_variance_explained(evidence: Evidence) -> Figure:
     """Share of variance by component and grouping at the small initialisation, and the two shares
     of M8 by rate."""
     evidence.require(SMALL)
-    probe, read = "variance_explained", evidence.readings
-    rows = sorted(
-        {str(n).split(":")[0] for n in read.loc[read["probe"] == probe, "quantity"]}, key=forward
-    )
-    if not rows:
-        raise MissingEvidenceError(f"This run has no reading of {probe}.")
+    shares = Term("variance_explained", "", SMALL, "final", "rsn_train")
+    readings = evidence.readings
+    quantities = readings.loc[readings["probe"] == shares.probe, "quantity"]
+    components = sorted({name.split(":")[0] for name in quantities}, key=forward)
+    if not components:
+        raise MissingEvidenceError(f"This run has no reading of {shares.probe}.")
     figure = kit.new_figure(3.6)
     grid = figure.add_gridspec(2, 2, width_ratios=(2, 1))
     table = figure.add_subplot(grid[:, 0])
     single = [f"anchor_{i}" for i in range(1, evidence.task.q + 1)] if evidence.task.q > 1 else []
-    columns = [*GROUPINGS[:2], *single, *GROUPINGS[2:]]
-    found = [
-        [evidence.spread(probe, f"{r}:{c}", SMALL, set="rsn_train").estimate for c in columns]
-        for r in rows
-    ]
-    look = {
-        "low": 0,
-        "high": 1,
-        "colours": kit.ATTENTION,
-        "write": two_digits,
-        "aspect": "auto",
-        "size": 7,
-    }
-    kit.heat_map(
-        table, found, [in_words(r) for r in rows], [c.replace("_", "\n") for c in columns], **look
-    )
-    table.set_title(f"share of variance explained, γ = {SMALL:g}, final, median")
-    for place, quantity, title in (
-        (0, "attn_out.1:key", "key in L1's attention"),
-        (1, "attn_out.0:anchor_sum", "sum in L0's"),
+    groupings = [*GROUPINGS[:2], *single, *GROUPINGS[2:]]
+    medians = np.full((len(components), len(groupings)), np.nan)
+    for (row, component), (column, grouping) in product(
+        enumerate(components), enumerate(groupings)
     ):
-        axes = figure.add_subplot(grid[place, 1])
+        term = replace(shares, quantity=f"{component}:{grouping}")
+        medians[row, column] = evidence.spread(term).estimate
+    names = [in_words(component) for component in components]
+    columns = [grouping.replace("_", "\n") for grouping in groupings]
+    look: dict[str, Any] = {"low": 0, "high": 1, "aspect": "auto", "size": 7}
+    kit.heat_map(table, medians, names, columns, colours=kit.ATTENTION, write=two_digits, **look)
+    table.set_title(f"share of variance explained, γ = {SMALL:g}, final, median")
+    for number, title in enumerate(("key in L1's attention", "sum in L0's")):
+        axes = figure.add_subplot(grid[number, 1])
         with kit.missing(axes):
-            kit.rates(axes, evidence, probe, kit.Series(quantity, set="rsn_train"), untrained=True)
-            kit.threshold(axes, evidence, "M8", gamma=SMALL)
+            series = kit.Series(evidence.condition("M8", number).of)
+            kit.rates(axes, evidence, series, untrained=True)
+            kit.threshold(axes, evidence, "M8", number, SMALL)
             axes.set(ylim=(-0.05, 1.1), title=f"{title} output")
     return figure
 

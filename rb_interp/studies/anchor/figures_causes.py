@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rb_interp.claims.rule import Condition
+from rb_interp.claims.claim import Condition
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.settings import SMALL

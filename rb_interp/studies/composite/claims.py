@@ -12,7 +12,7 @@ counted from 0 here and from 1 in the paper: its first layer is L0.
 import math
 from dataclasses import replace
 
-from rb_interp.claims import Calibration, Claim, Condition, Standing, Term
+from rb_interp.claims import Calibration, CalibrationStatus, Claim, Condition, Term
 from rb_interp.studies.composite.config import (
     ANCHOR_MIN,
     ANCHORS_MIN,
@@ -674,4 +674,4 @@ def calibration(config: CompositeConfig) -> Calibration:
     """
     model = config.model
     family = f"norm={model.norm}, {model.n_layers} layers"
-    return Calibration(family, dict.fromkeys(BY_READING, Standing(False)))
+    return Calibration(family, dict.fromkeys(BY_READING, CalibrationStatus(False)))

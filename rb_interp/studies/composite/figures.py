@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
+from rb_interp.claims import Term
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.paper_1 import learning
@@ -35,7 +36,13 @@ CURVES = {
     "seen_test": ("trained pairs, test keys", kit.SET_COLOURS["rsn_test"], (0, (4, 1.6))),
     "unseen": ("unseen pair (accuracy: answered inferentially)", kit.BLUE, "-"),
 }
-PHASE = (kit.Series("I", "inferential", kit.BLUE, "o"), kit.Series("S", "symmetric", kit.RED, "s"))
+PHASE_SERIES = tuple(
+    kit.Series(Term("phase", quantity, None, "final"), label, colour, marker)
+    for quantity, label, colour, marker in (
+        ("I", "inferential", kit.BLUE, "o"),
+        ("S", "symmetric", kit.RED, "s"),
+    )
+)
 SETS = {"seen_test": "trained pairs", "unseen": "(4,3), never trained"}
 FAINT, WIDEST = 0.05, 5.0
 """Attention below which nothing is drawn, and width of a line of attention 1, in points."""
@@ -56,10 +63,8 @@ VECTORS = {
 across."""
 TURNED = "3:4"
 """The comparison whose first anchor stands across."""
-TARGETS = tuple(
-    kit.Series(name, f"{name} targets", colour, marker, set="grid")
-    for name, colour, marker in (("equal", kit.RED, "o"), ("different", kit.BLUE, "s"))
-)
+TARGETS = {"equal": (kit.RED, "o"), "different": (kit.BLUE, "s")}
+"""Means of cosines, over pairs with equal targets or not: colour and marker."""
 PHASE_COLOURS = {UNFIT: "#c9c9c9", INFERENTIAL: "#4b7fd0", SYMMETRIC: "#d9695f", MIXED: "#f0d98c"}
 AXES_SHOWN = ("depth", "rate", "decay", "gpt2", "unseen_rate", "unseen_decay")
 RANKS = [float(rank) for rank in range(LEADING, 0, -1)]
@@ -78,21 +83,17 @@ def draw_phases(evidence: Evidence) -> Figure:
     (after Fig. 2)."""
     figure, [axes] = _columns(evidence, 1, 2.9, 1, sharey=True)
     with kit.missing(axes[0]):
-        kit.rates(axes[0], evidence, "phase", *PHASE, read="interval")
+        kit.rates(axes[0], evidence, *PHASE_SERIES, read="interval")
         kit.threshold(axes[0], evidence, "C1")
     for one, gamma in zip(axes[1:], evidence.gammas, strict=True):
         with kit.missing(one):
             rows = evidence.table("by_position", gamma=gamma)
-            for series in PHASE:
+            for series in PHASE_SERIES:
+                quantity = series.term.quantity
                 for _, member in rows.groupby("seed"):
-                    one.plot(
-                        member["position"],
-                        member[series.quantity],
-                        color=series.colour,
-                        lw=0.5,
-                        alpha=0.5,
-                    )
-                means = evidence.table("by_position_summary", gamma=gamma, quantity=series.quantity)
+                    look = {"color": series.colour, "lw": 0.5, "alpha": 0.5}
+                    one.plot(member["position"], member[quantity], **look)
+                means = evidence.table("by_position_summary", gamma=gamma, quantity=quantity)
                 look = {"lw": 1.4, "marker": series.marker, "ms": 3.6, "mfc": "white"}
                 one.plot(means["position"], means["mean"], color=series.colour, **look)
             last = rows["position"].max() + 0.4
@@ -176,28 +177,16 @@ def _diagram(axes: Axes, evidence: Evidence, gamma: float, name: str) -> None:
             f"{like}\n{member['phase']}, {member['flow']}, {member['n_pairs']} pairs", fontsize=7.5
         )
         for roles, answer, word in CARRIED:
-            where, of = {"stage": "final", "set": "seen_test"}, roles.split("+")
-            share = evidence.value(
-                "interchange_roles", f"{roles}:{answer}", gamma, member["seed"], **where
-            )
+            term = Term("interchange_roles", f"{roles}:{answer}", gamma, "final", "seen_test")
+            share = evidence.value(term, member["seed"])
             if np.isfinite(share):
-                place, weight = (
-                    sum(PLACES[role] for role in of) / len(of),
-                    "bold" if share >= CARRIES else "normal",
-                )
+                places = [PLACES[role] for role in roles.split("+")]
                 box = {"fc": "white", "ec": "#cfcfcf", "lw": 0.5, "pad": 1.2, "alpha": 0.9}
+                look: dict[str, Any] = {"fontsize": 6, "bbox": box, "zorder": 8}
+                look["weight"] = "bold" if share >= CARRIES else "normal"
                 text = f"{word} {two_digits(share)}"
-                axes.text(
-                    place,
-                    1.24,
-                    text,
-                    ha="center",
-                    va="bottom",
-                    fontsize=6,
-                    weight=weight,
-                    bbox=box,
-                    zorder=8,
-                )
+                middle = sum(places) / len(places)
+                axes.text(middle, 1.24, text, ha="center", va="bottom", **look)
     axes.set(xlim=(-0.6, len(PLACES) - 0.4), ylim=(-0.35, len(layers) + 0.3))
     axes.set_xticks(list(PLACES.values()), list(PLACES))
     axes.set_yticks(range(len(layers) + 1), ["input", *(f"after L{layer}" for layer in layers)])
@@ -221,12 +210,14 @@ def draw_cosines(evidence: Evidence) -> Figure:
             line[-1].axis("off")
             continue
         with kit.missing(line[-1]):
-            kit.rates(
-                line[-1], evidence, probe, *TARGETS, untrained=True, read="interval", spread=0.06
-            )
-            for claim, gamma in (
-                (("D1", SMALL), ("D2", MIDDLE)) if vector == "v" else (("D4", SMALL),)
-            ):
+            claims = {"D1": SMALL, "D2": MIDDLE} if vector == "v" else {"D4": SMALL}
+            judged = evidence.condition(next(iter(claims))).of
+            series = []
+            for name, (colour, marker) in TARGETS.items():
+                term = replace(judged, quantity=name)
+                series.append(kit.Series(term, f"{name} targets", colour, marker))
+            kit.rates(line[-1], evidence, *series, untrained=True, read="interval", spread=0.06)
+            for claim, gamma in claims.items():
                 kit.threshold(line[-1], evidence, claim, gamma=gamma)
             line[-1].set(ylim=(-1.05, 1.12), title=f"{vector}, members", ylabel="mean cosine")
     kit.legend(figure, 4)
@@ -238,7 +229,7 @@ def _cosines(axes: Axes, evidence: Evidence, probe: str, gamma: float, prefix: s
     targets."""
     names = VECTORS[probe][1]
     below, above = (
-        evidence.mean_array(probe, f"{prefix}{name}", gamma, stage="final", set="grid")
+        evidence.mean_array(Term(probe, f"{prefix}{name}", gamma, "final", "grid"))
         for name in names
     )
     below = below.T if TURNED in names else below
@@ -264,15 +255,17 @@ def draw_condensation(evidence: Evidence) -> Figure:
     """Cosines of L0's W_Q neurons sorted by group, the first seed at each rate; on the right the
     shares of pairs."""
     figure, [axes] = _columns(evidence, 1, 2.7, 1)
+    share = evidence.condition("K1").of
     for one, gamma in zip(axes[:-1], evidence.gammas, strict=True):
         with kit.missing(one):
-            seed, cosines = evidence.first("condensation", "cosines_W_Q", gamma, stage="final")
-            _, groups = evidence.first("condensation", "group_W_Q", gamma, stage="final")
+            place = replace(share, gamma=gamma)
+            seed, cosines = evidence.first(replace(place, quantity="cosines_W_Q"))
+            _, groups = evidence.first(replace(place, quantity="group_W_Q"))
             kit.heat_map(one, cosines)
             title = f"γ = {gamma:g}, seed {seed}\n{int(groups.max()) + 1} groups"
             one.set(xticks=[], yticks=[], xlabel="neuron, by group", title=title)
     with kit.missing(axes[-1]):
-        kit.rates(axes[-1], evidence, "condensation", kit.Series("share_abs_W_Q"), untrained=True)
+        kit.rates(axes[-1], evidence, kit.Series(share), untrained=True)
         axes[-1].set(
             ylim=(-0.03, 1.05),
             ylabel=f"share of pairs with |cos| > {two_digits(ALIKE)}",
@@ -286,32 +279,30 @@ def draw_participation(evidence: Evidence) -> Figure:
     """Participation ratio of every matrix of every layer: members, median and range by rate,
     untrained models."""
     layers = range(evidence.config.model.n_layers)
-    looks = zip(MATRICES, kit.MARKERS, strict=False)
-    series = [
-        kit.Series(f"participation_{matrix}", matrix, kit.INK, marker) for matrix, marker in looks
-    ]
     figure, axes = kit.panels(len(layers), 1, 0.6 + 2.0 * len(layers))
     for (one,), layer in zip(axes, layers, strict=True):
         with kit.missing(one):
-            tables = {name: getattr(evidence, name) for name in ("readings", "summary")}
-            own = replace(
-                evidence,
-                **{name: table.loc[table["layer"] == layer] for name, table in tables.items()},
-            )
+            series = []
+            for matrix, marker in zip(MATRICES, kit.MARKERS, strict=False):
+                name = f"participation_{matrix}"
+                term = Term("weight_spectra", name, None, "final", layer=layer)
+                series.append(kit.Series(term, matrix, kit.INK, marker))
 
-            def before(
-                x: float, matrix: kit.Series, gamma: float, one: Axes = one, own: Evidence = own
-            ) -> None:
-                value = own.untrained("weight_spectra", matrix.quantity, gamma)
-                kit.level(one, x - 0.03, value, kit.GREY, 0.05, "untrained models")
+            def untrained(x: float, _: kit.Series, term: Term, one: Axes = one) -> None:
+                mean = evidence.untrained(term)
+                kit.level(one, x - 0.03, mean, kit.GREY, 0.05, "untrained models")
 
-            kit.rates(one, own, "weight_spectra", *series, spread=0.03, beside=before)
+            kit.rates(one, evidence, *series, spread=0.03, beside=untrained)
             one.set(yscale="log", title=f"L{layer}", ylabel="participation ratio (directions)")
             one.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             one.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             one.yaxis.set_minor_formatter(NullFormatter())
-    kit.legend(figure, len(series) + 1)
+    kit.legend(figure, len(MATRICES) + 1)
     return figure
+
+
+def _lattice(quantity: str, gamma: float) -> Term:
+    return Term("lattice", quantity, gamma, "final")
 
 
 def draw_items(evidence: Evidence) -> Figure:
@@ -320,24 +311,22 @@ def draw_items(evidence: Evidence) -> Figure:
     figure, axes = _columns(evidence, 3, 6.6)
     for (components, distance, growing), gamma in zip(axes.T, evidence.gammas, strict=True):
         with kit.missing(components):
-            seed, scores = evidence.first("lattice", "pca", gamma, stage="final")
-            _, tokens = evidence.first("lattice", "tokens", gamma, stage="final")
+            seed, scores = evidence.first(_lattice("pca", gamma))
+            _, tokens = evidence.first(_lattice("tokens", gamma))
             components.plot(scores[:, 0], scores[:, 1], color=kit.GREY, lw=0.4, zorder=1)
             components.scatter(scores[:, 0], scores[:, 1], c=tokens, cmap="viridis", s=9, zorder=2)
             components.set(title=f"γ = {gamma:g}, seed {seed}", xlabel="PC1", ylabel="PC2")
         with kit.missing(distance):
-            lags, names = range(1, LAGS + 1), [f"cos_{lag}" for lag in range(1, LAGS + 1)]
+            lags = range(1, LAGS + 1)
+            terms = [_lattice(f"cos_{lag}", gamma) for lag in lags]
             for seed in evidence.seeds:
-                values = [
-                    evidence.value("lattice", name, gamma, seed, stage="final") for name in names
-                ]
+                values = [evidence.value(term, seed) for term in terms]
                 distance.plot(lags, values, color=kit.BLUE, lw=0.5, alpha=0.6)
-            means = [evidence.interval("lattice", name, gamma).estimate for name in names]
-            distance.plot(
-                lags, means, color=kit.BLUE, lw=1.6, marker="o", ms=3, label="mean over seeds"
-            )
-            before = [evidence.untrained("lattice", name, gamma) for name in names]
-            distance.plot(lags, before, color=kit.GREY, lw=1.6, label="untrained models")
+            means = [evidence.interval(term).estimate for term in terms]
+            look = {"lw": 1.6, "marker": "o", "ms": 3}
+            distance.plot(lags, means, color=kit.BLUE, label="mean over seeds", **look)
+            untrained = [evidence.untrained(term) for term in terms]
+            distance.plot(lags, untrained, color=kit.GREY, lw=1.6, label="untrained models")
             distance.axvspan(2.5, 4.5, color=kit.GREY, alpha=0.15, lw=0, zorder=0)
             distance.set(xticks=lags, xlabel="distance k of two items", ylabel="C(k), mean cosine")
         with kit.missing(growing):

@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field
 
 from rb_interp.claims import Claim, Condition, Term
-from rb_interp.claims.rule import alike_anchors, learning_order_claims, ordered_anchors
+from rb_interp.claims.learning_order import alike_anchors, learning_order_claims, ordered_anchors
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import StudyConfig, SweepConfig

@@ -1,12 +1,14 @@
 """The figures of the Emb-MLP study: learning, embeddings, labels of a token, theory beside
 training, and scaling."""
 
+from dataclasses import replace
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
+from rb_interp.claims import Term
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.paper_1 import draw_embedding, draw_learning
@@ -31,12 +33,13 @@ FLOWS = {
     "cos_direction": "its leading direction: |cosine|\nwith the predicted one",
     "share_leading": "share of the measured change\nin one direction",
 }
-DRIFT = (
-    kit.Series("r2", "weights of each step", kit.TRAINED, "o", "leaving", "anchor"),
-    kit.Series(
-        "r2_positions", "knowing each token’s position too", "#b0620a", "D", "leaving", "anchor"
-    ),
-    kit.Series("r2_permuted", "permuted within kind", kit.GREY, "x", "leaving", "anchor"),
+DRIFT = Term("drift", "r2", None, "leaving", "anchor")
+WITH_POSITIONS = replace(DRIFT, quantity="r2_positions")
+PERMUTED = replace(DRIFT, quantity="r2_permuted")
+SERIES = (
+    kit.Series(DRIFT, "weights of each step", kit.TRAINED, "o"),
+    kit.Series(WITH_POSITIONS, "knowing each token’s position too", "#b0620a", "D"),
+    kit.Series(PERMUTED, "permuted within kind", kit.GREY, "x"),
 )
 LABELS = {"reasoning_anchor": kit.REASONING, "memory_anchor": kit.MEMORY, "key": kit.KEY}
 COSINES = (
@@ -174,21 +177,13 @@ def draw_drift_r2(evidence: Evidence) -> Figure:
     for one, (sweep, words) in zip(axes, SWEEPS.items(), strict=True):
         with kit.missing(one):
             own = evidence.sweep(sweep)
-            kit.rates(
-                one,
-                own,
-                "drift",
-                *(s for s in DRIFT if sweep == "one_layer" or s.quantity != "r2_positions"),
-                read="interval",
-                spread=0.06,
-            )
+            series = [s for s in SERIES if sweep == "one_layer" or s.term != WITH_POSITIONS]
+            kit.rates(one, own, *series, read="interval", spread=0.06)
             claim = {"descent": "T1", "one_layer": "T4"}.get(sweep)
             if claim:
                 kit.threshold(one, own, claim, gamma=SMALL)
                 if sweep == "descent" and LARGE in own.gammas:
-                    most = own.interval(
-                        "drift", "r2", SMALL, stage="leaving", set="anchor"
-                    ).estimate
+                    most = own.interval(replace(DRIFT, gamma=SMALL)).estimate
                     most, left = most - evidence.threshold("T2"), own.gammas.index(LARGE)
                     one.plot(
                         [left - 0.4, left + 0.4],

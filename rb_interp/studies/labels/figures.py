@@ -39,13 +39,8 @@ def draw_label_speed(evidence: Evidence) -> Figure:
             axes.set(ylabel=label, title=f"{quantity}, γ = {SMALL:g}")
             axes.set_ylim(bottom=0)
     with kit.missing(index):
-        kit.rates(
-            index,
-            evidence,
-            "label_speed",
-            kit.Series("bias", colour=kit.INK, marker="o"),
-            read="interval",
-        )
+        speed = kit.Series(evidence.condition("R1").of, colour=kit.INK, marker="o")
+        kit.rates(index, evidence, speed, read="interval")
         kit.zero(index)
         kit.threshold(index, evidence, "R1")
         index.margins(y=0.2)
@@ -121,9 +116,7 @@ def _inside(axes: Axes, evidence: Evidence, groups: list[int]) -> None:
     ranges = evidence.sweep("ranges")
     for seed in ranges.seeds:
         step = ranges.step(SMALL, seed, BEFORE_MEMORY)
-        value = ranges.value(
-            "label_range", "lowest_inside", SMALL, seed, stage=BEFORE_MEMORY, set="mem"
-        )
+        value = ranges.value(evidence.condition("R2").of, seed)
         axes.plot([step or np.nan], [value], "v", ms=5, mfc=kit.INK, mec="white", mew=0.5, zorder=6)
     kit.threshold(axes, evidence, "R2")
     pooled = float(rows["pooled"].iloc[0])

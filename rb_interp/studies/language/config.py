@@ -16,7 +16,7 @@ first. What the paper claims of initialisation is G2. Criteria were written down
 from dataclasses import field, replace
 from typing import ClassVar
 
-from rb_interp.claims.rule import Claim, Condition, Term
+from rb_interp.claims.claim import Claim, Condition, Term
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import StudyConfig, SweepConfig

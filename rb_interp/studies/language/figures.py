@@ -2,12 +2,14 @@
 skills."""
 
 import math
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rb_interp.claims import Term
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.settings import SMALL
@@ -19,11 +21,15 @@ from rb_interp.text.settings import CORPORA
 
 DOTTED = (0, (1, 1.2))
 GROUPS = {"prontoqa": "PrOntoQA", "stories": "stories", "control": "stories, matched in frequency"}
-DIFFERENCES = (
-    kit.Series("difference", "PrOntoQA − stories", kit.INK, "o", "early"),
-    kit.Series("difference_control", "the same, stories' matched", "#8a5a00", "D", "early"),
-    kit.Series("difference_counterpart", "the same, PrOntoQA's matched", "#b8860b", "s", "early"),
-    kit.Series("difference_centred", "the first, centred", "#6d2a78", "^", "early"),
+EARLY = Term("token_similarity", "difference", None, "early")
+DIFFERENCES = tuple(
+    kit.Series(replace(EARLY, quantity=quantity), label, colour, marker)
+    for quantity, label, colour, marker in (
+        ("difference", "PrOntoQA − stories", kit.INK, "o"),
+        ("difference_control", "the same, stories' matched", "#8a5a00", "D"),
+        ("difference_counterpart", "the same, PrOntoQA's matched", "#b8860b", "s"),
+        ("difference_centred", "the first, centred", "#6d2a78", "^"),
+    )
 )
 KINDS = {
     "answer_two_way": ("answer, True against False alone", "#c4312a", "o"),
@@ -43,18 +49,21 @@ def _smallest(evidence: Evidence) -> float:
     return SMALL if SMALL in evidence.shown_gammas else evidence.shown_gammas[-1]
 
 
-def _by_group(quantity: str, stage: str = "final") -> list[kit.Series]:
-    colours, marks = kit.CORPUS_COLOURS, kit.CORPUS_MARKERS
-    return [kit.Series(f"{quantity}_{g}", GROUPS[g], colours[g], marks[g], stage) for g in GROUPS]
+def _by_group(term: Term) -> list[kit.Series]:
+    """A series a group, whose quantities are the term's with the group's name behind."""
+    series = []
+    for group, label in GROUPS.items():
+        of_group = replace(term, quantity=f"{term.quantity}_{group}")
+        colour = kit.CORPUS_COLOURS[group]
+        series.append(kit.Series(of_group, label, colour, kit.CORPUS_MARKERS[group]))
+    return series
 
 
 def early_steps(evidence: Evidence, gamma: float) -> list[int]:
-    """Steps of the stage ``early``, one a seed; empty where the run does not tell."""
-    found = (
-        evidence.value("corpus_loss", "early_step", gamma, seed, stage="final")
-        for seed in evidence.seeds
-    )
-    return [int(step) for step in found if math.isfinite(step)]
+    """Steps of the stage ``early``, one a seed; empty if the run has none."""
+    term = Term("corpus_loss", "early_step", gamma, "final")
+    steps = [evidence.value(term, seed) for seed in evidence.seeds]
+    return [int(step) for step in steps if math.isfinite(step)]
 
 
 def draw_learning(evidence: Evidence) -> Figure:
@@ -96,7 +105,7 @@ def draw_learning(evidence: Evidence) -> Figure:
                     [step], [0], "^", ms=6, color=kit.INK, mec="white", clip_on=False, zorder=6
                 )
             axes.set_ylim(0, 1.6 * max(entropies.values()) if entropies else None)
-            delta = mean_text(*evidence.interval("corpus_loss", "delta_loss", gamma))
+            delta = mean_text(*evidence.interval(Term("corpus_loss", "delta_loss", gamma, "final")))
             axes.set_title(f"{kit.title_of(evidence, gamma)}\nΔL = {delta}")
     losses[0].set_ylabel("loss (nats per token)")
     course, plain, fair = (
@@ -116,18 +125,15 @@ def draw_learning(evidence: Evidence) -> Figure:
         kit.zero(course)
         kit.steps(course, float(evidence.curves["step"].to_numpy().max()))
         course.set_ylabel("ΔL = (L$_{stories}$ − L$_{PrOntoQA}$) / L$_{PrOntoQA}$")
-    for axes, quantity, claim in (
-        (plain, "delta_loss", "G1"),
-        (fair, "delta_loss_per_entropy", "G1n"),
-    ):
+    for axes, claim in ((plain, "G1"), (fair, "G1n")):
         with kit.missing(axes):
-            shown = (
-                kit.Series(quantity, marker="o"),
-                kit.Series(f"{quantity}_test", "held-out text", "#9a6a1c", "x"),
+            trained = evidence.condition(claim).of
+            held_out = replace(trained, quantity=f"{trained.quantity}_test")
+            series = (
+                kit.Series(trained, marker="o"),
+                kit.Series(held_out, "held-out text", "#9a6a1c", "x"),
             )
-            kit.rates(
-                axes, evidence, "corpus_loss", *shown, untrained=True, joined=True, read="interval"
-            )
+            kit.rates(axes, evidence, *series, untrained=True, joined=True, read="interval")
             kit.zero(axes)
             kit.threshold(axes, evidence, claim, gamma=SMALL)
     plain.set_title("its mean over training")
@@ -147,10 +153,9 @@ def draw_token_cosines(evidence: Evidence) -> Figure:
     figure, axes = kit.panels(2, len(GROUPS), 4.9)
     for (every, few), (group, name) in zip(axes.T, GROUPS.items(), strict=True):
         with kit.missing(every), kit.missing(few):
-            seed, matrix = evidence.first(
-                "token_similarity", f"cos_{group}_matrix", gamma, stage="early"
-            )
-            _, tokens = evidence.first("token_similarity", f"tokens_{group}", gamma, stage="early")
+            early = replace(EARLY, gamma=gamma)
+            seed, matrix = evidence.first(replace(early, quantity=f"cos_{group}_matrix"))
+            _, tokens = evidence.first(replace(early, quantity=f"tokens_{group}"))
             if not len(matrix):
                 raise MissingEvidenceError(
                     "This run has no token that is typical of this corpus, or none to match."
@@ -164,9 +169,7 @@ def draw_token_cosines(evidence: Evidence) -> Figure:
             kit.heat_map(few, matrix[:NAMED, :NAMED], shown)
             few.tick_params(axis="x", labelrotation=90, labelsize=5.5, pad=1)
             few.tick_params(axis="y", labelsize=5.5, pad=1)
-            mean = mean_text(
-                *evidence.interval("token_similarity", f"cos_{group}", gamma, stage="early")
-            )
+            mean = mean_text(*evidence.interval(replace(early, quantity=f"cos_{group}")))
             every.set_title(f"{name}\nmean cos {mean}")
     images = [one.images[0] for one in axes.flat if one.images]
     if images:
@@ -190,33 +193,24 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
     along training."""
     figure, axes = kit.panels(2, 2, 5.8, 7.6)
 
-    def beside(x: float, one: kit.Series, gamma: float) -> None:
+    def beside(x: float, series: kit.Series, term: Term) -> None:
         """The untrained model, the interval over tokens, and two standard deviations of the
         null."""
-        start = evidence.untrained("token_similarity", one.quantity, gamma, stage=one.stage)
-        kit.level(axes_now, x, start, kit.GREY, 0.1)
-        where = {"quantity": one.quantity, "gamma": gamma, "stage": one.stage}
-        low, high = over_seeds(
-            evidence.table("token_intervals", **where), ["gamma"], ["low", "high"]
-        )["mean"]
-        axes_now.vlines(x, low, high, color=one.colour, lw=4.5, alpha=0.28, zorder=0.8)
-        mean, sd = _null(evidence, "token_similarity", one, gamma)
-        axes_now.fill_between(
-            [x - 0.1, x + 0.1], mean - 2 * sd, mean + 2 * sd, color="#d2d2d2", lw=0, zorder=0
-        )
+        kit.level(axes_now, x, evidence.untrained(term), kit.GREY, 0.1)
+        place = {"quantity": term.quantity, "gamma": term.gamma, "stage": term.stage}
+        intervals = evidence.table("token_intervals", **place)
+        low, high = over_seeds(intervals, ["gamma"], ["low", "high"])["mean"]
+        axes_now.vlines(x, low, high, color=series.colour, lw=4.5, alpha=0.28, zorder=0.8)
+        mean = _null(evidence, term, "null_mean")
+        spread = 2 * _null(evidence, term, "null_sd")
+        ends = mean - spread, mean + spread
+        axes_now.fill_between([x - 0.1, x + 0.1], *ends, color="#d2d2d2", lw=0, zorder=0)
 
     for axes_now, stage in ((axes[0, 0], "early"), (axes[0, 1], "final"), (axes[1, 0], "")):
         with kit.missing(axes_now):
-            shown = _by_group("cos", stage) if stage else DIFFERENCES
-            kit.rates(
-                axes_now,
-                evidence,
-                "token_similarity",
-                *shown,
-                read="interval",
-                spread=0.04,
-                beside=beside,
-            )
+            cosines = replace(EARLY, quantity="cos", stage=stage)
+            series = _by_group(cosines) if stage else DIFFERENCES
+            kit.rates(axes_now, evidence, *series, read="interval", spread=0.04, beside=beside)
             kit.zero(axes_now)
             axes_now.set_title(f"mean cosine, {stage}" if stage else "differences, early")
             if stage == "early" and SMALL in evidence.gammas:
@@ -242,14 +236,12 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
     return figure
 
 
-def _null(evidence: Evidence, probe: str, one: kit.Series, gamma: float) -> list[float]:
-    """Mean and standard deviation of a null, means over seeds; NaN without one."""
-    where = f"probe == '{probe}' and quantity == '{one.quantity}' and stage == '{one.stage}'"
-    rows = evidence.readings.query(f"{where} and abs(gamma - {gamma}) < 1e-9")
-    return over_seeds(rows, ["probe"], ["null_mean", "null_sd"])["mean"].tolist() or [
-        math.nan,
-        math.nan,
-    ]
+def _null(evidence: Evidence, term: Term, column: str) -> float:
+    """Mean over seeds of a null's mean or standard deviation; NaN without one."""
+    try:
+        return float(evidence.values(term, column).mean())
+    except MissingEvidenceError:
+        return math.nan
 
 
 def _course(axes: Axes, evidence: Evidence) -> None:
@@ -274,37 +266,36 @@ def draw_embedding_rank(evidence: Evidence) -> Figure:
     """Participation ratio over the untrained model's, leading shares of the variance, stable ranks
     of the weights."""
     figure, [[ratio, shares, weights]] = kit.panels(1, 3, 3.1, 7.8, width_ratios=(1.15, 1, 1.15))
+    rank = Term("embedding_rank", "", None, "final")
     with kit.missing(ratio):
-        every = kit.Series("participation_ratio_all", "all tokens", kit.INK, "^")
-        shown = [*_by_group("participation_ratio"), every]
-        kit.rates(ratio, evidence, "embedding_rank", *shown, read="interval", spread=0.035)
+        participation = replace(rank, quantity="participation_ratio")
+        all_tokens = replace(rank, quantity="participation_ratio_all")
+        series = [*_by_group(participation), kit.Series(all_tokens, "all tokens", kit.INK, "^")]
+        kit.rates(ratio, evidence, *series, read="interval", spread=0.035)
         kit.zero(ratio, 1.0)
         ratio.set_title("embeddings: effective directions,\nfinal over untrained")
     with kit.missing(shares):
-        found: dict[str, dict] = {f"the first {n}": {} for n in (1, 3, 10)}
-        for n, gamma in ((n, gamma) for n in (1, 3, 10) for gamma in evidence.gammas):
-            values = evidence.values("embedding_rank", f"share_{n}_all", gamma)
-            found[f"the first {n}"][gamma] = (
-                values,
-                evidence.interval("embedding_rank", f"share_{n}_all", gamma),
-            )
-        kit.named(shares, evidence, found)
+        results: dict[str, dict] = {}
+        for n in (1, 3, 10):
+            by_rate = results[f"the first {n}"] = {}
+            for gamma in evidence.gammas:
+                term = replace(rank, quantity=f"share_{n}_all", gamma=gamma)
+                by_rate[gamma] = evidence.values(term), evidence.interval(term)
+        kit.named(shares, evidence, results)
         shares.set(
             ylim=(0, 1.02),
             title="all tokens: share of the variance\nalong leading directions, final",
         )
     with kit.missing(weights):
-        ranks = evidence.readings.query(
-            "probe == 'weight_rank' and stage == 'final' and layer == 0"
-        )
-        found = {matrix: {} for matrix in ("W_QK", "W_OV", "W_in", "W_out")}
-        for matrix, gamma in ((matrix, gamma) for matrix in found for gamma in evidence.gammas):
-            here = ranks.query(
-                f"quantity == 'stable_rank_{matrix}' and abs(gamma - {gamma}) < 1e-9"
-            )
-            ratios = (here["value"] / here["untrained"]).to_numpy()
-            found[matrix][gamma] = ratios, interval_or_nan(ratios)
-        kit.named(weights, evidence, found)
+        results = {}
+        for matrix in ("W_QK", "W_OV", "W_in", "W_out"):
+            by_rate = results[matrix] = {}
+            for gamma in evidence.gammas:
+                name = f"stable_rank_{matrix}"
+                rows = evidence.rows(Term("weight_rank", name, gamma, "final", layer=0))
+                ratios = (rows["value"] / rows["untrained"]).to_numpy()
+                by_rate[gamma] = ratios, interval_or_nan(ratios)
+        kit.named(weights, evidence, results)
         kit.zero(weights, 1.0)
         weights.set(ylim=(0, None), title="L0: stable rank,\nfinal over untrained")
     kit.legend(figure, 4)
@@ -319,17 +310,15 @@ def draw_next_token(evidence: Evidence) -> Figure:
     marks = {"init": ("untrained", "v"), "early": ("early", "o"), "final": ("final", "s")}
     for one, (group, colour) in zip(axes, colours.items(), strict=True):
 
-        def beside(x: float, series: kit.Series, gamma: float, one: Axes = one) -> None:
-            kit.level(one, x, _null(evidence, "next_token", series, gamma)[0], kit.GREY, 0.1)
+        def null_bar(x: float, _: kit.Series, term: Term, one: Axes = one) -> None:
+            kit.level(one, x, _null(evidence, term, "null_mean"), kit.GREY, 0.1)
 
         with kit.missing(one):
-            shown = [
-                kit.Series(f"spearman_{group}", "", colour, mark, stage)
-                for stage, (_, mark) in marks.items()
-            ]
-            kit.rates(
-                one, evidence, "next_token", *shown, read="interval", spread=0.05, beside=beside
-            )
+            series = []
+            for stage, (_, marker) in marks.items():
+                term = Term("next_token", f"spearman_{group}", None, stage)
+                series.append(kit.Series(term, "", colour, marker))
+            kit.rates(one, evidence, *series, read="interval", spread=0.05, beside=null_bar)
             kit.zero(one)
         one.set_title({**GROUPS, "all": "both, all pairs"}[group])
     axes[0].set_ylabel("Spearman over pairs of tokens")

@@ -8,7 +8,7 @@ import torch
 from report.pages import check_page
 from studies.addition_and_scan.interpreter import is_right
 
-from rb_interp.claims import judge
+from rb_interp.claims import Term, judge
 from rb_interp.figures.kit import draw
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
@@ -201,5 +201,5 @@ def test_the_page_shows_every_figure_and_every_verdict(smoke_run):
         for axes in draw(draw_sums, evidence).axes
         if axes.images and axes.get_title(loc="left")
     ]
-    mean = evidence.sweep("addition_high").mean_array("answers", "sums", 0.8, stage="final")
+    mean = evidence.mean_array(Term("answers", "sums", 0.8, "final", sweep="addition_high"))
     np.testing.assert_array_equal(images[3].get_array(), mean)

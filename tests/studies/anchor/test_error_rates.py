@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from rb_interp.claims import Standing, Verdict, expected_by_chance, judge
+from rb_interp.claims import CalibrationStatus, Verdict, expected_by_chance, judge
 from rb_interp.models import ModelConfig
 from rb_interp.studies.anchor import error_rates
 from rb_interp.studies.anchor.claims import CLAIMS
@@ -105,7 +105,7 @@ def test_without_a_table_verdicts_stand_and_are_marked(plant):
 def test_a_detector_that_was_not_rated_has_no_table(plant):
     plant(LOUD)
     assert (
-        standing("M4", HERE) == standing("M3", HERE) == Standing(False)
+        standing("M4", HERE) == standing("M3", HERE) == CalibrationStatus(False)
     )  # M3: trained models of one kind alone
 
 
@@ -134,7 +134,7 @@ def test_losses_contrasts_and_geometry_need_none(plant):
     plant(LOUD)
     for claim in CLAIMS:
         if claim.id not in MECHANISM_CLAIMS:
-            assert standing(claim.id, HERE) == standing(claim.id, OTHER) == Standing(None)
+            assert standing(claim.id, HERE) == standing(claim.id, OTHER) == CalibrationStatus(None)
 
 
 def test_a_configuration_has_the_rates_of_its_family():
@@ -150,4 +150,4 @@ def test_a_configuration_has_the_rates_of_its_family():
     unseen = calibration(
         AnchorConfig.from_preset("quick", model=ModelConfig(n_layers=3))
     )  # a family without any table
-    assert set(unseen.standings.values()) == {Standing(False)}
+    assert set(unseen.standings.values()) == {CalibrationStatus(False)}

@@ -5,6 +5,7 @@ import pytest
 from drawing import drawn
 from report.pages import check_page
 
+from rb_interp.claims import Term
 from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.checks import CHECKS
 from rb_interp.studies.anchor.claims import SECOND
@@ -105,20 +106,13 @@ def test_the_page_shows_every_figure_and_every_verdict(evidence):
 
 def test_a_single_member_is_of_the_lowest_seed_whose_circuit_has_a_name(evidence):
     named = evidence.tables["circuits"]
-    place = {
-        "probe": "uniformity",
-        "name": "mean_pattern",
-        "gamma": 0.8,
-        "stage": "half",
-        "set": "rsn_train",
-    }
+    place = Term("uniformity", "mean_pattern", 0.8, "half", "rsn_train")
     for causes, seed in ((("mixed", "key-to-anchors"), 1), (("mixed", "none"), 0)):
         circuits = named.assign(cause=named["seed"].map(dict(enumerate(causes))))
-        shown, pattern = replace(evidence, tables={**evidence.tables, "circuits": circuits}).first(
-            **place
-        )
+        named_now = replace(evidence, tables={**evidence.tables, "circuits": circuits})
+        shown, pattern = named_now.first(place)
         assert shown == seed
-        np.testing.assert_array_equal(pattern, evidence.array(**place)[seed])
+        np.testing.assert_array_equal(pattern, evidence.array(place)[seed])
 
 
 def test_events_without_a_date_have_no_row(evidence):
