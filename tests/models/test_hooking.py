@@ -2,30 +2,31 @@
 parts, in which hooks do not fire."""
 
 import warnings
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from probes.lens_models import KINDS, SIZES
+from lens_models import KINDS, SIZES, Wrapped, bridged, hooks_on, lens_model, transformers_model
+from probe_cases import INPUTS
 from torch import nn
+from transformer_lens.hook_points import HookPoint
 
 from rb_interp import interventions as do
 from rb_interp import probes
 from rb_interp.errors import ModelError
 from rb_interp.interventions.ablating import ablations
 from rb_interp.interventions.edits import values_at, with_edits
-from rb_interp.models.hooking import attached, hook_points
+from rb_interp.models.hooking import attached, caller_hooks, hook_points
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.inputs import Roles
 
-transformer_lens = pytest.importorskip("transformer_lens")
-if not hasattr(transformer_lens, "HookedTransformer"):
-    pytest.skip("SAELens needs TransformerLens below 4", allow_module_level=True)
-
-from transformer_lens import HookedTransformer, HookedTransformerConfig  # noqa: E402
-from transformer_lens.hook_points import HookPoint  # noqa: E402
+try:
+    from transformer_lens import HookedTransformer, HookedTransformerConfig
+except ImportError:  # 4.x; SAELens needs an older one
+    HookedTransformer = torch.nn.Module
 
 RNG = np.random.default_rng(0)
 TOKENS = RNG.integers(2, 30, (12, 8))
@@ -85,6 +86,8 @@ class MaskedTransformer(HookedTransformer):
 
 def model_with(place, kind, layer=0, oracle=False):
     """A model with an autoencoder at ``blocks.<layer>.<place>``, or with it in a hook point."""
+    if HookedTransformer is nn.Module:
+        pytest.skip("SAELens needs TransformerLens below 4")
     cls = MaskedTransformer if kind == "masked" else HookedTransformer
     sizes = {**SIZES, **KINDS["gpt2"], "n_layers": 2, "seed": 0, "device": "cpu"}
     with warnings.catch_warnings():
@@ -228,7 +231,7 @@ def test_hooks_of_a_stand_in_are_gone_after_the_context():
 @pytest.mark.parametrize("error_term", [False, True])
 def test_an_autoencoder_of_saelens(place, site, error_term):
     """Left out at a special token too: read and patched as its own hook says."""
-    sae_lens = pytest.importorskip("sae_lens")
+    sae_lens = pytest.importorskip("sae_lens")  # needs TransformerLens below 4
     sizes = {**SIZES, **KINDS["gpt2"], "n_layers": 2, "seed": 0, "device": "cpu"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -305,3 +308,89 @@ def test_a_compiled_model_is_refused_by_every_call_that_hooks_it(part):
         assert COMPILED[part] in str(error.value), name
     with pytest.raises(ModelError, match=r"torch\.compile"), with_edits(model, []):
         pass
+
+
+@pytest.fixture(scope="module")
+def model():
+    return lens_model("gpt2")
+
+
+@pytest.mark.lens
+def test_hooks_that_the_caller_left_are_named(model):
+    """On the model or on the untrained one, for a probe of attention and one of weights; a cache
+    was made before."""
+    other, cache = lens_model("gpt2", seed=1), probes.captured(model, INPUTS.tokens)
+    assert not {"hooks"} & probes.uniformity(model, INPUTS, untrained=other, n_null=0).notes.keys()
+    told = "carries hooks of yours, which act in every pass: blocks.1.hook_mlp_out"
+    cure = "Take them off by model.reset_hooks("
+    for one, name in ((other, "the untrained model"), (model, "the model")):
+        with one.hooks(fwd_hooks=[("blocks.1.hook_mlp_out", lambda value, hook: value)]):
+            for probe in (probes.uniformity, probes.weight_rank):
+                assert (
+                    probe(model, INPUTS, untrained=other, n_null=0).notes["hooks"]
+                    == f"{name} {told}. {cure})."
+                )
+            assert "hooks" not in probes.uniformity(cache, INPUTS, n_null=0).notes
+    model.hook_dict["blocks.1.hook_mlp_out"].add_perma_hook(lambda value, hook: value)
+    handle = model.blocks[0].register_forward_hook(lambda *_: None)
+    cure = f"{cure}including_permanent=True) and the handle's remove()."
+    assert caller_hooks(model) == {"hooks": f"the model {told}, blocks.0. {cure}"}
+    model.reset_hooks(including_permanent=True)
+    assert "by the handle's remove()" in caller_hooks(Wrapped(model))["hooks"]
+    handle.remove()
+    bridge = bridged(transformers_model("GPTNeoX"))
+    bridge(torch.from_numpy(INPUTS.tokens))  # a bridge sets hooks of its own in its first pass
+    assert caller_hooks(model) == caller_hooks(bridge) == {}
+
+
+def state_of(model) -> list:
+    """What a call may not change: modes, gradients, flags, hooks of every module and of what a
+    bridge stands for."""
+    modules = [*model.modules(), *getattr(model, "original_model", model).modules()]
+    hooks = [(module._forward_hooks.copy(), module._forward_pre_hooks.copy()) for module in modules]
+    flags = [
+        getattr(model.cfg, f"use_{flag}", None)
+        for flag in ("attn_result", "attn_in", "split_qkv_input")
+    ]
+    weights = [
+        (weight.requires_grad, weight.grad, weight.detach().clone().tolist())
+        for weight in model.parameters()
+    ]
+    return [[module.training for module in modules], weights, flags, hooks, hooks_on(model)]
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["plain", "wrapped", "bridged"])
+def test_a_model_in_mixed_modes_is_given_back_as_it_was(kind):
+    """After a probe, a scan and interventions, and after an error in the middle of a pass of each
+    of them."""
+    model = bridged(transformers_model("GPTNeoX")) if kind == "bridged" else lens_model("gpt2")
+    model = Wrapped(model) if kind == "wrapped" else model
+    other = Inputs(np.roll(INPUTS.tokens, 1, 0), np.roll(INPUTS.labels, 1), INPUTS.roles)
+    with suppress(NotImplementedError):  # some bridges have no such flag
+        model.set_use_attn_result(True)
+    model(torch.from_numpy(INPUTS.tokens))  # a bridge sets hooks of its own in its first pass
+    for part in (model, getattr(model, "original_model", model)):
+        for number, module in enumerate(part.modules()):
+            module.training = bool(number % 3)
+    for number, weight in enumerate(model.parameters()):
+        weight.requires_grad_(bool(number % 2))
+    before = state_of(model)
+    calls = {
+        "probe": lambda: probes.uniformity(model, INPUTS, layer=1),
+        "probe of weights": lambda: probes.value_alignment(model, INPUTS, layer=1),
+        "scan": lambda: probes.scan(probes.uniformity, model, INPUTS, layers=[1], n_null=2),
+        "patching": lambda: do.patching_matrix(model, INPUTS, other, layers=[1], roles=["key"]),
+        "gradients": lambda: do.attribution_matrix(model, INPUTS, other, layers=[1], roles=["key"]),
+        "edited weights": lambda: do.subspace_effect(model, INPUTS, np.eye(16)[:, :2], n_draws=1),
+    }
+    for name, call in calls.items():
+        if (name, kind) != ("edited weights", "bridged"):  # a bridge derives its W_V
+            call()
+        assert state_of(model) == before, name
+        handle = model.blocks[0].hook_resid_post.register_forward_hook(lambda *_: 1 / 0)
+        disturbed = state_of(model)
+        with pytest.raises((ZeroDivisionError, ModelError)):
+            call()
+        assert state_of(model) == disturbed, name
+        handle.remove()
