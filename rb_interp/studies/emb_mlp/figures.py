@@ -16,7 +16,7 @@ from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.formatting import two_digits
 from rb_interp.statistics.intervals import over_seeds
 from rb_interp.studies.emb_mlp.config import AGREES
-from rb_interp.studies.emb_mlp.measure import FLOOR
+from rb_interp.studies.emb_mlp.drift import FLOOR
 
 SWEEPS = {
     "descent": "Emb-MLP, plain gradient descent",

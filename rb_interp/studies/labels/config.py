@@ -1,5 +1,4 @@
-"""The label study as a configuration, three sweeps that differ in their memory labels, and its
-claims as data.
+"""The label study as a configuration, three sweeps of unlike memory labels, and its claims.
 
 keys       labels uniform on the keys                               F_mem,1 of Fig. 8 left
 near_sum   labels within the sum of anchors around the key          F_mem,2 of Fig. 8 left
@@ -35,9 +34,9 @@ class LabelsSweep(SweepConfig):
 
 
 def _changes(preset: str) -> dict[str, dict[str, Any]]:
-    """What a preset changes of each sweep."""
+    """The settings of each sweep that a preset changes."""
     low, width = RANGES[preset]
-    ranges = tuple((low, low - 1 + width * i) for i in (1, 2, 3, 4))
+    ranges = tuple((low, low - 1 + width * number) for number in (1, 2, 3, 4))
     labels = {
         "keys": {},
         "near_sum": {"memory_labels": "near_sum"},
@@ -45,22 +44,22 @@ def _changes(preset: str) -> dict[str, dict[str, Any]]:
     }
     shared = sizes(AnchorTask, preset)
     train = {**shared["train"], "stages": STAGES, "steps": STEPS[preset]}
-    return {
-        name: {**shared, "task": {**shared["task"], **own}, "train": train}
-        for name, own in labels.items()
-    }
+    changes: dict[str, dict[str, Any]] = {}
+    for name, task in labels.items():
+        changes[name] = {**shared, "task": {**shared["task"], **task}, "train": train}
+    return changes
 
 
-_QUICK = {
-    name: overlay(LabelsSweep(), changes, "quick") for name, changes in _changes("quick").items()
-}
+_QUICK: dict[str, LabelsSweep] = {}
+for _name, _settings in _changes("quick").items():
+    _QUICK[_name] = overlay(LabelsSweep(), _settings, "quick")
 
 
 class LabelsConfig(StudyConfig):
-    """The three sweeps, with the same seeds. ``keys`` and ``near_sum`` differ in
-    ``task.memory_labels`` alone.
+    """The three sweeps, with the same seeds.
 
-    Raises ConfigError where a sweep is not what its name, and the claims about it, say that it is.
+    ``keys`` and ``near_sum`` differ in ``task.memory_labels`` alone. Raises ConfigError if a sweep
+    lacks the settings by which its name and its claims define it.
 
     >>> LabelsConfig.from_preset("smoke", seeds=(0,)).near_sum.task.memory_labels
     'near_sum'
@@ -85,27 +84,29 @@ class LabelsConfig(StudyConfig):
         super().__post_init__()
         for name, sweep in self.sweeps.items():
             check_both_kinds(sweep.task)
-            defined = {"task.memory_labels": name, "model.architecture": "transformer"}
-            for key, has in zip(
-                defined, (sweep.task.memory_labels, sweep.model.architecture), strict=True
-            ):
-                if has != defined[key]:
-                    raise ConfigError(
-                        f"{name}.{key}={has!r}; sweep '{name}' of study 'labels' has "
-                        f"{defined[key]!r} by definition."
-                    )
+            _check_defined(name, "task.memory_labels", sweep.task.memory_labels, name)
+            architecture = sweep.model.architecture
+            _check_defined(name, "model.architecture", architecture, "transformer")
             for stage in set(STAGES) - {*sweep.train.stages}:
                 raise ConfigError(
                     f"{name}.train.stages={sweep.train.stages} lacks '{stage}', which study "
                     f"'labels' measures; add it."
                 )
-        alike = replace(self.near_sum, task=replace(self.near_sum.task, memory_labels="keys"))
-        if found := differences(self.keys, alike):
+        relabelled = replace(self.near_sum.task, memory_labels="keys")
+        difference = differences(self.keys, replace(self.near_sum, task=relabelled))
+        if difference:
             raise ConfigError(
-                f"sweeps 'keys' (there) and 'near_sum' (here) of study 'labels' differ in {found}; "
-                f"they are compared, "
-                f"so change both alike."
+                f"sweeps 'keys' (there) and 'near_sum' (here) of study 'labels' differ in "
+                f"{difference}; they are compared, so change both alike."
             )
+
+
+def _check_defined(sweep: str, key: str, value: str, defined: str) -> None:
+    if value != defined:
+        raise ConfigError(
+            f"{sweep}.{key}={value!r}; sweep '{sweep}' of study 'labels' has {defined!r} by "
+            f"definition."
+        )
 
 
 def _speed(quantity: str, label: str) -> Term:

@@ -1,9 +1,9 @@
-"""Measure the label study (paper 1, Fig. 8): three sweeps that differ in their memory labels alone,
-see ``config``.
+"""Measurements of the label study (paper 1, Fig. 8): three sweeps of unlike memory labels.
 
     R1   (A_mem1 - A_mem2) / (A_mem1 + A_mem2)     A of ``learning_order``; positive: labels near the key sooner
     R1n  the same with each loss divided by the entropy of its label's range, so that knowing ranges
-    counts for nothing R2   lowest probability inside a group's range, ``probes.label_range``, before memory is learned
+         counts for nothing
+    R2   lowest probability inside a group's range, ``probes.label_range``, before memory is learned
 
 How R1 can mislead. A model that has seen that labels lie near the key has the loss of a narrower
 set of labels, and knows no single pair. R1 says which loss is lower over training, as the paper
@@ -29,7 +29,6 @@ from rb_interp.tasks import AnchorDataset
 from rb_interp.tasks.anchor import range_entropy
 from rb_interp.training.member_group import Member
 
-PAIR = ("keys", "near_sum")
 Areas = Mapping[Any, float]
 """(gamma, seed) -> mean over training."""
 
@@ -38,65 +37,70 @@ def measure(run: Run, progress: bool = True) -> StudyResult:
     """Read learning curves and outputs of the three finished sweeps.
 
     Readings: learning_order of every sweep, label_speed (of no sweep), label_range (of ``ranges``).
-    Tables: ``in_range`` at every checkpoint that was kept, ``outputs`` before memory is learned;
-    groups count from 1.
+    Tables: ``in_range`` at every stored checkpoint, ``outputs`` before memory is learned; groups
+    count from 1.
 
-    Raises RunError where a checkpoint is missing or broken.
+    Raises RunError if a checkpoint is missing or broken.
     """
-    orders = {}
+    orders: dict[str, pd.DataFrame] = {}
     for name, sweep in run.sweeps.items():
         data = {seed: sweep.dataset(seed) for seed in sweep.seeds}
-        orders[name] = learning_order_of(sweep.curves(), sweep.config.task.d_vocab, data).assign(
-            sweep=name
-        )
-    keys, near_sum = (_areas_per_entropy(run.sweep(name)) for name in PAIR)
+        order = learning_order_of(sweep.curves(), sweep.config.task.d_vocab, data)
+        orders[name] = order.assign(sweep=name)
+    keys = _areas_per_entropy(run.sweep("keys"))
+    near_sum = _areas_per_entropy(run.sweep("near_sum"))
     speed = label_speed(orders["keys"], orders["near_sum"], keys, near_sum)
-    rows = cast(LabelsConfig, run.config).probe_rows
-    found = measure_members(run, partial(_along_training, probe_rows=rows), ["ranges"], progress)
-    return StudyResult(readings_table(*orders.values(), speed, found.readings), found.tables)
+    probe_rows = cast(LabelsConfig, run.config).probe_rows
+    read = partial(_along_training, probe_rows=probe_rows)
+    members = measure_members(run, read, ["ranges"], progress)
+    readings = readings_table(*orders.values(), speed, members.readings)
+    return StudyResult(readings, members.tables)
 
 
 def label_speed(
     keys: pd.DataFrame, near_sum: pd.DataFrame, keys_per_entropy: Areas, near_sum_per_entropy: Areas
 ) -> pd.DataFrame:
-    """Readings ``label_speed`` of two learning_order tables whose members differ in their memory
-    labels alone (R1).
+    """Readings ``label_speed`` of two learning_order tables of unlike memory labels (R1).
 
-    ``bias``: (A_mem1 - A_mem2) / (A_mem1 + A_mem2), in [-1, 1], positive where memory labels near
-    the key (2) are learned sooner than labels uniform on the keys (1). ``area_mem1``,
-    ``area_mem2``: in (0, 1]. ``bias_per_entropy``: the index of the areas per entropy (mean over
-    training of min(L / H, 1), H from ``range_entropy``), about 0 where both models know the range
-    of a label and no label. Untrained: two models that stay untrained, about 0.
+    ``bias``: (A_mem1 - A_mem2) / (A_mem1 + A_mem2), in [-1, 1], positive if memory labels near the
+    key (2) are learned sooner than labels uniform on the keys (1). ``area_mem1``, ``area_mem2``: in
+    (0, 1]. ``bias_per_entropy``: the index of the areas per entropy (mean over training of
+    min(L / H, 1), H from ``range_entropy``), about 0 if both models know the range of a label and no
+    label. Untrained: two models that stay untrained, about 0.
     """
-    first, second = (table.loc[table["quantity"] == "area_mem"] for table in (keys, near_sum))
-    rows = []
-    for pair in first.merge(second, on=["gamma", "seed"], suffixes=("_1", "_2")).to_dict("records"):
+    first = keys.loc[keys["quantity"] == "area_mem"]
+    second = near_sum.loc[near_sum["quantity"] == "area_mem"]
+    pairs = first.merge(second, on=["gamma", "seed"], suffixes=("_1", "_2"))
+    rows: list[dict[str, Any]] = []
+    for pair in pairs.to_dict("records"):
         member = (pair["gamma"], pair["seed"])
         per_entropy = bias_index(keys_per_entropy[member], near_sum_per_entropy[member])
         values = _speed(pair["value_1"], pair["value_2"], per_entropy)
-        untrained = _speed(
-            pair["untrained_1"], pair["untrained_2"], 0.0
-        )  # a uniform guess is above both entropies
-        place = {
+        # a uniform guess is above both entropies
+        untrained = _speed(pair["untrained_1"], pair["untrained_2"], 0.0)
+        reading = Reading("label_speed", values, untrained=untrained, n=pair["n_1"])
+        keys_of_row = {
             "gamma": pair["gamma"],
             "seed": pair["seed"],
             "stage": "final",
             "step": pair["step_1"],
             "set": "",
         }
-        reading = Reading("label_speed", values, untrained=untrained, n=pair["n_1"])
-        rows += [{**place, **row} for row in reading.rows()]
+        rows += [{**keys_of_row, **row} for row in reading.rows()]
     return readings_table(rows)
 
 
 def _speed(first: float, second: float, per_entropy: float) -> dict[str, float]:
-    index = bias_index(first, second)
-    return {"bias": index, "area_mem1": first, "area_mem2": second, "bias_per_entropy": per_entropy}
+    return {
+        "bias": bias_index(first, second),
+        "area_mem1": first,
+        "area_mem2": second,
+        "bias_per_entropy": per_entropy,
+    }
 
 
 def memory_groups(data: AnchorDataset, rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    """Group of each memory row, counted from 0: its anchors all come from that row of
-    ``task.memory_groups()``.
+    """Group of each memory row, counted from 0: the row of ``task.memory_groups()`` of its anchors.
 
     >>> from rb_interp.tasks import AnchorTask
     >>> task = AnchorTask(memory_anchors=(1, 4), memory_labels="ranges", label_ranges=((30, 49), (30, 69)))
@@ -110,8 +114,7 @@ def memory_groups(data: AnchorDataset, rows: Int[np.ndarray, " n"]) -> Int[np.nd
 
 
 def _areas_per_entropy(sweep: Sweep) -> Areas:
-    """Mean over training of min(L_mem / H, 1) by member, H the mean entropy of a memory label in
-    its range."""
+    """Mean over training of min(L_mem / H, 1) by member; H is the mean entropy of a label's range."""
     entropies = {seed: range_entropy(sweep.dataset(seed)) for seed in sweep.seeds}
     curves = sweep.curves()
     memory = curves.loc[curves["set"] == "mem"]
@@ -122,33 +125,34 @@ def _areas_per_entropy(sweep: Sweep) -> Areas:
 def _along_training(
     models: MemberModels, member: Member, probe_rows: int
 ) -> Iterator[tuple[str, str, Reading]]:
-    """The reading before memory is learned, its outputs, and what lies in the ranges at every step
-    that was kept."""
+    """The reading before memory is learned, and tables of the ranges at every stored step."""
     data = models.sweep.dataset(member.seed)
     rows = data.sample("mem", probe_rows)
-    groups, ranges = memory_groups(data, rows), data.task.label_ranges
-    before, start = models.load(member, BEFORE_MEMORY).step, {}
-    for step in sorted({0, before, *models.sweep.checkpoint_steps}):
-        models.load(member, BEFORE_MEMORY if step == before else step)
-        reading = label_range(models.model, data.inputs(rows), groups=groups, ranges=ranges)
-        start, arrays = start or reading.values, reading.arrays
-        shown = {
+    inputs = data.inputs(rows)
+    groups = memory_groups(data, rows)
+    ranges = data.task.label_ranges
+    before_memory = models.load(member, BEFORE_MEMORY).step
+    untrained: Mapping[str, float] = {}
+    for step in sorted({0, before_memory, *models.sweep.checkpoint_steps}):
+        models.load(member, BEFORE_MEMORY if step == before_memory else step)
+        reading = label_range(models.model, inputs, groups=groups, ranges=ranges)
+        if step == 0:
+            untrained = reading.values
+        arrays = reading.arrays
+        keys = {
             "group": range(1, len(ranges) + 1),
             "low": arrays["ranges"][:, 0],
             "high": arrays["ranges"][:, 1],
         }
-        inside = {
-            "inside": arrays["inside"],
-            "pooled": arrays["pooled"],
-            "accuracy": reading.values["accuracy"],
-        }
-        tables = {"in_range": pd.DataFrame({**shown, **inside})}
-        if step == before:
-            wide = pd.DataFrame(arrays["outputs"]).assign(**shown)
-            tables["outputs"] = wide.melt([*shown], var_name="label", value_name="probability")
-        values = reading.values if step == before else {}
-        yield (
-            BEFORE_MEMORY,
-            "mem",
-            replace(reading, values=values, untrained=start, arrays={}, tables=tables),
-        )
+        in_range = pd.DataFrame(keys)
+        in_range["inside"] = arrays["inside"]
+        in_range["pooled"] = arrays["pooled"]
+        in_range["accuracy"] = reading.values["accuracy"]
+        tables = {"in_range": in_range}
+        values: Mapping[str, float] = {}
+        if step == before_memory:
+            values = reading.values
+            outputs = pd.DataFrame(arrays["outputs"]).assign(**keys)
+            tables["outputs"] = outputs.melt([*keys], var_name="label", value_name="probability")
+        of_step = replace(reading, values=values, untrained=untrained, arrays={}, tables=tables)
+        yield BEFORE_MEMORY, "mem", of_step

@@ -1,5 +1,4 @@
-"""The language study as a configuration, GPT-2 at several initialisation rates on PrOntoQA and
-stories, and its claims.
+"""The language study: GPT-2 at several initialisation rates on PrOntoQA and stories, and claims.
 
 Paper 1 gives GPT-2, 5,000 + 5,000 sequences, 200 epochs and gamma .3, .5 and .8; its size, context,
 tokenizer, learning rate, batch and weight decay are not known to us. The preset ``paper`` takes
@@ -21,6 +20,7 @@ from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import StudyConfig, SweepConfig
 from rb_interp.settings import LARGE, MIDDLE, SMALL, Draws, ReadRows
+from rb_interp.text.data import text_provenance
 from rb_interp.text.task import TextTask
 from rb_interp.training.config import TrainConfig
 
@@ -117,9 +117,7 @@ class LanguageConfig(SweepConfig, StudyConfig):
 
 
 def train_note(config: LanguageConfig) -> list[str]:
-    """Sentences on what stands in for the paper's text, to be shown before training."""
-    from rb_interp.text.data import text_provenance
-
+    """Sentences, shown before training, on text that stands in for the paper's."""
     return list(text_provenance(config.task)["stand_in"])
 
 

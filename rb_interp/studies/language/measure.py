@@ -1,12 +1,11 @@
-"""Read every member of a language run: embeddings, their rank, attention, next-token geometry,
-answers and chains."""
+"""Measurements of the language study: token embeddings, attention, next tokens, answers, chains."""
 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -24,131 +23,132 @@ from rb_interp.text.data import TextData
 from rb_interp.text.settings import CORPORA
 from rb_interp.training.member_group import Member
 
-TOGETHER = 16
-"""Rows of one pass where the patterns of all heads are kept."""
+PATTERN_ROWS = 16
+"""Rows of one pass that captures the patterns of all heads."""
 LAYERS = 2
-"""Early layers whose attention is read, as far as a model has them."""
+"""Number of early layers whose attention is read, at most."""
 STAGES = ("early", "final")
 SIMILARITY = (
     *("cos_prontoqa", "cos_stories", "cos_control", "cos_in_range", "cos_counterpart"),
     *("difference", "difference_control", "difference_counterpart"),
     *("difference_centred", "difference_control_centred", "difference_counterpart_centred"),
 )
-"""What is read along training."""
-KEPT = "kept"
-"""In the column ``stage`` of the table ``token_intervals``: read along training, at a kept step."""
+"""Quantities of the table ``similarity``."""
+STORED = "kept"
+"""The stage, in the table ``token_intervals``, of what is read at every stored step."""
 
 
 def measure(run: Run, progress: bool = True) -> StudyResult:
-    """Probe all members of a finished run at init, early and final, and their skills at every kept
-    step.
+    """Probe all members of a finished run at init, early and final, and along training.
 
-    The tables are ``skills`` (answers and sentences of chains by number of hops, at every kept
-    step), ``similarity`` (mean cosines of token embeddings at every kept step), ``token_intervals``
-    (their intervals over tokens), ``tokens`` (typical tokens) and ``corpora`` (what was read);
-    docs/tables.md has their columns.
+    The tables are ``skills`` (answers and sentences of chains by number of hops, at every stored
+    step), ``similarity`` (mean cosines of token embeddings at every stored step),
+    ``token_intervals`` (their intervals over tokens), ``tokens`` (typical tokens) and ``corpora``
+    (the text); docs/tables.md has their columns.
 
-    Raises RunError where a checkpoint is missing or broken, or the text has changed.
+    Raises RunError if a checkpoint is missing or broken, or if the text has changed.
     """
-    sweep, config = run.sweep(), cast(LanguageConfig, run.config)
+    sweep = run.sweep()
+    config = cast(LanguageConfig, run.config)
     texts = {seed: text_of(sweep, seed) for seed in sweep.seeds}
-    found = measure_members(run, partial(_readings, config=config), progress=progress)
-    losses = corpus_loss_table(
-        sweep.curves(), {seed: text.entropies for seed, text in texts.items()}
-    )
-    tables = {**found.tables, "tokens": _tokens(texts), "corpora": corpora(texts)}
-    return StudyResult(readings_table(found.readings, losses), tables, found.arrays)
+    members = measure_members(run, partial(_readings, config=config), progress=progress)
+    entropies = {seed: text.entropies for seed, text in texts.items()}
+    losses = corpus_loss_table(sweep.curves(), entropies)
+    tables = {**members.tables, "tokens": _tokens(texts), "corpora": corpora(texts)}
+    return StudyResult(readings_table(members.readings, losses), tables, members.arrays)
 
 
 def text_of(sweep: Sweep, seed: int) -> TextData:
-    """What the members of a seed read; RunError where it is no longer what the run was begun
-    with."""
+    """The text of a seed's members; RunError if it has changed since the run began."""
     sweep.dataset(seed)
     return sweep.config.task.text(seed)
 
 
 def corpora(texts: Mapping[int, TextData]) -> pd.DataFrame:
-    """What was read: seed, corpus, source, stand_in (whether it stands in for the paper's, and in
-    which words), documents, tokens, entropy (unigram, in nats)."""
-    rows = []
+    """The corpora of each seed.
+
+    Columns: seed, corpus, source, documents, tokens, stand_in (a sentence if it stands in for the
+    paper's, else empty), entropy (unigram, in nats).
+    """
+    rows: list[dict[str, Any]] = []
     for seed, text in texts.items():
-        words = " ".join(text.provenance["stand_in"])
+        note = " ".join(text.provenance["stand_in"])
         for corpus, entropy in zip(CORPORA, text.entropies, strict=True):
             provenance = text.provenance[corpus]
-            read = {name: provenance[name] for name in ("source", "documents", "tokens")}
-            read["stand_in"] = words if provenance["stand_in"] else ""
-            rows.append({"seed": seed, "corpus": corpus, **read, "entropy": entropy})
+            row = {
+                "seed": seed,
+                "corpus": corpus,
+                "source": provenance["source"],
+                "documents": provenance["documents"],
+                "tokens": provenance["tokens"],
+                "stand_in": note if provenance["stand_in"] else "",
+                "entropy": entropy,
+            }
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
 def _readings(
     models: MemberModels, member: Member, config: LanguageConfig
 ) -> Iterator[tuple[str, str, Reading]]:
-    """Stage, set and reading of every probe; each reading carries the untrained model's values.
-
-    At every kept step, further, the tables of answers and chains and of mean cosines of token
-    embeddings.
-    """
-    text, train = text_of(models.sweep, member.seed), models.sweep.config.train
+    """Stage, set and reading of every probe; each reading carries the untrained model's values."""
+    text = text_of(models.sweep, member.seed)
     models.load(member, "init")
     start = list(_read(models.untrained, text, config))
-    for where, reading in start:
-        yield "init", where, reading
+    for set, reading in start:
+        yield "init", set, reading
     for stage in STAGES:
         models.load(member, stage)
-        now = _read(models.model, text, config, untrained=models.untrained)
-        for (where, reading), (_, before) in zip(now, start, strict=True):
-            yield (
-                stage,
-                where,
-                reading if reading.untrained else replace(reading, untrained=before.values),
-            )
-    examples, first = probes.chain_inputs(text.examples, text.tokenizer), {}
+        readings = _read(models.model, text, config, untrained=models.untrained)
+        for (set, reading), (_, before) in zip(readings, start, strict=True):
+            if not reading.untrained:
+                reading = replace(reading, untrained=before.values)
+            yield stage, set, reading
+    yield from _along_training(models, member, text, config.n_null)
+
+
+def _along_training(
+    models: MemberModels, member: Member, text: TextData, n_null: int
+) -> Iterator[tuple[str, str, Reading]]:
+    """Answers, chains and mean cosines of token embeddings at every stored step, as tables."""
+    examples = probes.chain_inputs(text.examples, text.tokenizer)
+    stages = {0: "init", models.sweep.config.train.steps: "final"}
+    untrained: dict[str, float] = {}
     for step in models.sweep.checkpoint_steps:
         models.load(member, step)
-        chain = probes.chain_accuracy(models.model, examples, n_null=config.n_null)
-        first, stage = first or dict(chain.values), {0: "init", train.steps: "final"}.get(step)
-        yield (
-            stage or KEPT,
-            "",
-            replace(chain, values=chain.values if stage else {}, untrained=first),
-        )
-        similar = probes.token_similarity(models.model, counts=text.counts, n_null=0)
-        means = pd.DataFrame([{name: similar.values[name] for name in SIMILARITY}])
-        yield (
-            KEPT,
-            "",
-            replace(similar, values={}, arrays={}, tables={**similar.tables, "similarity": means}),
-        )
+        chain = probes.chain_accuracy(models.model, examples, n_null=n_null)
+        untrained = untrained or dict(chain.values)
+        stage = stages.get(step, STORED)
+        values = {} if stage == STORED else chain.values
+        yield stage, "", replace(chain, values=values, untrained=untrained)
+        similarity = probes.token_similarity(models.model, counts=text.counts, n_null=0)
+        means = pd.DataFrame([{name: similarity.values[name] for name in SIMILARITY}])
+        tables = {**similarity.tables, "similarity": means}
+        yield STORED, "", replace(similarity, values={}, arrays={}, tables=tables)
 
 
 def _read(
     model: HookedModel, text: TextData, config: LanguageConfig, untrained: HookedModel | None = None
 ) -> Iterator[tuple[str, Reading]]:
-    """Every reading of a model, and the set that it saw ("" for weights alone)."""
-    yield "", probes.token_similarity(model, counts=text.counts, n_null=config.n_null)
+    """Every reading of a model, and the set of its rows ("" for weights alone)."""
+    counts = text.counts
+    n_null = config.n_null
+    yield "", probes.token_similarity(model, counts=counts, n_null=n_null)
     # its ratios need the untrained model itself
-    yield (
-        "",
-        probes.embedding_rank(model, counts=text.counts, untrained=untrained, n_null=config.n_null),
-    )
-    read, lengths = Inputs(text.train.tokens), text.train.lengths
-    yield (
-        "",
-        probes.next_token(model, read, counts=text.counts, lengths=lengths, n_null=config.n_null),
-    )
+    yield "", probes.embedding_rank(model, counts=counts, untrained=untrained, n_null=n_null)
+    inputs = Inputs(text.train.tokens)
+    lengths = text.train.lengths
+    yield "", probes.next_token(model, inputs, counts=counts, lengths=lengths, n_null=n_null)
     for layer in sorted({0, model.cfg.n_layers - 1}):
         yield "", replace(probes.weight_rank(model, layer=layer), arrays={})
+    layers = range(min(LAYERS, model.cfg.n_layers))
+    hooks = [f"blocks.{layer}.attn.hook_pattern" for layer in layers]
     for corpus in CORPORA:
         held_out = text.rows(f"{corpus}_test")
-        tokens, targets = (
-            held_out.tokens[: config.probe_rows, :-1],
-            held_out.targets[: config.probe_rows],
-        )
-        layers, inputs = range(min(LAYERS, model.cfg.n_layers)), Inputs(tokens)
-        patterns = probes.captured(
-            model, tokens, [f"blocks.{at}.attn.hook_pattern" for at in layers], batch=TOGETHER
-        )
+        tokens = held_out.tokens[: config.probe_rows, :-1]
+        targets = held_out.targets[: config.probe_rows]
+        inputs = Inputs(tokens)
+        patterns = probes.captured(model, tokens, hooks, batch=PATTERN_ROWS)
         for layer, head in product(layers, range(model.cfg.n_heads)):
             reading = probes.uniformity(
                 patterns, inputs, layer=layer, head=head, n_null=0, counted=targets
@@ -158,32 +158,30 @@ def _read(
 
 def _tokens(texts: Mapping[int, TextData]) -> pd.DataFrame:
     """Typical tokens of each seed's text."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for seed, text in texts.items():
-        shown = [text.tokenizer.token_text(token) for token in range(text.tokenizer.d_vocab)]
-        rows += [{"seed": seed, **row} for row in probes.token_table(text.counts, shown)]
+        tokenizer = text.tokenizer
+        names = [tokenizer.token_text(token) for token in range(tokenizer.d_vocab)]
+        for row in probes.token_table(text.counts, names):
+            rows.append({"seed": seed, **row})
     return pd.DataFrame(rows)
 
 
 def delta_table(curves: pd.DataFrame) -> pd.DataFrame:
     """Delta L at every evaluation, on text trained on: gamma, seed, step, delta_loss."""
     wide = curves.pivot(index=["gamma", "seed", "step"], columns="set", values="loss")
-    found = delta_loss(wide["stories_train"].to_numpy(), wide["prontoqa_train"].to_numpy())
-    return pd.DataFrame({"delta_loss": found}, index=wide.index).reset_index()
+    delta = delta_loss(wide["stories_train"].to_numpy(), wide["prontoqa_train"].to_numpy())
+    return pd.DataFrame({"delta_loss": delta}, index=wide.index).reset_index()
 
 
 def corpus_loss_table(
     curves: pd.DataFrame, entropies: Mapping[int, tuple[float, float]]
 ) -> pd.DataFrame:
-    """Readings table of every member in a curves table, see `readings_of_curves`; entropies by
-    seed."""
+    """Readings of every member in a curves table (`readings_of_curves`); entropies are by seed."""
 
     def read(member: pd.DataFrame, name: str, seed: int) -> Reading:
-        losses = {
-            key: rows["loss"].to_numpy(dtype=np.float64) for key, rows in by_set(member).items()
-        }
-        return corpus_loss(
-            losses, np.unique(member["step"].to_numpy()), entropies.get(seed, (math.nan, math.nan))
-        )
+        losses = {set: rows["loss"].to_numpy(np.float64) for set, rows in by_set(member).items()}
+        steps = np.unique(member["step"].to_numpy())
+        return corpus_loss(losses, steps, entropies.get(seed, (math.nan, math.nan)))
 
     return readings_of_curves(curves, read)

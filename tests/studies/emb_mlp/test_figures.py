@@ -14,7 +14,7 @@ from rb_interp.studies.emb_mlp.figures import (
     draw_scaling,
     draw_value_flow,
 )
-from rb_interp.studies.emb_mlp.measure import FLOOR
+from rb_interp.studies.emb_mlp.drift import FLOOR
 
 pytestmark = pytest.mark.wide
 

@@ -1,0 +1,330 @@
+"""Predicted and measured motion of the weights, at every stored step of a sweep.
+
+Predictions of the embedding's drift W_E(t) - W_E(0), each of which leaves something out:
+
+    each_step    R M summed over the steps with the weights that each step began with, R from the training rows
+    step_0       the same with the weights of step 0 throughout
+    population   as each_step, with R from infinitely many rows of the combinations that are trained on (Eqs. 6 to 8)
+    positions    one layer alone: as each_step, with each token's actual share of occurrences at the last position,
+                 which Propositions 2 and 3 take as 1 / L
+    sequences    as each_step, with a row counted once for all occurrences of a token, as Eq. 4 is printed
+
+How long prediction and measurement agree:
+
+    first fall      the first stored step at which R^2 (or the cosine) is below AGREES, and the loss left there
+    at first        whether that is the first stored step, so that no fall was seen; if it comes back later, when
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from rb_interp import theory
+from rb_interp.runs import Sweep
+from rb_interp.statistics.learning_order import fraction_left
+from rb_interp.statistics.reading import Reading
+from rb_interp.studies.emb_mlp.config import AGREES
+from rb_interp.tasks import AnchorDataset, AnchorTask
+from rb_interp.training.config import learning_rate
+from rb_interp.training.member_group import Member
+from rb_interp.training.store import Checkpoint
+
+MOVING = {
+    "anchor": ("memory_anchor", "reasoning_anchor"),
+    "memory_anchor": ("memory_anchor",),
+    "reasoning_anchor": ("reasoning_anchor",),
+    "key": ("key",),
+}
+"""Group of tokens whose drift is compared -> kinds of tokens in it."""
+FLOOR = -1.0
+"""R^2 below this counts as it in means over seeds; one far too long prediction has about -10,000."""
+
+
+class Comparison(NamedTuple):
+    """Theory beside one sweep.
+
+    Attributes:
+        drift: of the embedding; a row for every stored step, and for each member's step of the
+            stage ``leaving``, where the column ``leaving`` is True.
+        value_flow: likewise the change of W_V; empty for Emb-MLP, which has none.
+        leaving: readings of the probe ``drift`` at the stage ``leaving``.
+    """
+
+    drift: pd.DataFrame
+    value_flow: pd.DataFrame
+    leaving: list[dict[str, Any]]
+
+
+def compare(sweep: Sweep, progress: bool = True) -> Comparison:
+    """Compare predicted and measured motion at every stored step of a sweep."""
+    leaving_steps = sweep.stage_steps("leaving")
+    fractions = _fractions(sweep)
+    drifts: list[dict[str, Any]] = []
+    flows: list[dict[str, Any]] = []
+    leaving: dict[Member, list[dict[str, Any]]] = {}
+    with closing(_checkpoints(sweep, _predictions(sweep), progress)) as checkpoints:
+        for prediction, checkpoint in checkpoints:
+            member = prediction.member
+            step = checkpoint.step
+            is_leaving = step == leaving_steps[member]
+            keys = {
+                "sweep": sweep.name,
+                "gamma": member.gamma,
+                "seed": member.seed,
+                "step": step,
+                "leaving": is_leaving,
+                "fraction": fractions[member.gamma, member.seed, step],
+            }
+            rows = list(prediction.compare(checkpoint))
+            drifts += [{**keys, **row} for row in rows if row["prediction"] != "sequences"]
+            flows += [{**keys, **row} for row in prediction.compare_values(checkpoint)]
+            if is_leaving:
+                leaving[member] = leaving_readings(sweep.name, member, step, rows)
+    readings: list[dict[str, Any]] = []
+    for member in sweep.members:
+        readings += leaving[member]
+    return Comparison(pd.DataFrame(drifts), pd.DataFrame(flows), readings)
+
+
+def _fractions(sweep: Sweep) -> dict[tuple[float, int, int], float]:
+    """Share of ln d_vocab that is left of the reasoning loss, by gamma, seed and step."""
+    curves = sweep.curves()
+    curve = curves.loc[curves["set"] == "rsn_train"].set_index(["gamma", "seed", "step"])
+    fractions = fraction_left(curve["loss"].to_numpy(), sweep.config.task.d_vocab)
+    return dict(zip(curve.index, fractions.tolist(), strict=True))
+
+
+def _predictions(sweep: Sweep) -> list[Prediction]:
+    train = sweep.config.train
+    rates = [learning_rate(step, train) for step in range(train.steps)]
+    total_rates = np.cumsum([0.0, *rates])
+    seeds = {seed: _Seed(sweep.config.task, sweep.dataset(seed)) for seed in sweep.seeds}
+    one_layer = sweep.config.model.architecture == "one_layer"
+    predictions: list[Prediction] = []
+    for member in sweep.members:
+        start = sweep.weights(member.gamma, member.seed, "init")
+        predictions.append(Prediction(member, one_layer, seeds[member.seed], start, total_rates))
+    return predictions
+
+
+def _checkpoints(
+    sweep: Sweep, predictions: list[Prediction], progress: bool
+) -> Generator[tuple[Prediction, Checkpoint], None, None]:
+    """Every prediction with every stored checkpoint, then with its member's of ``leaving``."""
+    steps = sweep.checkpoint_steps
+    title = f"theory beside {sweep.name}"
+    for step in tqdm(steps, disable=not progress, unit="checkpoint", desc=title):
+        checkpoint = sweep.whole_checkpoint(step)
+        for prediction in predictions:
+            yield prediction, checkpoint
+    for prediction in predictions:
+        checkpoint = sweep.checkpoint("leaving", *prediction.gamma_seed)
+        if checkpoint.step not in steps:
+            yield prediction, checkpoint
+
+
+@dataclass(frozen=True)
+class _Seed:
+    """The pulls of a seed's rows, and the groups of its tokens."""
+
+    task: AnchorTask
+    data: AnchorDataset
+
+    @cached_property
+    def pulls(self) -> dict[str, Tensor]:
+        """R by the way of counting."""
+        rows = self.data.rows("train")
+        d_vocab = self.task.d_vocab
+        tokens = torch.from_numpy(self.data.tokens[rows])
+        labels = torch.from_numpy(self.data.labels[rows])
+        float64 = torch.float64
+        population = theory.population_pull(self.task, masked=True)
+        return {
+            "occurrences": theory.pull(tokens, labels, d_vocab, "occurrences", dtype=float64),
+            "sequences": theory.pull(tokens, labels, d_vocab, "sequences", dtype=float64),
+            "population": torch.from_numpy(population),
+            "last": theory.pull(tokens, labels, d_vocab, last=True, dtype=float64),
+        }
+
+    @cached_property
+    def groups(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Tokens of each group, and the kind of each token."""
+        groups: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        for group, kinds in MOVING.items():
+            tokens = [self.task.tokens(kind) for kind in kinds]
+            kind_of_token = np.repeat(kinds, [len(ids) for ids in tokens])
+            groups[group] = (np.concatenate(tokens), kind_of_token)
+        return groups
+
+
+class Prediction:
+    """Theory's predictions for one member, and their comparison with a checkpoint of it."""
+
+    def __init__(
+        self,
+        member: Member,
+        one_layer: bool,
+        seed: _Seed,
+        start: Mapping[str, Tensor],
+        rates: np.ndarray,
+    ) -> None:
+        self.member = member
+        self.gamma_seed = (member.gamma, member.seed)
+        self.one_layer = one_layer
+        self.seed = seed
+        self.rates = rates
+        self.start = {name: value.double() for name, value in start.items()}
+
+    def drifts(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
+        """Predicted change of W_E, ``[d_vocab d_model]``, by prediction."""
+        pulls = self.seed.pulls
+        rate = self.rates[checkpoint.step]
+        sums = checkpoint.drift(*self.gamma_seed)
+        sums = {name: value.double() for name, value in sums.items()}
+        fixed = {name: value * rate for name, value in self._maps().items()}
+        drifts = {
+            "each_step": self._drift(pulls["occurrences"], sums),
+            "step_0": self._drift(pulls["occurrences"], fixed),
+            "population": self._drift(pulls["population"], sums),
+            "sequences": self._drift(pulls["sequences"], sums),
+        }
+        if self.one_layer:
+            drifts["positions"] = self._drift(pulls["occurrences"], sums, pulls["last"])
+        return drifts
+
+    def _maps(self) -> dict[str, Tensor]:
+        """The maps from pull to drift with the weights of step 0."""
+        start = self.start
+        if not self.one_layer:
+            return {"map": theory.emb_mlp_map(start["mlp.W_in"], start["mlp.W_out"])}
+        attention, direct = theory.one_layer_maps(
+            start["blocks.0.attn.W_V"][0],
+            start["blocks.0.attn.W_O"][0],
+            start["blocks.0.mlp.W_in"],
+            start["blocks.0.mlp.W_out"],
+        )
+        return {"attention": attention, "direct": direct}
+
+    def _drift(
+        self, pull: Tensor, maps: Mapping[str, Tensor], last: Tensor | None = None
+    ) -> Tensor:
+        if not self.one_layer:
+            return pull @ maps["map"]
+        length = self.seed.task.length
+        return theory.one_layer_drift(pull, maps["attention"], maps["direct"], length, last)
+
+    def compare(self, checkpoint: Checkpoint) -> Iterator[dict[str, Any]]:
+        """One row per group and prediction; NaN at step 0, where nothing has moved."""
+        moved = self._moved(checkpoint, "embed.W_E")
+        for prediction, drift in self.drifts(checkpoint).items():
+            for group, (tokens, kinds) in self.seed.groups.items():
+                measured = moved[tokens]
+                predicted = drift[tokens]
+                cos, r2 = theory.agreement(predicted, measured)
+                cos_raw, r2_raw = theory.agreement(predicted, measured, centred=False)
+                r2_permuted = math.nan
+                if prediction == "each_step":
+                    r2_permuted = _finite(theory.permuted_r2(predicted, measured, kinds))
+                yield {
+                    "group": group,
+                    "prediction": prediction,
+                    "cos": _finite(cos),
+                    "r2": _finite(r2),
+                    "cos_raw": _finite(cos_raw),
+                    "r2_raw": _finite(r2_raw),
+                    "r2_permuted": r2_permuted,
+                }
+
+    def compare_values(self, checkpoint: Checkpoint) -> Iterator[dict[str, float]]:
+        """Predicted against measured change of W_V; nothing at step 0 and without a W_V."""
+        if not self.one_layer or checkpoint.step == 0:
+            return
+        predicted = checkpoint.drift(*self.gamma_seed)["value"].double()
+        moved = self._moved(checkpoint, "blocks.0.attn.W_V")[0]
+        cos, r2 = theory.agreement(predicted, moved, centred=False)
+        direction, share = theory.leading_direction(moved)
+        predicted_direction, _ = theory.leading_direction(predicted)
+        yield {
+            "cos": _finite(cos),
+            "r2": _finite(r2),
+            "cos_direction": abs(float(direction @ predicted_direction)),
+            "share_leading": float(share),
+        }
+
+    def _moved(self, checkpoint: Checkpoint, name: str) -> Tensor:
+        return checkpoint.member(*self.gamma_seed)[name].double() - self.start[name]
+
+
+def leaving_readings(
+    sweep: str, member: Member, step: int, rows: Iterable[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Readings of the probe ``drift`` at the stage ``leaving``, for each group and quantity."""
+    values_of: dict[str, dict[str, float]] = {}
+    for row in rows:
+        values = values_of.setdefault(row["group"], {})
+        if row["prediction"] == "each_step":
+            values["r2"] = row["r2"]
+            values["cos"] = row["cos"]
+            values["r2_permuted"] = row["r2_permuted"]
+            values["r2_excess"] = row["r2"] - row["r2_permuted"]
+        else:
+            values[f"r2_{row['prediction']}"] = row["r2"]
+            values[f"cos_{row['prediction']}"] = row["cos"]
+    keys = {
+        "sweep": sweep,
+        "gamma": member.gamma,
+        "seed": member.seed,
+        "stage": "leaving",
+        "step": step,
+    }
+    readings: list[dict[str, Any]] = []
+    for group, values in values_of.items():
+        for row in Reading("drift", values).rows():
+            readings.append({**keys, "set": group, **row})
+    return readings
+
+
+def _finite(value: Tensor) -> float:
+    number = float(value)
+    return number if math.isfinite(number) else math.nan
+
+
+def agreement_table(drift: pd.DataFrame) -> pd.DataFrame:
+    """The step at which agreement is first below AGREES, and f there; NaN for never.
+
+    One row per member, group, prediction and metric. ``at_first`` says whether it is the first
+    stored step, and ``back`` then the first step at which agreement is not below, NaN if there is
+    none. A metric that is NaN at every step has no row, as the cosine of a prediction that moves all
+    tokens alike.
+    """
+    keys = ["sweep", "gamma", "seed", "group", "prediction"]
+    later = drift.loc[drift["step"] > 0].sort_values("step", kind="stable")
+    rows: list[dict[str, Any]] = []
+    for values, member in later.groupby(keys, sort=False):
+        for metric in ("cos", "r2"):
+            defined = member.dropna(subset=[metric])
+            if defined.empty:
+                continue
+            agrees = defined[metric].to_numpy() >= AGREES
+            lost = member.loc[~(member[metric] >= AGREES)]
+            row = dict(zip(keys, cast(tuple, values), strict=True))
+            row["metric"] = metric
+            row["step"] = float(lost["step"].iloc[0]) if len(lost) else math.nan
+            row["fraction"] = float(lost["fraction"].iloc[0]) if len(lost) else math.nan
+            row["at_first"] = not agrees[0]
+            row["back"] = math.nan
+            if agrees.any() and not agrees[0]:
+                row["back"] = float(defined["step"].to_numpy()[agrees][0])
+            rows.append(row)
+    return pd.DataFrame(rows)
