@@ -103,7 +103,7 @@ class AnchorTask(AnchorSettings):
     @checked
     def dataset(self, seed: int) -> AnchorDataset:
         """Draw label table and rows; the same seed gives the same rows on every machine."""
-        per_set: list[np.ndarray] = []
+        per_set = []
         for set in SETS:
             n_rows = self.rows_per_combination(set)
             per_set.append(np.repeat(self.combinations(set), n_rows, axis=0))
@@ -228,7 +228,7 @@ def combination_numbers(
     >>> combination_numbers(np.array([[2, 1], [1, 1]]), np.array([[1, 1], [1, 2], [2, 1]])).tolist()
     [2, 0]
     """
-    numbers: dict[tuple[int, ...], int] = {}
+    numbers = {}
     for number, combination in enumerate(combinations.tolist()):
         numbers[tuple(combination)] = number
     return np.array([numbers[tuple(row)] for row in anchors.tolist()], dtype=np.int64)

@@ -110,7 +110,7 @@ class AnchorSettings(TaskSettings):
     @checked
     def combinations(self, set: str) -> Int[np.ndarray, "combination q"]:
         """All ordered anchor combinations of ``mem``, ``rsn_train`` or ``rsn_test``, sorted."""
-        rows: list[tuple[int, ...]] = []
+        rows = []
         if set == "mem":
             for group in self.memory_groups().tolist():
                 rows += product(group, repeat=self.q)

@@ -51,7 +51,7 @@ def batteries(task: AnchorTask, rows: int = ROWS, seed: int = SEED) -> dict[str,
     >>> by_kind["length_4"].inputs.tokens.shape
     (50, 4)
     """
-    by_kind: dict[str, Battery] = {}
+    by_kind = {}
     for kind, (inputs, second) in _all_rows(task, seed):
         if len(inputs):
             first = inputs.take(np.arange(len(inputs))[:rows])

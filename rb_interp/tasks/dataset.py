@@ -83,7 +83,7 @@ class Dataset(TableRepr):
     batch_sets: tuple[str, ...] = ("train",)
 
     def __post_init__(self) -> None:
-        positions: dict[str, np.ndarray] = {}
+        positions = {}
         lengths = {"tokens": len(self.tokens), "labels": len(self.labels), "set": len(self.set)}
         for role, given in self.positions.items():
             positions[role] = as_positions(role, given)

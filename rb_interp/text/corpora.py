@@ -63,7 +63,7 @@ def read_prontoqa(source: str | Path) -> list[Example]:
     [(1, 'True')]
     """
     source = _full_name(source, "prontoqa")
-    examples: list[Example] = []
+    examples = []
     for row in _records(source):
         for record in _ungrouped(row):
             try:
@@ -80,7 +80,7 @@ def _ungrouped(row: Mapping[str, Any]) -> list[Any]:
     groups = row.values()
     if "question" in row or not all(isinstance(group, Mapping) for group in groups):
         return [row]
-    records: list[Any] = []
+    records = []
     for group in groups:
         records += group.values()
     return records
@@ -102,7 +102,7 @@ def read_stories(source: str | Path, n: int | None = None) -> list[str]:
     ['Tom ran.', 'Sue slept.']
     """
     source = _full_name(source, "stories")
-    stories: dict[str, None] = {}
+    stories = {}
     for number, record in enumerate(_records(source, n), start=1):
         text = record.get("text")
         if text is None:
@@ -231,7 +231,7 @@ def stamps(config: TextSettings) -> tuple:
 
     Raises TextError as `files_of`.
     """
-    stamps: list[tuple[str, int, int]] = []
+    stamps = []
     for corpus in CORPORA:
         for file in files_of(getattr(config, corpus)):
             state = file.stat()
@@ -311,7 +311,7 @@ def _documents(config: TextSettings, corpus: str, seed: int) -> Iterator[Documen
 
 def _generated(config: TextSettings, corpus: str, seed: int) -> Iterator[Document]:
     """Documents of a generator, until a block brings nothing new."""
-    texts: set[str] = set()
+    texts = set()
     for block in count():
         sequence = np.random.SeedSequence([seed, CORPORA.index(corpus), block])
         state = int(sequence.generate_state(1)[0] >> 1)

@@ -148,7 +148,7 @@ def text_provenance(config: TextSettings) -> dict[str, Any]:
     >>> text_provenance(TextSettings())["stand_in"]
     ['The stories are sentences of a small story grammar, standing in for TinyStories.']
     """
-    provenance: dict[str, Any] = {}
+    provenance = {}
     for corpus in CORPORA:
         is_stand_in = getattr(config, corpus) == "grammar"
         provenance[corpus] = {"source": source_name(config, corpus), "stand_in": is_stand_in}

@@ -98,7 +98,7 @@ def _example(rng: random.Random, hops: int, ordering: str) -> Example:
     contradicting, *concepts = rng.sample(CONCEPTS, depth + 2)
     literals = _literals(rng, depth, start, end)
     entity = rng.choice(ENTITIES)
-    drafts: list[tuple[str, str, bool, bool]] = []
+    drafts = []
     for child, parent, (word, negated) in zip(concepts[1:], concepts, literals, strict=False):
         drafts.append((child, parent, True, False))
         drafts.append((child, word, False, negated))
@@ -130,9 +130,9 @@ def _depth(rng: random.Random, hops: int) -> int:
 
 def _literals(rng: random.Random, depth: int, start: int, end: int) -> list[tuple[str, bool]]:
     """The property of each concept but the root, and whether it is negated."""
-    literals: list[tuple[str, bool]] = []
+    literals = []
     for position, family in enumerate(rng.sample(FAMILIES, depth), start=1):
-        weights: list[float] = []
+        weights = []
         for weight, draw in ((1.0, DRAW[False]), (0.5, DRAW[True])):
             if position == end:
                 weight *= draw / (1 + draw)

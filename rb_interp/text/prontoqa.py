@@ -77,7 +77,7 @@ def step_kinds(example: Example) -> tuple[str, ...]:
     >>> step_kinds(Example("", "", chain, "True", 1))
     ('premise', 'rule', 'conclusion')
     """
-    kinds: list[str] = []
+    kinds = []
     for sentence in example.chain_of_thought:
         if parse_clause(sentence).form != GROUND:
             kinds.append("rule")
@@ -176,7 +176,7 @@ def _read_question(example: Example) -> tuple[tuple[Statement, ...], tuple[State
 
 def _facts(chain: Sequence[str]) -> list[Clause]:
     """The facts of a chain of thought; a sentence of no form is left to `verify`, which compares it."""
-    facts: list[Clause] = []
+    facts = []
     for sentence in chain[::2]:
         try:
             clause = parse_clause(sentence)
@@ -193,7 +193,7 @@ def _follow(
     """The rules that a chain of thought uses, each of which must apply and give what it says."""
     by_sentence = {statement.sentence: statement for statement in context}
     known = premise
-    rules: list[Statement] = []
+    rules = []
     for step, after in zip(chain[1::2], chain[2::2], strict=True):
         if step not in by_sentence:
             raise _fault(f"'{step}' is no rule of the context")
@@ -216,10 +216,10 @@ def derive(rules: Sequence[Statement], facts: Sequence[Statement]) -> frozenset[
     >>> sorted(statement.sentence for statement in derive(rules, [premise]))
     ['Max is a rompus.', 'Max is a wumpus.', 'Max is not hot.']
     """
-    by_subject: dict[str, list[Statement]] = {}
+    by_subject = {}
     for rule in rules:
         by_subject.setdefault(rule.subject, []).append(rule)
-    derived: set[Statement] = set()
+    derived = set()
     waiting = list(facts)
     while waiting:
         known = waiting.pop()

@@ -57,7 +57,7 @@ class Rows(TableRepr):
     def counts(self, d_vocab: int) -> Int[np.ndarray, "2 {d_vocab}"]:
         """How often each token is a target, by corpus."""
         following = self.tokens[:, 1:]
-        counts: list[np.ndarray] = []
+        counts = []
         for number in range(len(CORPORA)):
             of_corpus = self.targets & (self.corpus == number)[:, None]
             counts.append(np.bincount(following[of_corpus], minlength=d_vocab))

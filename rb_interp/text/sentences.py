@@ -233,7 +233,7 @@ def read_clauses(context: Sequence[Clause], facts: Sequence[Clause] = ()) -> lis
     [('mouse', 'small', False), ('cat', 'mouse', True)]
     """
     words = _Vocabulary(context, facts)
-    statements: list[Statement] = []
+    statements = []
     for sentence, form, subject, predicate, has_article, negated in context:
         is_concept = has_article
         if form == PLURAL:
@@ -304,8 +304,8 @@ class _Vocabulary:
 
 def _singular_words(clauses: Iterable[Clause]) -> tuple[dict[str, None], dict[str, None]]:
     """The concepts and the properties that singular sentences have."""
-    concepts: dict[str, None] = {}
-    properties: dict[str, None] = {}
+    concepts = {}
+    properties = {}
     for clause in clauses:
         if clause.form == PLURAL:
             continue

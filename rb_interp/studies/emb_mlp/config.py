@@ -1,5 +1,4 @@
-"""Configuration of the Emb-MLP study: three sweeps, and what is measured on fresh models of growing
-width.
+"""Configuration of the Emb-MLP study: three sweeps, and fresh models of growing width.
 
     adamw      Emb-MLP (Definition 1) under AdamW, as the experiments of Figs. 3B and 4
     descent    Emb-MLP under full-batch plain gradient descent, where Proposition 1 is stated
@@ -30,8 +29,9 @@ from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.anchor import check_both_kinds
 from rb_interp.training.config import TrainConfig
 
-EARLY, LATE = 0.05, 0.90
-"""Shares of the steps at which the embedding of Fig. 4A is looked at."""
+EARLY = 0.05
+LATE = 0.90
+"""Shares of the steps at which the embedding of Fig. 4A is read."""
 ALL_GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 SOME_GAMMAS = (0.3, 0.5, 0.8, 1.0)
 
@@ -40,8 +40,8 @@ _PLAIN = {
     "train.clip": 0.0,
     "train.weight_decay": 0.0,
     "train.track_drift": True,
+    "train.stages": ("leaving",),
 }
-_PLAIN |= {"train.stages": ("leaving",)}
 _ADAMW = {
     "train.optimiser": "adamw",
     "train.track_drift": True,
@@ -52,8 +52,8 @@ DEFINED: dict[str, dict[str, Any]] = {
     "descent": {"model.architecture": "emb_mlp", **_PLAIN},
     "one_layer": {"model.architecture": "one_layer", **_PLAIN},
 }
-"""What a sweep has to be for the claims about it to mean what they say; of tuples, what has to be
-in there."""
+"""The settings that define a sweep, since the claims rely on them; of tuples, entries that must
+be there."""
 
 
 def _ascending(widths: tuple[int, ...]) -> tuple[int, ...]:
@@ -71,7 +71,7 @@ Widths = Annotated[
 
 
 class Scaling(Settings):
-    """What is measured on fresh models of growing width: Eq. 13 and Lemma 1."""
+    """Sizes of the fresh models on which Eq. 13 and Lemma 1 are measured."""
 
     d_models: Widths = (100, 200, 400, 800)
     """Widths for Eq. 13, ascending."""
@@ -82,7 +82,7 @@ class Scaling(Settings):
     lemma_gammas: Gammas = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.8)
     """Initialisation rates for Lemma 1."""
     n_init: Size = 100
-    """Initialisations at each."""
+    """Initialisations at each width and rate."""
 
 
 class AnchorSweep(SweepConfig):
@@ -91,21 +91,23 @@ class AnchorSweep(SweepConfig):
     task: AnchorTask = field(default_factory=AnchorTask)
 
 
-TASKS = {
-    preset: replace(
-        AnchorTask.preset(preset), length=3, unordered=True, balanced_keys=True, n_sequences=n
-    )
-    for preset, n in (("smoke", 512), ("quick", 2000), ("paper", 20_000))
-}
-"""All inputs there are, each once: keys x anchor combinations, half memory and half reasoning."""
+def _task(preset: str, n_sequences: int) -> AnchorTask:
+    task = AnchorTask.preset(preset)
+    return replace(task, length=3, unordered=True, balanced_keys=True, n_sequences=n_sequences)
 
+
+TASKS = {
+    "smoke": _task("smoke", 512),
+    "quick": _task("quick", 2000),
+    "paper": _task("paper", 20_000),
+}
+"""All possible inputs, each once: keys x anchor combinations, half memory and half reasoning."""
+
+_EMB_MLP = ModelConfig(1, 1, act="tanh", architecture="emb_mlp")
 MODELS = {
-    preset: ModelConfig(1, 1, *sizes, act="tanh", architecture="emb_mlp")
-    for preset, sizes in (
-        ("smoke", (32, 16, 64)),
-        ("quick", (64, 32, 128)),
-        ("paper", (200, 64, 512)),
-    )
+    "smoke": replace(_EMB_MLP, d_model=32, d_head=16, d_mlp=64),
+    "quick": replace(_EMB_MLP, d_model=64, d_head=32, d_mlp=128),
+    "paper": replace(_EMB_MLP, d_model=200, d_head=64, d_mlp=512),
 }
 
 _SWEEP = TrainConfig(
@@ -158,27 +160,26 @@ SCALING = {
 
 
 def _sweeps(preset: str) -> dict[str, AnchorSweep]:
-    """The sweeps of a preset; a batch is no larger than the rows that there are."""
-    task, model = TASKS[preset], MODELS[preset]
+    """The sweeps of a preset; a batch is no larger than the number of rows."""
+    task = TASKS[preset]
+    model = MODELS[preset]
     d_vocab = task.keys[1] + task.q * task.reasoning_anchors[1] + 10
-    small_task, one_layer = (
-        replace(task, d_vocab=d_vocab),
-        replace(model, architecture="one_layer", d_model=d_vocab),
-    )
-    adamw, descent, small = (
-        replace(t, batch_size=min(t.batch_size, task.n_sequences)) for t in TRAINING[preset]
-    )
+    small_task = replace(task, d_vocab=d_vocab)
+    one_layer = replace(model, architecture="one_layer", d_model=d_vocab)
+    training = []
+    for train in TRAINING[preset]:
+        training.append(replace(train, batch_size=min(train.batch_size, task.n_sequences)))
     return {
-        "adamw": AnchorSweep(SOME_GAMMAS, task, model, adamw),
-        "descent": AnchorSweep(ALL_GAMMAS, task, model, descent),
-        "one_layer": AnchorSweep(SOME_GAMMAS, small_task, one_layer, small),
+        "adamw": AnchorSweep(SOME_GAMMAS, task, model, training[0]),
+        "descent": AnchorSweep(ALL_GAMMAS, task, model, training[1]),
+        "one_layer": AnchorSweep(SOME_GAMMAS, small_task, one_layer, training[2]),
     }
 
 
 class EmbMLPConfig(StudyConfig):
-    """What the Emb-MLP study trains and measures.
+    """The sweeps of the Emb-MLP study, and the sizes of its measurements.
 
-    Raises ConfigError where a sweep is not what its name, and the claims about it, say that it is.
+    Raises ConfigError if a sweep lacks the settings by which its name and its claims define it.
 
     >>> config = EmbMLPConfig.from_preset("smoke", seeds=(0,))
     >>> list(config.sweeps), config.one_layer.model.d_model
@@ -198,7 +199,7 @@ class EmbMLPConfig(StudyConfig):
     one_layer: AnchorSweep = _sweeps("quick")["one_layer"]
     """The one-layer model under plain gradient descent."""
     scaling: Scaling = SCALING["quick"]
-    """What is measured on fresh models."""
+    """Sizes of fresh models."""
     n_null: Draws = 200
     """Draws of each null distribution."""
 
@@ -210,33 +211,32 @@ class EmbMLPConfig(StudyConfig):
             if sweep.train.optimiser == "sgd" and sweep.train.batch_size < sweep.task.n_sequences:
                 raise ConfigError(
                     f"{name}.train.batch_size={sweep.train.batch_size}; sweep '{name}' is "
-                    f"full-batch, so give "
-                    f"{sweep.task.n_sequences}, its n_sequences, or more."
+                    f"full-batch, so give {sweep.task.n_sequences}, its n_sequences, or more."
                 )
         task = self.one_layer.task
         highest = task.keys[1] + task.q * task.reasoning_anchors[1]
         if self.scaling.d_models[0] <= highest:
             raise ConfigError(
                 f"scaling.d_models begins at {self.scaling.d_models[0]}; the labels of sweep "
-                f"'one_layer' go up to "
-                f"{highest}, so begin above that."
+                f"'one_layer' go up to {highest}, so begin above that."
             )
 
 
 def _check_defined(name: str, sweep: SweepConfig) -> None:
-    """Raise ConfigError where a sweep has not the settings that define it."""
-    for key, wanted in DEFINED[name].items():
+    """Raise ConfigError if a sweep lacks the settings that define it."""
+    for key, defined in DEFINED[name].items():
         group, setting = key.split(".")
-        has = getattr(getattr(sweep, group), setting)
-        if isinstance(wanted, tuple):
-            missing = [value for value in wanted if value not in has]
+        value = getattr(getattr(sweep, group), setting)
+        if isinstance(defined, tuple):
+            missing = [entry for entry in defined if entry not in value]
             if missing:
                 raise ConfigError(
-                    f"{name}.{key}={has} lacks {missing[0]!r}, which this study measures; add it."
+                    f"{name}.{key}={value} lacks {missing[0]!r}, which this study measures; add it."
                 )
-        elif has != wanted:
+        elif value != defined:
             raise ConfigError(
-                f"{name}.{key}={has!r}; sweep '{name}' of this study has {wanted!r} by definition."
+                f"{name}.{key}={value!r}; sweep '{name}' of this study has {defined!r} by "
+                f"definition."
             )
 
 

@@ -70,9 +70,9 @@ def compare(sweep: Sweep, progress: bool = True) -> Comparison:
     """Compare predicted and measured motion at every stored step of a sweep."""
     leaving_steps = sweep.stage_steps("leaving")
     fractions = _fractions(sweep)
-    drifts: list[dict[str, Any]] = []
-    flows: list[dict[str, Any]] = []
-    leaving: dict[Member, list[dict[str, Any]]] = {}
+    drifts = []
+    flows = []
+    leaving = {}
     with closing(_checkpoints(sweep, _predictions(sweep), progress)) as checkpoints:
         for prediction, checkpoint in checkpoints:
             member = prediction.member
@@ -91,7 +91,7 @@ def compare(sweep: Sweep, progress: bool = True) -> Comparison:
             flows += [{**keys, **row} for row in prediction.compare_values(checkpoint)]
             if is_leaving:
                 leaving[member] = leaving_readings(sweep.name, member, step, rows)
-    readings: list[dict[str, Any]] = []
+    readings = []
     for member in sweep.members:
         readings += leaving[member]
     return Comparison(pd.DataFrame(drifts), pd.DataFrame(flows), readings)
@@ -111,7 +111,7 @@ def _predictions(sweep: Sweep) -> list[Prediction]:
     total_rates = np.cumsum([0.0, *rates])
     seeds = {seed: _Seed(sweep.config.task, sweep.dataset(seed)) for seed in sweep.seeds}
     one_layer = sweep.config.model.architecture == "one_layer"
-    predictions: list[Prediction] = []
+    predictions = []
     for member in sweep.members:
         start = sweep.weights(member.gamma, member.seed, "init")
         predictions.append(Prediction(member, one_layer, seeds[member.seed], start, total_rates))
@@ -160,7 +160,7 @@ class _Seed:
     @cached_property
     def groups(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Tokens of each group, and the kind of each token."""
-        groups: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        groups = {}
         for group, kinds in MOVING.items():
             tokens = [self.task.tokens(kind) for kind in kinds]
             kind_of_token = np.repeat(kinds, [len(ids) for ids in tokens])
@@ -270,7 +270,7 @@ def leaving_readings(
     sweep: str, member: Member, step: int, rows: Iterable[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Readings of the probe ``drift`` at the stage ``leaving``, for each group and quantity."""
-    values_of: dict[str, dict[str, float]] = {}
+    values_of = {}
     for row in rows:
         values = values_of.setdefault(row["group"], {})
         if row["prediction"] == "each_step":
@@ -288,7 +288,7 @@ def leaving_readings(
         "stage": "leaving",
         "step": step,
     }
-    readings: list[dict[str, Any]] = []
+    readings = []
     for group, values in values_of.items():
         for row in Reading("drift", values).rows():
             readings.append({**keys, "set": group, **row})
@@ -310,7 +310,7 @@ def agreement_table(drift: pd.DataFrame) -> pd.DataFrame:
     """
     keys = ["sweep", "gamma", "seed", "group", "prediction"]
     later = drift.loc[drift["step"] > 0].sort_values("step", kind="stable")
-    rows: list[dict[str, Any]] = []
+    rows = []
     for values, member in later.groupby(keys, sort=False):
         for metric in ("cos", "r2"):
             defined = member.dropna(subset=[metric])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,7 +28,7 @@ def label_tables(data: AnchorDataset) -> dict[str, pd.DataFrame]:
     """
     distributions = [_distributions(data, group) for group in (*ANCHORS, "key")]
     table = pd.concat(distributions, ignore_index=True).assign(seed=data.seed)
-    parts: list[pd.DataFrame] = []
+    parts = []
     for group, labels in product(ANCHORS, ("population", "empirical")):
         parts.append(_cosines(table, group, labels))
     pairs = pd.concat(parts, ignore_index=True)
@@ -76,10 +75,10 @@ def scaling_tables(
     task: AnchorTask, scaling: Scaling, seeds: tuple[int, ...]
 ) -> dict[str, pd.DataFrame]:
     """Eq. 13's error against width with its exponent, Lemma 1's probability, and summaries."""
-    rows: list[dict[str, Any]] = []
-    exponents: list[dict[str, Any]] = []
+    rows = []
+    exponents = []
     for gamma, seed in product(scaling.gammas, seeds):
-        errors: list[float] = []
+        errors = []
         for d_model in scaling.d_models:
             error = theory.inner_product_error(task, gamma, d_model, seed)
             errors.append(error.error)
@@ -106,7 +105,7 @@ def lemma_1_table(scaling: Scaling, tolerance: float = 0.05) -> pd.DataFrame:
     high, tolerance.
     """
     gammas = scaling.lemma_gammas
-    rows: list[dict[str, Any]] = []
+    rows = []
     for d_model in scaling.lemma_d_models:
         model = ModelConfig(d_model=d_model)
         deviations = max_deviations(model, AnchorTask(), gammas, scaling.n_init)
@@ -148,7 +147,7 @@ def lemma_1_reached(lemma: pd.DataFrame) -> pd.DataFrame:
 
     The whole interval of the share counts; NaN if there is no such gamma.
     """
-    rows: list[tuple[Any, float]] = []
+    rows = []
     for d_model, of_width in lemma.sort_values("gamma").groupby("d_model"):
         below = of_width.loc[of_width["low"] < 1 - of_width["tolerance"], "gamma"]
         later = of_width if below.empty else of_width.loc[of_width["gamma"] > below.max()]

@@ -44,13 +44,13 @@ def _changes(preset: str) -> dict[str, dict[str, Any]]:
     }
     shared = sizes(AnchorTask, preset)
     train = {**shared["train"], "stages": STAGES, "steps": STEPS[preset]}
-    changes: dict[str, dict[str, Any]] = {}
+    changes = {}
     for name, task in labels.items():
         changes[name] = {**shared, "task": {**shared["task"], **task}, "train": train}
     return changes
 
 
-_QUICK: dict[str, LabelsSweep] = {}
+_QUICK = {}
 for _name, _settings in _changes("quick").items():
     _QUICK[_name] = overlay(LabelsSweep(), _settings, "quick")
 

@@ -42,7 +42,7 @@ def measure(run: Run, progress: bool = True) -> StudyResult:
 
     Raises RunError if a checkpoint is missing or broken.
     """
-    orders: dict[str, pd.DataFrame] = {}
+    orders = {}
     for name, sweep in run.sweeps.items():
         data = {seed: sweep.dataset(seed) for seed in sweep.seeds}
         order = learning_order_of(sweep.curves(), sweep.config.task.d_vocab, data)
@@ -71,7 +71,7 @@ def label_speed(
     first = keys.loc[keys["quantity"] == "area_mem"]
     second = near_sum.loc[near_sum["quantity"] == "area_mem"]
     pairs = first.merge(second, on=["gamma", "seed"], suffixes=("_1", "_2"))
-    rows: list[dict[str, Any]] = []
+    rows = []
     for pair in pairs.to_dict("records"):
         member = (pair["gamma"], pair["seed"])
         per_entropy = bias_index(keys_per_entropy[member], near_sum_per_entropy[member])

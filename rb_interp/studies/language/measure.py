@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -70,7 +70,7 @@ def corpora(texts: Mapping[int, TextData]) -> pd.DataFrame:
     Columns: seed, corpus, source, documents, tokens, stand_in (a sentence if it stands in for the
     paper's, else empty), entropy (unigram, in nats).
     """
-    rows: list[dict[str, Any]] = []
+    rows = []
     for seed, text in texts.items():
         note = " ".join(text.provenance["stand_in"])
         for corpus, entropy in zip(CORPORA, text.entropies, strict=True):
@@ -113,7 +113,7 @@ def _along_training(
     """Answers, chains and mean cosines of token embeddings at every stored step, as tables."""
     examples = probes.chain_inputs(text.examples, text.tokenizer)
     stages = {0: "init", models.sweep.config.train.steps: "final"}
-    untrained: dict[str, float] = {}
+    untrained = {}
     for step in models.sweep.checkpoint_steps:
         models.load(member, step)
         chain = probes.chain_accuracy(models.model, examples, n_null=n_null)
@@ -158,7 +158,7 @@ def _read(
 
 def _tokens(texts: Mapping[int, TextData]) -> pd.DataFrame:
     """Typical tokens of each seed's text."""
-    rows: list[dict[str, Any]] = []
+    rows = []
     for seed, text in texts.items():
         tokenizer = text.tokenizer
         names = [tokenizer.token_text(token) for token in range(tokenizer.d_vocab)]
