@@ -54,8 +54,7 @@ FAMILIES = [
 ]
 """Families of properties; a concept has at most one property of each."""
 DRAW = {False: 0.3, True: 0.7}
-"""How much a plain and a negated property draw the walk to end at it; going on to the parent draws
-it with 1."""
+"""Weight with which the walk ends at a plain or a negated property; the parent's weight is 1."""
 
 
 @checked

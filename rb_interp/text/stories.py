@@ -1,12 +1,11 @@
-"""A small story grammar of our own: plain children's stories, for where the real ones are not at
-hand.
+"""A small story grammar: plain children's stories, if no real ones are at hand.
 
-A story takes one of the plots of ``stories.toml``, draws its cast and what is fixed for it, and
-writes out each beat in one of several ways. The notation:
+A story takes one of the plots of ``stories.toml``, draws its cast and its fixed words, and writes
+out each beat in one of several ways. The notation:
 
     [a|b|c]    one of these, each as likely; may be nested
-    {hero}     what the story has fixed under this name, else a new draw from the list of that name;
-               a story draws nothing twice from a list as long as others are left
+    {hero}     the word that the story has fixed under this name, else a new draw from the list of
+               that name; a story draws nothing twice from a list as long as others are left
 
 How it compares with the real stories it stands in for, on 10,000 of each (words: runs of letters,
 lower case):
@@ -40,9 +39,8 @@ STAND_IN = "sentences of a small story grammar, standing in for TinyStories"
 
 _TOKENS = re.compile(r"[\[\]|]|\{[\w.]+\}|[^\[\]|{}]+")
 _ARTICLE = re.compile(r"\b([Aa]) (?=[aeiou])(?!uni|use|one\b)")
-_LEFT_OUT = re.compile(
-    r" (?=[ \n])|(?<=\n) "
-)  # a sentence that is left out leaves its space behind
+# a sentence that is left out leaves its space behind
+_LEFT_OUT = re.compile(r" (?=[ \n])|(?<=\n) ")
 
 
 class _Slot(NamedTuple):
@@ -72,7 +70,7 @@ def generate_stories(n: int, seed: int) -> list[str]:
 
 
 class _Story:
-    """A story as it is drawn: what is fixed in it by name, and the options that it has used up."""
+    """A story as it is drawn: its fixed words by name, and the options that it has used up."""
 
     def __init__(self, draw: Callable[[], float]):
         self.draw = draw
@@ -91,8 +89,7 @@ class _Story:
         return options[int(self.draw() * len(options))]
 
     def unused(self, options: tuple) -> tuple:
-        """An option that this story has not had, from a random one onwards; a random one where all
-        are used."""
+        """An option that is new in this story, from a random one onwards; a random one if none is."""
         start = int(self.draw() * len(options))
         for option in options[start:] + options[:start]:
             if id(option) not in self.used:
@@ -105,8 +102,7 @@ class _Story:
         return self.write(self.unused(_lists()[name]))
 
     def write(self, option: tuple) -> str:
-        """The text of an option: its literal parts, what its slots hold, and one of each group in
-        it."""
+        """The text of an option: its literal parts, its slots' words, and one of each group."""
         return "".join(part if part.__class__ is str else self._drawn(part) for part in option)
 
     def _drawn(self, part: tuple) -> str:
@@ -168,22 +164,27 @@ def _one_line(text: str) -> str:
 def _parsed(text: str) -> tuple:
     """Options of parts; a part is literal text, a slot, or again options."""
     tokens = _TOKENS.findall(text)
-    options, rest = _options(tokens, 0)
-    if rest != len(tokens) or "".join(tokens) != text:
+    options, end = _options(tokens, 0)
+    if end != len(tokens) or "".join(tokens) != text:
         raise TextError(f"brackets do not match in: {text[:60]}...")
     return options
 
 
-def _options(tokens: list[str], at: int) -> tuple[tuple, int]:
+def _options(tokens: list[str], start: int) -> tuple[tuple, int]:
+    """The options that begin at a token, and the position after them."""
     options: list[list] = [[]]
-    while at < len(tokens) and tokens[at] != "]":
-        token, at = tokens[at], at + 1
+    position = start
+    while position < len(tokens) and tokens[position] != "]":
+        token = tokens[position]
+        position += 1
         if token == "[":
-            group, at = _options(tokens, at)
+            group, position = _options(tokens, position)
             options[-1].append(group)
-            at += 1
+            position += 1
         elif token == "|":
             options.append([])
+        elif token[0] == "{":
+            options[-1].append(_Slot(token[1:-1]))
         else:
-            options[-1].append(_Slot(token[1:-1]) if token[0] == "{" else token)
-    return tuple(tuple(option) for option in options), at
+            options[-1].append(token)
+    return tuple(tuple(option) for option in options), position

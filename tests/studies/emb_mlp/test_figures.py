@@ -7,6 +7,7 @@ from report.pages import check_page
 
 from rb_interp.figures.kit import gamma_colour
 from rb_interp.studies.emb_mlp import EMB_MLP
+from rb_interp.studies.emb_mlp.drift import FLOOR
 from rb_interp.studies.emb_mlp.figures import (
     AGREEMENT,
     SWEEPS,
@@ -14,7 +15,6 @@ from rb_interp.studies.emb_mlp.figures import (
     draw_scaling,
     draw_value_flow,
 )
-from rb_interp.studies.emb_mlp.drift import FLOOR
 
 pytestmark = pytest.mark.wide
 
