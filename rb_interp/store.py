@@ -34,6 +34,7 @@ from rb_interp.errors import RunError, StudyError
 if TYPE_CHECKING:
     import pandas as pd
 
+PACKAGE = Path(__file__).parent
 FORMAT = "rb_interp run 5"
 RUN = "run.json"
 SETTINGS = "config.toml"
@@ -115,10 +116,11 @@ class RunStore:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
         except OSError as error:
-            locked = isinstance(error, Timeout)
-            why = "is being written by another process" if locked else f"is not writable ({error})"
+            reason = f"is not writable ({error})"
+            if isinstance(error, Timeout):
+                reason = "is being written by another process"
             raise RunError(
-                f"{self.folder} {why}; nothing was changed. Wait, or give another folder."
+                f"{self.folder} {reason}; nothing was changed. Wait, or give another folder."
             ) from None
         try:
             if self._lock.lock_counter == 1:
@@ -134,13 +136,12 @@ class RunStore:
     def write_table(self, name: str, table: pd.DataFrame, keys: Sequence[str]) -> None:
         """Write ``name.parquet``; StudyError if two rows agree in all keys, which would leave
         claims open."""
-        twice = table.duplicated(list(keys))
-        if twice.any():
-            place = ", ".join(f"{key} = {table.loc[twice, key].iloc[0]}" for key in keys)
+        repeated: Any = table[table.duplicated(list(keys))]
+        if len(repeated):
+            place = ", ".join(f"{key} = {repeated[key].iloc[0]}" for key in keys)
             raise StudyError(f"the table '{name}' has two rows with {place}; measure each once.")
-        write_file(
-            self.folder / f"{name}.parquet", lambda path: table.to_parquet(path, index=False)
-        )
+        path = self.folder / f"{name}.parquet"
+        write_file(path, lambda unfinished: table.to_parquet(unfinished, index=False))
 
     def read_json(self, name: str) -> Any:
         """The content of a JSON file; raises as `verified`, and RunError if it is not JSON."""
@@ -163,16 +164,16 @@ class RunStore:
                 f"{path} is not there. Put a copy of it back, or repeat the command that made it."
             )
         for step, record in self.steps.items():
-            wanted = record["files"].get(name)
-            if wanted and self._compared.get(name) != wanted:
-                if _sha256(path) != wanted:
-                    raise RunError(
-                        f"{path} is damaged, or something else has changed it: its SHA-256 is not "
-                        f"the one in {STEPS}. "
-                        f"Put a sound copy of it back, or remove it and make it again: "
-                        f"{self.command(step)}"
-                    )
-                self._compared[name] = wanted
+            expected = record["files"].get(name)
+            if expected is None or self._compared.get(name) == expected:
+                continue
+            if _sha256(path) != expected:
+                raise RunError(
+                    f"{path} is damaged, or something else has changed it: its SHA-256 is not the "
+                    f"one in {STEPS}. Put a sound copy of it back, or remove it and make it again: "
+                    f"{self.command(step)}"
+                )
+            self._compared[name] = expected
         return path
 
     @property
@@ -191,44 +192,46 @@ class RunStore:
 
     def begin(self, step: str) -> None:
         """Take a step out of ``steps.json``, before its first file is replaced."""
-        if step in self.steps:
-            self.write_json(
-                STEPS, {name: record for name, record in self.steps.items() if name != step}
-            )
+        steps = self.steps
+        if steps.pop(step, None) is not None:
+            self.write_json(STEPS, steps)
 
     def finish(self, step: str, names: Iterable[str], version: str = "") -> None:
         """Note that a step is finished: its files, when, by which code, and from which files of the
         step before."""
         files = {name: _sha256(self.folder / name) for name in sorted(names)}
-        finished = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        record = {
-            "made_from": _digest(self.steps.get(BEFORE.get(step, ""))),
+        steps = self.steps
+        steps[step] = {
+            "made_from": _digest(steps.get(BEFORE.get(step, ""))),
             "version": version or code_version(),
+            "finished": _now(),
+            "files": files,
         }
-        self.write_json(
-            STEPS, {**self.steps, step: {**record, "finished": finished, "files": files}}
-        )
+        self.write_json(STEPS, steps)
         self._compared |= files
 
     def check(self, step: str) -> None:
         """Raise RunError if a step, or one before it, is not finished, or was made from files that
         have changed."""
         steps = self.steps
-        for now in ORDER[1 : ORDER.index(step) + 1]:
-            before, again = BEFORE[now], self.command(now)
-            if now not in steps:
-                raise RunError(f"{self.folder} has no finished {now} yet; this makes it: {again}")
-            if steps[now]["made_from"] != _digest(steps.get(before)):
-                told = f"{self.folder}: its {now} was made from another {before}"
-                raise RunError(f"{told}; this makes it again: {again}")
+        for name in ORDER[1 : ORDER.index(step) + 1]:
+            before = BEFORE[name]
+            again = self.command(name)
+            if name not in steps:
+                raise RunError(f"{self.folder} has no finished {name} yet; this makes it: {again}")
+            if steps[name]["made_from"] != _digest(steps.get(before)):
+                raise RunError(
+                    f"{self.folder}: its {name} was made from another {before}; this makes it "
+                    f"again: {again}"
+                )
 
     def is_current(self, step: str) -> bool:
         """Whether `check` accepts a step, and all of its own files are there."""
         try:
             self.check(step)
-            return all((self.folder / name).is_file() for name in self.steps[step]["files"])
         except RunError:
             return False
+        return all((self.folder / name).is_file() for name in self.steps[step]["files"])
 
     def command(self, step: str) -> str:
         """The command that carries out a step."""
@@ -279,29 +282,34 @@ def run_record(
     study: str, fingerprint: str, config: Mapping[str, Any], command: str
 ) -> dict[str, Any]:
     """What ``run.json`` says of a run that begins now."""
-    created = datetime.now(timezone.utc).isoformat(timespec="seconds")
     host = {
         "python": platform.python_version(),
         "system": platform.system(),
         "machine": platform.machine(),
     }
-    told = {
+    return {
         "format": FORMAT,
         "study": study,
-        "created": created,
+        "created": _now(),
         "command": command,
         "fingerprint": fingerprint,
+        "versions": versions(),
+        "host": host,
+        "config": config,
+        "added_seeds": [],
     }
-    return {**told, "versions": versions(), "host": host, "config": config, "added_seeds": []}
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def versions() -> dict[str, str]:
     """Installed versions of what results depend on."""
-    packages = ("torch", "transformer-lens", "numpy", "scipy", "pandas", "matplotlib")
-    return {
-        "rb-interp": __version__,
-        **{package: metadata.version(package) for package in packages},
-    }
+    installed = {"rb-interp": __version__}
+    for package in ("torch", "transformer-lens", "numpy", "scipy", "pandas", "matplotlib"):
+        installed[package] = metadata.version(package)
+    return installed
 
 
 @cache
@@ -309,16 +317,19 @@ def code_version(*folders: Path) -> str:
     """The version of this package with a checksum of its source, and of the source in further
     folders."""
     total = hashlib.sha256()
-    for folder in (Path(__file__).parents[1], *folders):
+    for folder in (PACKAGE, *folders):
         for path in sorted(folder.rglob("*.py")):
-            total.update(f"{path.relative_to(folder).as_posix()}\n".encode() + path.read_bytes())
+            total.update(f"{path.relative_to(folder).as_posix()}\n".encode())
+            total.update(path.read_bytes())
     return f"{__version__}+{total.hexdigest()[:8]}"
 
 
 def _digest(record: Mapping[str, Any] | None) -> str:
     """A checksum over all files of a finished step; "" if it is not finished."""
-    files = json.dumps(record["files"], sort_keys=True) if record else ""
-    return hashlib.sha256(files.encode()).hexdigest() if files else ""
+    if record is None:
+        return ""
+    files = json.dumps(record["files"], sort_keys=True)
+    return hashlib.sha256(files.encode()).hexdigest()
 
 
 def _sha256(path: Path) -> str:

@@ -4,7 +4,7 @@ later."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +14,7 @@ import pandas as pd
 
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
-from rb_interp.claims import Verdict, Verdicts
-from rb_interp.claims.rule import FEWEST
+from rb_interp.claims import Verdicts
 from rb_interp.errors import ArgumentError, ConfigError, RunError, StudyError, nearest, shown
 from rb_interp.figures.evidence import Evidence
 from rb_interp.models.protocol import HookedModel
@@ -27,7 +26,7 @@ from rb_interp.runs.results import KEYS, StudyResult, with_reached
 from rb_interp.runs.shared_member import SharedMember
 from rb_interp.runs.sharing import save_member
 from rb_interp.runs.sweep import LATE, train_sweeps
-from rb_interp.runs.verdicts import is_measured, read_evidence, write_result
+from rb_interp.runs.verdicts import is_measured, read_evidence, seeds_to_add, write_result
 from rb_interp.settings import differences, plain, to_toml
 from rb_interp.store import (
     PROBE,
@@ -45,9 +44,6 @@ from rb_interp.training.member_group import Member
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-MAX_SEEDS = 20
-SEEDS_AT_ONCE = 4
 
 
 class Run(RunFolder):
@@ -445,12 +441,3 @@ def _prepare(config: StudyConfig, seeds: tuple[int, ...]) -> None:
         prepare = getattr(sweep.task, "prepare", None)
         if prepare is not None:
             prepare(tuple(dict.fromkeys(map(sweep.data_seed_of, seeds))))
-
-
-def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
-    """How many seeds to add so that more claims can be decided: those that are OPEN and about
-    seeds."""
-    if not any(verdict.outcome == "OPEN" and verdict.unit == "seed" for verdict in verdicts):
-        return 0
-    wanted = min(MAX_SEEDS, max(FEWEST, n_seeds + SEEDS_AT_ONCE))
-    return max(0, wanted - n_seeds)

@@ -47,15 +47,16 @@ def train_sweeps(sweeps: Sequence[Sweep], progress: bool = True) -> None:
     """
     first = sweeps[0].config
     for seeds in dict.fromkeys(seeds for sweep in sweeps for seeds in sweep.stores):
-        here = [sweep for sweep in sweeps if seeds in sweep.stores]
-        left = [sweep.left(seeds) for sweep in here]
-        for step in sorted({at for at in left if at is not None}):
-            company = []
-            for sweep, at in zip(here, left, strict=True):
-                own, store = sweep.config, sweep.stores[seeds] if at == step else None
-                company.append(Part(own.train, own.gammas, seeds, dict(own.rates), store))
+        with_seeds = [sweep for sweep in sweeps if seeds in sweep.stores]
+        steps = [sweep.resume_step(seeds) for sweep in with_seeds]
+        for step in sorted({step for step in steps if step is not None}):
+            parts = []
+            for sweep, own_step in zip(with_seeds, steps, strict=True):
+                config = sweep.config
+                store = sweep.stores[seeds] if own_step == step else None
+                parts.append(Part(config.train, config.gammas, seeds, dict(config.rates), store))
             train_together(
-                first.task, first.model, company, data_seed=first.data_seed, progress=progress
+                first.task, first.model, parts, data_seed=first.data_seed, progress=progress
             )
 
 
@@ -81,30 +82,19 @@ class Sweep:
         siblings: Mapping[str, tuple[str, float]],
         files: RunStore,
     ) -> None:
-        self.folder, self.name, self.config, self.siblings, self.files = (
-            folder,
-            name,
-            config,
-            siblings,
-            files,
-        )
-        own = (
-            config.gammas,
-            config.task,
-            config.model,
-            config.train,
-            config.rates,
-            config.data_seed,
-        )
-        place = folder / "checkpoints"
-        self.stores = {
-            seeds: CheckpointStore(
-                place / f"seeds_from_{seeds[0]}" if number else place,
-                fingerprint(*own, seeds),
-                files,
-            )
-            for number, seeds in enumerate(batches)
-        }
+        self.folder = folder
+        self.name = name
+        self.config = config
+        self.siblings = siblings
+        self.files = files
+        settings = (config.gammas, config.task, config.model, config.train, config.rates)
+        self.stores = {}
+        for seeds in batches:
+            checkpoints = folder / "checkpoints"
+            if self.stores:
+                checkpoints /= f"seeds_from_{seeds[0]}"
+            mark = fingerprint(*settings, config.data_seed, seeds)
+            self.stores[seeds] = CheckpointStore(checkpoints, mark, files)
         self.seeds = tuple(seed for seeds in batches for seed in seeds)
         self._data: dict[int, Any] = {}
 
@@ -120,14 +110,14 @@ class Sweep:
     def diverged(self) -> tuple[Member, ...]:
         """Members of the finished sweep whose last losses, on what they were trained on, are not
         finite."""
-        sets, found = (
-            [self.config.task.sets.index(name) for name in self.config.task.train_sets],
-            [],
-        )
+        task = self.config.task
+        sets = [task.sets.index(name) for name in task.train_sets]
+        diverged = []
         for curves in self._curves():
-            last = zip(curves.members, curves.evaluations[-1][1][:, sets, 0], strict=True)
-            found += [member for member, losses in last if not np.isfinite(losses).all()]
-        return tuple(found)
+            _, last = curves.evaluations[-1]
+            finite = np.isfinite(last[:, sets, 0]).all(axis=1)
+            diverged += [curves.members[index] for index in np.flatnonzero(~finite)]
+        return tuple(diverged)
 
     @property
     def sound_members(self) -> tuple[Member, ...]:
@@ -136,20 +126,21 @@ class Sweep:
 
     @checked
     def dataset(self, seed: int) -> Any:
-        """What the members of a seed learn, drawn once; RunError where the data is not that of
+        """What the members of a seed learn, drawn once; RunError if the data is not that of
         `provenance`."""
-        drawn_by = self.config.data_seed_of(seed)
-        if drawn_by not in self._data:
-            held = self.provenance.get(drawn_by)
-            if held is not None and held != (now := self._sources(drawn_by)):
-                changed = ", ".join(key for key in {**held, **now} if held.get(key) != now.get(key))
+        data_seed = self.config.data_seed_of(seed)
+        if data_seed not in self._data:
+            then = self.provenance.get(data_seed)
+            now = {} if then is None else self._sources(data_seed)
+            if then is not None and then != now:
+                changed = [key for key in {**then, **now} if then.get(key) != now.get(key)]
                 raise RunError(
-                    f"the data of seed {drawn_by} is not what {self.folder} was begun with "
-                    f"({changed} differ, see "
-                    f"{PROVENANCE}). Put the files back as they were, or use another --out."
+                    f"the data of seed {data_seed} is not what {self.folder} was begun with "
+                    f"({', '.join(changed)} differ, see {PROVENANCE}). Put the files back as they "
+                    f"were, or use another --out."
                 )
-            self._data[drawn_by] = self.config.task.dataset(drawn_by)
-        return self._data[drawn_by]
+            self._data[data_seed] = self.config.task.dataset(data_seed)
+        return self._data[data_seed]
 
     @property
     def provenance(self) -> dict[int, Any]:
@@ -166,8 +157,8 @@ class Sweep:
         return {int(seed): source for seed, source in sources.items()}
 
     def _sources(self, seed: int) -> dict[str, Any]:
-        tell = getattr(self.config.task, "provenance", None)
-        return {} if tell is None else json.loads(json.dumps(tell(seed)))
+        provenance = getattr(self.config.task, "provenance", None)
+        return {} if provenance is None else json.loads(json.dumps(provenance(seed)))
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.files.folder).as_posix()
@@ -182,10 +173,10 @@ class Sweep:
     @property
     def step(self) -> int | None:
         """The last saved step that all members have reached, None before the first save."""
-        states = [
-            store.read("state", CURVES) for store in self.stores.values() if store.exists("state")
-        ]
-        return min(state.step for state in states) if len(states) == len(self.stores) else None
+        stores = self.stores.values()
+        if not all(store.exists("state") for store in stores):
+            return None
+        return min(store.read("state", CURVES).step for store in stores)
 
     @property
     def finished(self) -> bool:
@@ -194,45 +185,50 @@ class Sweep:
         return all(self._finished(seeds) for seeds in self.stores)
 
     def _finished(self, seeds: tuple[int, ...]) -> bool:
-        store, train = self.stores[seeds], self.config.train
+        store = self.stores[seeds]
+        train = self.config.train
         if not store.exists("state"):
             return False
         state = store.read("state", CURVES)
-        kept = kept_by(state, train, self._members(seeds))
-        reached = [
-            step for stage in train.stages for step in state.tensors[f"{CURVES}{stage}"].tolist()
-        ]
-        return (
-            step_name(train.steps) in kept
-            and min(reached, default=0) >= 0
-            and all(map(store.exists, kept))
-        )
+        for stage in train.stages:
+            if min(state.tensors[f"{CURVES}{stage}"].tolist()) < 0:
+                return False
+        names = kept_by(state, train, self._members(seeds))
+        return step_name(train.steps) in names and all(map(store.exists, names))
 
     @checked
     def train(self, progress: bool = True) -> None:
         """Train to the last step, from the last saved step."""
         train_sweeps([self], progress)
 
-    def left(self, seeds: tuple[int, ...]) -> int | None:
-        """The step from which a batch of seeds is to be trained, -1 for the beginning; None where
+    def resume_step(self, seeds: tuple[int, ...]) -> int | None:
+        """The step from which a batch of seeds is to be trained, -1 for the beginning; None if
         nothing is left."""
         if self._finished(seeds):
             return None
-        held, drawn_by = self.provenance, dict.fromkeys(map(self.config.data_seed_of, self.seeds))
-        if new := {
-            seed: found for seed in drawn_by if seed not in held and (found := self._sources(seed))
-        }:
-            self.files.write_json(self._name(self.folder / PROVENANCE), {**held, **new})
+        self._write_provenance()
         store = self.stores[seeds]
         return store.read("state", CURVES).step if store.exists("state") else -1
 
+    def _write_provenance(self) -> None:
+        """Write down what seeds draw from, of those that have not begun."""
+        then = self.provenance
+        new = {}
+        for data_seed in dict.fromkeys(map(self.config.data_seed_of, self.seeds)):
+            sources = {} if data_seed in then else self._sources(data_seed)
+            if sources:
+                new[data_seed] = sources
+        if new:
+            self.files.write_json(self._name(self.folder / PROVENANCE), {**then, **new})
+
     def _curves(self) -> list[Curves]:
         """The learning curves of each batch of seeds."""
-        states = [(seeds, store.read("state", CURVES)) for seeds, store in self.stores.items()]
-        return [
-            saved_curves(state, self._members(seeds), tuple(self.config.task.sets))
-            for seeds, state in states
-        ]
+        sets = tuple(self.config.task.sets)
+        curves = []
+        for seeds, store in self.stores.items():
+            state = store.read("state", CURVES)
+            curves.append(saved_curves(state, self._members(seeds), sets))
+        return curves
 
     def curves(self) -> pd.DataFrame:
         """Learning curves so far: gamma, seed, step, set, loss (nats), accuracy; by step, then by
@@ -257,11 +253,11 @@ class Sweep:
         stage = stage or next(iter(known), "")
         if stage not in known:
             raise RunError(f"this run kept no stage '{stage}'; {nearest(stage, known)}")
-        found = {}
+        steps: dict[Member, int] = {}
         for seeds, store in self.stores.items():
-            steps = store.read("state", CURVES).tensors[f"{CURVES}{stage}"].tolist()
-            found |= zip(self._members(seeds), steps, strict=True)
-        return found
+            of_members = store.read("state", CURVES).tensors[f"{CURVES}{stage}"].tolist()
+            steps.update(zip(self._members(seeds), of_members, strict=True))
+        return steps
 
     @checked
     def reached(self, stage: str | int) -> dict[Member, bool]:
@@ -271,16 +267,21 @@ class Sweep:
         For the stage of a sibling that sibling's curves count. ``init``, ``final`` and steps are
         reached by all.
         """
-        own, of = self.siblings.get(str(stage), (str(stage), None))
-        if own not in self.config.train.stages:
+        name, sibling_gamma = self.siblings.get(str(stage), (str(stage), None))
+        if name not in self.config.train.stages:
             return dict.fromkeys(self.members, True)
-        came: dict[Member, bool] = {}
+        reached_by = self.config.task.stages[name].reached
+        reached: dict[Member, bool] = {}
         for curves in self._curves():
             values = [values for _, values in curves.evaluations]
-            met = [self.config.task.stages[own].reached(now, values[0]) for now in values]
-            came |= zip(curves.members, np.any(met, axis=0).tolist(), strict=True)
+            met = [reached_by(now, values[0]) for now in values]
+            reached.update(zip(curves.members, np.any(met, axis=0).tolist(), strict=True))
+        if sibling_gamma is None:
+            return reached
+        siblings = [Member(sibling_gamma, member.seed) for member in self.members]
         return {
-            m: came.get(Member(m.gamma if of is None else of, m.seed), False) for m in self.members
+            member: reached.get(sibling, False)
+            for member, sibling in zip(self.members, siblings, strict=True)
         }
 
     @property
@@ -296,9 +297,9 @@ class Sweep:
         kept."""
         parts = [store.read(step_name(step)) for store in self.stores.values()]
         members = tuple(member for part in parts for member in part.members)
-        tensors = {
-            name: torch.cat([part.tensors[name] for part in parts]) for name in parts[0].tensors
-        }
+        tensors = {}
+        for name in parts[0].tensors:
+            tensors[name] = torch.cat([part.tensors[name] for part in parts])
         return Checkpoint(step, members, tensors)
 
     @checked
@@ -313,24 +314,22 @@ class Sweep:
                 f"this run has no member with gamma={gamma:g}, seed={seed}; its gammas are "
                 f"{list(self.config.gammas)}, its seeds {list(self.seeds)}."
             )
+        (store,) = (store for seeds, store in self.stores.items() if seed in seeds)
         steps = {"init": 0, "final": self.config.train.steps}
-        step, (own, of) = (
-            steps.get(str(stage), stage),
-            self.siblings.get(str(stage), (str(stage), gamma)),
-        )
+        step = steps.get(str(stage), stage)
         if isinstance(step, int):
             name = step_name(step)
-        elif own in self.config.train.stages:
-            name = stage_name(own, Member(of, seed))
+            if self.checkpoint_steps and name not in store.names():
+                raise RunError(
+                    f"this run kept no checkpoint at step {step}; it kept steps "
+                    f"{self.checkpoint_steps}."
+                )
         else:
-            known = (*steps, *self.config.train.stages, *self.siblings)
-            raise RunError(f"this run kept no stage '{stage}'; {nearest(str(stage), known)}")
-        (store,) = (store for seeds, store in self.stores.items() if seed in seeds)
-        if isinstance(step, int) and self.checkpoint_steps and name not in store.names():
-            raise RunError(
-                f"this run kept no checkpoint at step {step}; it kept steps "
-                f"{self.checkpoint_steps}."
-            )
+            kept_as, kept_gamma = self.siblings.get(step, (step, gamma))
+            if kept_as not in self.config.train.stages:
+                known = (*steps, *self.config.train.stages, *self.siblings)
+                raise RunError(f"this run kept no stage '{stage}'; {nearest(step, known)}")
+            name = stage_name(kept_as, Member(kept_gamma, seed))
         return store.read(name, member=(gamma, seed))
 
     @checked

@@ -30,9 +30,9 @@ class Screen:
     lacks."""
 
     def __init__(self, console: Console | None) -> None:
-        found = console or Console()
-        piped = console is None and not found.is_terminal  # a pipe has no width of its own
-        self.console = Console(width=WIDTH) if piped else found
+        self.console = console or Console()
+        if console is None and not self.console.is_terminal:  # a pipe has no width of its own
+            self.console = Console(width=WIDTH)
 
     def text(self, words: str, style: str = "") -> Text:
         """The words as they can be shown here."""
@@ -66,25 +66,20 @@ def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
     what to beware of."""
     if not verdicts:
         return
-    screen, rows = Screen(console), []
+    screen = Screen(console)
+    rows = []
+    note = ""
     for verdict in verdicts:
-        untrained = number(verdict.untrained) + ("*" if verdict.met_at_initialisation else "")
-        head = [
-            verdict.id,
-            Text(verdict.outcome, COLOURS[verdict.outcome]),
-            verdict.met_by,
-            effect_text(verdict),
-        ]
-        rows.append([*head, untrained, verdict.statement])
-    screen.table(
-        ["claim", "verdict", "met by", "median [range]", "untrained", "statement"], rows, wide=True
-    )
-    starred = (
-        "; * met at initialisation"
-        if any(verdict.met_at_initialisation for verdict in verdicts)
-        else ""
-    )
-    screen.say(counts_text(verdicts) + starred)
+        untrained = number(verdict.untrained)
+        if verdict.met_at_initialisation:
+            untrained += "*"
+            note = "; * met at initialisation"
+        outcome = Text(verdict.outcome, COLOURS[verdict.outcome])
+        effect = effect_text(verdict)
+        rows.append([verdict.id, outcome, verdict.met_by, effect, untrained, verdict.statement])
+    headings = ["claim", "verdict", "met by", "median [range]", "untrained", "statement"]
+    screen.table(headings, rows, wide=True)
+    screen.say(counts_text(verdicts) + note)
     for sentence in notes(verdicts):
         screen.say(sentence, width=min(screen.console.width, WIDTH))
 
@@ -97,42 +92,46 @@ def counts_text(verdicts: Verdicts) -> str:
 
 def print_run(run: Run, console: Console | None = None) -> None:
     """Print what a run folder holds: settings, how far it is, verdicts, versions."""
-    sweeps = {
-        f"sweep {name}" if name else "members": _sweep(sweep, run.is_copy)
-        for name, sweep in run.sweeps.items()
-    }
-    try:
-        verdicts = counts_text(run.verdicts) if run.study.load("claims") else ""
-    except RunError as error:
-        verdicts = str(error)
+    config = run.config
     rows = {
         "folder": str(run.folder),
-        "study": f"{run.study.name}, scale {run.scale}, seeds {list(run.config.seeds)}",
-        **sweeps,
-        **({"verdicts": verdicts} if verdicts else {}),
-        "made": f"{run.metadata['created']}  {run.metadata['command']}".strip(),
-        "versions": "; ".join(f"{name} {version}" for name, version in run.made_with.items()),
+        "study": f"{run.study.name}, scale {run.scale}, seeds {list(config.seeds)}",
     }
+    for name, sweep in run.sweeps.items():
+        rows[f"sweep {name}" if name else "members"] = _sweep(sweep, run.is_copy)
+    if run.study.load("claims"):
+        try:
+            rows["verdicts"] = counts_text(run.verdicts)
+        except RunError as error:
+            rows["verdicts"] = str(error)
+    rows["made"] = f"{run.metadata['created']}  {run.metadata['command']}".strip()
+    versions = [f"{name} {version}" for name, version in run.made_with.items()]
+    rows["versions"] = "; ".join(versions)
     Screen(console).table(["", ""], [(Text(name, "bold"), text) for name, text in rows.items()])
 
 
 def _sweep(sweep: Sweep, is_copy: bool) -> str:
-    model, train = sweep.config.model, sweep.config.train
-    kind = (
-        "" if model.architecture == "transformer" else f"{model.architecture}, {train.optimiser}, "
+    model = sweep.config.model
+    train = sweep.config.train
+    parts = [f"gammas {list(sweep.config.gammas)}"]
+    size = (
+        f"{model.n_layers} layers, {model.n_heads} heads, d_model {model.d_model}, norm "
+        f"{model.norm}"
     )
-    size = f"{model.n_layers} layers, {model.n_heads} heads, d_model {model.d_model}, norm {model.norm}"
-    progress = f"{train.steps:,} steps; without checkpoints"
-    if not is_copy:
-        progress = (
-            f"step {sweep.step or 0:,} of {train.steps:,}{', finished' if sweep.finished else ''}"
-        )
-    if not is_copy and sweep.finished:
-        came = {stage: [*sweep.reached(stage).values()] for stage in train.stages}
-        progress += "".join(
-            f", {stage} reached by {sum(of)} of {len(of)}" for stage, of in came.items()
-        )
-    return f"gammas {list(sweep.config.gammas)}; {kind}{size}; {progress}"
+    if model.architecture != "transformer":
+        size = f"{model.architecture}, {train.optimiser}, {size}"
+    parts.append(size)
+    if is_copy:
+        parts.append(f"{train.steps:,} steps; without checkpoints")
+        return "; ".join(parts)
+    progress = [f"step {sweep.step or 0:,} of {train.steps:,}"]
+    if sweep.finished:
+        progress.append("finished")
+        for stage in train.stages:
+            reached = sweep.reached(stage).values()
+            progress.append(f"{stage} reached by {sum(reached)} of {len(reached)}")
+    parts.append(", ".join(progress))
+    return "; ".join(parts)
 
 
 def print_studies(
@@ -146,6 +145,5 @@ def print_studies(
         if isinstance(study, Exception):
             screen.say(f"  {study}", "red")
         else:
-            screen.say(
-                f"  {study.question}\n  Cost of {'; '.join(map(': '.join, study.cost.items()))}."
-            )
+            costs = "; ".join(f"{preset}: {cost}" for preset, cost in study.cost.items())
+            screen.say(f"  {study.question}\n  Cost of {costs}.")

@@ -4,6 +4,7 @@ figures and report."""
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from safetensors.numpy import load, save
 from rb_interp.claims import (
     CheckedCause,
     Claim,
+    Verdict,
     Verdicts,
     Within,
     expected_by_chance,
@@ -23,6 +25,7 @@ from rb_interp.claims import (
     judge_checks,
     judge_within,
 )
+from rb_interp.claims.rule import FEWEST
 from rb_interp.errors import StudyError
 from rb_interp.figures.evidence import Evidence
 from rb_interp.runs.folder import RunFolder
@@ -34,9 +37,10 @@ from rb_interp.runs.results import (
     with_reached,
 )
 from rb_interp.settings import to_toml
-from rb_interp.store import PROBE, SETTINGS, code_version, write_file
+from rb_interp.store import PACKAGE, PROBE, SETTINGS, code_version, write_file
 
-PACKAGE = Path(__file__).parents[1]
+MAX_SEEDS = 20
+SEEDS_AT_ONCE = 4
 ARRAYS = "arrays.safetensors"
 VERDICTS = "verdicts.json"
 WITHIN = "verdicts_within.json"
@@ -176,3 +180,12 @@ def read_evidence(run: RunFolder) -> Evidence:
         },
     )
     return evidence.main if "" in run.sweeps else evidence
+
+
+def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
+    """How many seeds to add so that more claims can be decided: those that are OPEN and about
+    seeds."""
+    if not any(verdict.outcome == "OPEN" and verdict.unit == "seed" for verdict in verdicts):
+        return 0
+    wanted = min(MAX_SEEDS, max(FEWEST, n_seeds + SEEDS_AT_ONCE))
+    return max(0, wanted - n_seeds)

@@ -15,10 +15,20 @@ import pytest
 from own_studies import ONE, start
 from table_columns import check_run
 
+import rb_interp
 from rb_interp.claims import judge
 from rb_interp.errors import RunError, StudyError
 from rb_interp.runs import Run
-from rb_interp.store import PROBE, REPORT, START, TRAIN, RunStore, write_file
+from rb_interp.store import (
+    PACKAGE,
+    PROBE,
+    REPORT,
+    START,
+    TRAIN,
+    RunStore,
+    code_version,
+    write_file,
+)
 
 pytestmark = pytest.mark.trains
 
@@ -36,6 +46,13 @@ def contents(folder):
     return {
         path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()
     }
+
+
+def test_the_version_of_the_code_is_that_of_the_package_alone(tmp_path):
+    """Else a changed test would have every run measured again."""
+    assert Path(rb_interp.__file__).parent == PACKAGE
+    (tmp_path / "study.py").write_text("")
+    assert code_version() == code_version() != code_version(tmp_path)
 
 
 def test_a_file_is_whole_or_what_it_was(tmp_path):
