@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable
 
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
 
 def number(value: float | int | None) -> str:
     """A number for readers: three significant digits, integers whole, a true minus sign; ``n/a``
@@ -19,9 +21,7 @@ def number(value: float | int | None) -> str:
         text = "0"
     elif abs(value) < 1e-3:
         digits, power = f"{value:.2e}".split("e")
-        text = (
-            f"{digits}×10{str(int(power)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
-        )
+        text = f"{digits}×10{str(int(power)).translate(SUPERSCRIPTS)}"
     elif abs(value) >= 999.5:
         text = f"{value:,.0f}"
     else:
@@ -36,26 +36,24 @@ def two_digits(value: float) -> str:
     ('.93', '−.08', '1', '1.50')
     """
     text = f"{value:.2f}".replace("-0.00", "0.00")
-    text = {"1.00": "1", "-1.00": "−1", "0.00": "0"}.get(text, text)
-    return text.removeprefix("0").replace("-0.", "−.").replace("-", "−") if text != "0" else text
+    if text in ("1.00", "-1.00", "0.00"):
+        return text.removesuffix(".00").replace("-", "−")
+    return text.removeprefix("0").replace("-0.", "−.").replace("-", "−")
 
 
 def interval_text(
     mean: float, low: float, high: float, write: Callable[[float], str] = number
 ) -> str:
-    """``mean [low, high]``, or the mean alone where there is no interval; ``n/a`` where there is
-    nothing.
+    """``mean [low, high]``, the mean alone without an interval, or ``n/a``.
 
     >>> interval_text(0.5, 0.25, 0.75), interval_text(0.5, 0.25, math.nan)
     ('0.500 [0.250, 0.750]', '0.500')
     """
     if not math.isfinite(mean):
         return "n/a"
-    return (
-        f"{write(mean)} [{write(low)}, {write(high)}]"
-        if math.isfinite(low) and math.isfinite(high)
-        else write(mean)
-    )
+    if not math.isfinite(low) or not math.isfinite(high):
+        return write(mean)
+    return f"{write(mean)} [{write(low)}, {write(high)}]"
 
 
 def share_text(mean: float, low: float, high: float, digits: int = 2) -> str:
@@ -65,25 +63,25 @@ def share_text(mean: float, low: float, high: float, digits: int = 2) -> str:
     '−0.20 [−0.30, −0.10]'
     """
     zero = f"{0:.{digits}f}"
-    return interval_text(
-        mean,
-        low,
-        high,
-        lambda value: f"{value:,.{digits}f}".replace(f"-{zero}", zero).replace("-", "−"),
-    )
+
+    def write(value: float) -> str:
+        return f"{value:,.{digits}f}".replace(f"-{zero}", zero).replace("-", "−")
+
+    return interval_text(mean, low, high, write)
 
 
 def mean_text(mean: float, low: float, high: float) -> str:
-    """``mean [low, high]`` with two decimals up to 100, three below .1 in size; ``n/a`` where there
-    is nothing.
+    """``mean [low, high]`` with two decimals up to 100, three below .1 in size.
 
     >>> mean_text(0.6, -0.671, 1.871), mean_text(0.0712, math.nan, math.nan), mean_text(math.nan, 0.0, 0.0)
     ('0.60 [−0.67, 1.87]', '0.071', 'n/a')
     """
-    whole = abs(mean) > 1 and all(float(end).is_integer() for end in (mean, low, high))
-    return share_text(
-        mean, low, high, 0 if whole or abs(mean) >= 100 else 2 if abs(mean) >= 0.1 else 3
-    )
+    size = abs(mean)
+    whole = size > 1 and all(float(end).is_integer() for end in (mean, low, high))
+    digits = 2 if size >= 0.1 else 3
+    if whole or size >= 100:
+        digits = 0
+    return share_text(mean, low, high, digits)
 
 
 def seeds_text(n: int) -> str:

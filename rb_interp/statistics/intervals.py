@@ -74,61 +74,60 @@ def t_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -
         return Interval(np.nan, np.nan, np.nan)
     if len(x) == 1:
         return Interval(float(x[0]), -np.inf, np.inf)
-    if np.all(
-        x == x[0]
-    ):  # the mean of equal floats can be off by an ulp, which matters at a threshold
-        return Interval(*[float(x[0])] * 3)
+    if np.all(x == x[0]):
+        # the mean of equal floats can be off by an ulp, which matters at a threshold
+        value = float(x[0])
+        return Interval(value, value, value)
     mean = float(x.mean())
-    half = float(
-        special.stdtrit(len(x) - 1, (1 + confidence) / 2) * x.std(ddof=1) / np.sqrt(len(x))
-    )
+    quantile = special.stdtrit(len(x) - 1, (1 + confidence) / 2)
+    half = float(quantile * x.std(ddof=1) / np.sqrt(len(x)))
     return Interval(mean, mean - half, mean + half)
 
 
 def median_and_range(values: Sequence[float] | np.ndarray) -> Interval:
-    """Median of values, one a seed, with the smallest and the largest; NaN throughout where there
-    is none.
+    """Median of values, one a seed, with the smallest and the largest; NaN without values.
 
     >>> median_and_range([3.0, 1.0, 2.0])
     Interval(estimate=2.0, low=1.0, high=3.0)
     """
     x = np.asarray(values, dtype=float)
-    return (
-        Interval(float(np.median(x)), float(x.min()), float(x.max()))
-        if len(x)
-        else Interval(*[np.nan] * 3)
-    )
+    if len(x) == 0:
+        return Interval(np.nan, np.nan, np.nan)
+    return Interval(float(np.median(x)), float(x.min()), float(x.max()))
 
 
 def interval_or_nan(values: Sequence[float] | np.ndarray) -> Interval:
-    """`t_interval` of the finite values for a table: its ends are NaN where there are fewer than
-    two.
+    """`t_interval` of the finite values; its ends are NaN for fewer than two.
 
     >>> interval_or_nan([2.0, np.nan])
     Interval(estimate=2.0, low=nan, high=nan)
     """
     x = np.asarray(values, dtype=float)
-    found = t_interval(x[np.isfinite(x)])
-    return found if np.isfinite(found.low) else Interval(found.estimate, np.nan, np.nan)
+    interval = t_interval(x[np.isfinite(x)])
+    if np.isfinite(interval.low):
+        return interval
+    return Interval(interval.estimate, np.nan, np.nan)
 
 
 def intervals_or_nan(values: np.ndarray) -> np.ndarray:
-    """`interval_or_nan` of every row (one a cell, one column a seed): estimate, low and high as
-    three columns.
+    """`interval_or_nan` of every row: estimate, low and high as three columns.
+
+    Values have a row for each cell and a column for each seed.
 
     >>> intervals_or_nan(np.array([[1.0, 2.0, 3.0], [4.0, np.nan, np.nan]])).round(3).tolist()
     [[2.0, -0.484, 4.484], [4.0, nan, nan]]
     """
     x = np.ascontiguousarray(values, dtype=float)
     n = x.shape[1]
-    whole = np.isfinite(x).all(axis=1) & (x != x[:, :1]).any(axis=1)  # so of two seeds or more
-    found = np.full((len(x), 3), np.nan)
-    found[~whole] = [interval_or_nan(row) for row in x[~whole]] or np.empty((0, 3))
-    if whole.any():
-        mean = x[whole].mean(axis=1)
-        half = special.stdtrit(n - 1, 0.975) * x[whole].std(axis=1, ddof=1) / np.sqrt(n)
-        found[whole] = np.stack([mean, mean - half, mean + half], axis=1)
-    return found
+    regular = np.isfinite(x).all(axis=1) & (x != x[:, :1]).any(axis=1)  # so of two seeds or more
+    intervals = np.full((len(x), 3), np.nan)
+    for row in np.flatnonzero(~regular):
+        intervals[row] = interval_or_nan(x[row])
+    if regular.any():
+        mean = x[regular].mean(axis=1)
+        half = special.stdtrit(n - 1, 0.975) * x[regular].std(axis=1, ddof=1) / np.sqrt(n)
+        intervals[regular] = np.stack([mean, mean - half, mean + half], axis=1)
+    return intervals
 
 
 @checked
@@ -141,9 +140,14 @@ def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Int
     if n == 0:
         return Interval(np.nan, 0.0, 1.0)
     tail = (1 - confidence) / 2
-    low = special.betaincinv(successes, n - successes + 1, tail) if successes else 0.0
-    high = special.betaincinv(successes + 1, n - successes, 1 - tail) if successes < n else 1.0
-    return Interval(successes / n, float(low), float(high))
+    failures = n - successes
+    low = 0.0
+    high = 1.0
+    if successes:
+        low = float(special.betaincinv(successes, failures + 1, tail))
+    if failures:
+        high = float(special.betaincinv(successes + 1, failures, 1 - tail))
+    return Interval(successes / n, low, high)
 
 
 def difference_of_paired_shares(
@@ -156,8 +160,10 @@ def difference_of_paired_shares(
     is [-1, 1] around NaN.
 
     Args:
-        lost: trials that count for the first share alone. gained: those that count for the second
-            alone.
+        lost: trials that count for the first share alone.
+        gained: trials that count for the second share alone.
+        n: trials.
+        confidence: of the interval.
 
     Source: Tango (1998, Statistics in Medicine 17, 891-908).
 
@@ -166,58 +172,64 @@ def difference_of_paired_shares(
     """
     if n == 0:
         return Interval(np.nan, -1.0, 1.0)
-    square, found, margin = special.ndtri((1 + confidence) / 2) ** 2, (lost - gained) / n, 1e-9
+    square = special.ndtri((1 + confidence) / 2) ** 2
+    estimate = (lost - gained) / n
+    margin = 1e-9
 
-    def beyond(difference: float) -> float:
-        """Above 0 where the score test rejects a difference; the other share is then its most
-        likely one."""
+    def excess(difference: float) -> float:
+        """Above 0 if the score test rejects a difference, with the other share at its most likely
+        value."""
         linear = (2 * n - lost + gained) * difference - lost - gained
         root = np.sqrt(max(linear**2 + 8 * n * gained * difference * (1 - difference), 0.0))
         other = (root - linear) / (4 * n)
         variance = 2 * other + difference * (1 - difference)
         return float((lost - gained - n * difference) ** 2 - square * n * variance)
 
-    low: Any = -1.0 if found == -1 else brentq(beyond, -1, found - margin)
-    high: Any = 1.0 if found == 1 else brentq(beyond, found + margin, 1)
-    return Interval(found, float(low), float(high))
+    low: Any = -1.0
+    high: Any = 1.0
+    if estimate > -1:
+        low = brentq(excess, -1, estimate - margin)
+    if estimate < 1:
+        high = brentq(excess, estimate + margin, 1)
+    return Interval(estimate, float(low), float(high))
 
 
 def mean_of_shares(counts: Sequence[tuple[int, int]], confidence: float = 0.95) -> Interval:
-    """Mean of shares of independent groups, such as a balanced accuracy, with an interval that
-    covers at least this.
+    """Mean of shares of independent groups, such as a balanced accuracy, with an interval.
 
     Each of m groups gets a Clopper-Pearson interval of confidence 1 - (1 - confidence) / m; the
     ends are the means of their ends. By Bonferroni each end errs with (1 - confidence) / 2 at most,
-    whatever the shares are. It is wider than it need be. NaN, with its whole range, where a group
-    is empty. ``counts`` are successes and trials of each group.
+    whatever the shares are. It is wider than it need be. NaN, with its whole range, if a group is
+    empty. ``counts`` are successes and trials of each group.
 
     >>> [round(x, 3) for x in mean_of_shares([(20, 20), (19, 20)])]
     [0.975, 0.762, 1.0]
     """
     inner = 1 - (1 - confidence) / len(counts)
-    found = [proportion_interval(successes, n, inner) for successes, n in counts]
-    return Interval(*(float(np.mean(ends)) for ends in zip(*found, strict=True)))
+    intervals = [proportion_interval(successes, n, inner) for successes, n in counts]
+    estimates, lows, highs = zip(*intervals, strict=True)
+    return Interval(float(np.mean(estimates)), float(np.mean(lows)), float(np.mean(highs)))
 
 
 @checked
 def paired_differences(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:
-    """First less second for each seed that both have, in the order of the seeds; NaN where one of
-    them is.
+    """First less second for each seed that both have, in the order of the seeds.
 
     >>> paired_differences({1: 5.0, 0: 3.0, 7: 1.0}, {0: 1.0, 1: 1.0})
     {0: 2.0, 1: 4.0}
     """
-    return {seed: first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())}
+    seeds = sorted(first.keys() & second.keys())
+    return {seed: first[seed] - second[seed] for seed in seeds}
 
 
 @checked
 def over_seeds(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFrame:
     """The columns OVER_SEEDS of each of a table's columns, at each place that ``by`` names."""
     rows = []
-    for place, here in table.groupby(by, sort=False, dropna=False):
+    for place, group in table.groupby(by, sort=False, dropna=False):
         for column in columns:
-            values = here[column].to_numpy(dtype=float)
-            rows.append((*cast(tuple, place), column, *spread_over_seeds(values)))
+            spread = spread_over_seeds(group[column].to_numpy(dtype=float))
+            rows.append((*cast(tuple, place), column, *spread))
     return pd.DataFrame(rows, columns=[*by, "quantity", *OVER_SEEDS.split()])
 
 
@@ -231,60 +243,68 @@ Numbers = Sequence[float | int] | np.ndarray
 
 
 class Auc(NamedTuple):
-    """An AUC, the ends of its interval, the pairs that it counts, and how many independent ones
-    these are worth."""
+    """An area under the ROC curve with its interval."""
 
     value: float
+    """Chance that a number of the first group is the lower one."""
     low: float
+    """Lower end of the interval."""
     high: float
+    """Upper end of the interval."""
     n_pairs: int
+    """Pairs of one stratum."""
     n_independent: float
+    """Independent pairs that these are worth."""
 
 
 def stratified_auc(strata: Sequence[tuple[Numbers, Numbers]], confidence: float = 0.95) -> Auc:
-    """Chance that a number of the first group is the lower one, within strata; NaN in [0, 1]
-    without pairs.
+    """Chance that a number of the first group is the lower one, within strata.
+
+    It is NaN in [0, 1] without pairs.
 
     Args:
-        strata: the numbers of the first and of the second group in each. A stratum without one of
-            them has no pairs.
+        strata: the numbers of the first and of the second group in each. A stratum in which either
+            group has none has no pairs.
         confidence: of the interval.
 
     Raises ArgumentError for NaN among the numbers.
 
-    >>> found = stratified_auc([([1.0, 2.0], [3.0, 4.0]), ([5.0], [5.0]), ([1.0], [])])
-    >>> found.value, found.n_pairs
+    >>> auc = stratified_auc([([1.0, 2.0], [3.0, 4.0]), ([5.0], [5.0]), ([1.0], [])])
+    >>> auc.value, auc.n_pairs
     (0.9, 5)
     >>> [round(end, 2) for end in stratified_auc([(range(17), range(20, 37))])[:3]]
     [1.0, 0.8, 1.0]
     """
-    counted = [
-        (np.asarray(one, dtype=float), np.asarray(other, dtype=float)) for one, other in strata
-    ]
-    if any(np.isnan(numbers).any() for pair in counted for numbers in pair):
-        raise ArgumentError(
-            "stratified_auc got NaN among the numbers; leave out members without a number."
-        )
-    counted = [(one, other) for one, other in counted if len(one) and len(other)]
-    n_pairs = sum(len(one) * len(other) for one, other in counted)
+    n_pairs = 0
+    wins = 0.0
+    larger_groups = []
+    for first, second in strata:
+        lower = np.asarray(first, dtype=float)
+        higher = np.asarray(second, dtype=float)
+        if np.isnan(lower).any() or np.isnan(higher).any():
+            raise ArgumentError(
+                "stratified_auc got NaN among the numbers; leave out members without a number."
+            )
+        if len(lower) and len(higher):
+            n_pairs += len(lower) * len(higher)
+            ties = (lower[:, None] == higher).sum()
+            wins += float((lower[:, None] < higher).sum() + ties / 2)
+            larger_groups.append(max(len(lower), len(higher)))
     if not n_pairs:
         return Auc(math.nan, 0.0, 1.0, 0, 0.0)
-    below = sum(
-        float((one[:, None] < other).sum() + (one[:, None] == other).sum() / 2)
-        for one, other in counted
-    )
-    # min(n_1, n_2) / (n_1 n_2 / n)
-    independent = min(n_pairs / max(len(one), len(other)) for one, other in counted)
-    value = below / n_pairs
+    # of each stratum min(n_1, n_2) / (n_1 n_2 / n_pairs)
+    independent = min(n_pairs / larger for larger in larger_groups)
+    value = wins / n_pairs
 
     def excess(t: float) -> float:
-        return independent * float(rel_entr([value, 1 - value], [t, 1 - t]).sum()) - math.log(
-            2 / (1 - confidence)
-        )
+        divergence = float(rel_entr([value, 1 - value], [t, 1 - t]).sum())
+        return independent * divergence - math.log(2 / (1 - confidence))
 
     tiny = 1e-12
-    low: Any = brentq(excess, tiny, value) if value > tiny and excess(tiny) > 0 else 0.0
-    high: Any = (
-        brentq(excess, value, 1 - tiny) if value < 1 - tiny and excess(1 - tiny) > 0 else 1.0
-    )
+    low: Any = 0.0
+    high: Any = 1.0
+    if value > tiny and excess(tiny) > 0:
+        low = brentq(excess, tiny, value)
+    if value < 1 - tiny and excess(1 - tiny) > 0:
+        high = brentq(excess, value, 1 - tiny)
     return Auc(value, float(low), float(high), n_pairs, independent)

@@ -18,8 +18,8 @@ from rb_interp.table_repr import TableRepr
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHOWN = 5
-"""Quantities of a reading that are shown in its line, at most."""
+MAX_QUANTITIES = 5
+"""Quantities of a reading in its line, at most."""
 
 
 @checked
@@ -59,15 +59,14 @@ class Null(TableRepr):
         return self._p_value(value)
 
     def _p_value(self, value: float) -> float:
-        n, ordered = len(self.draws), self._ordered
+        n = len(self.draws)
+        ordered = self._ordered
         if math.isnan(value) or (n and math.isnan(ordered[-1])):  # NaN is sorted to the end
             return math.nan
-        least = self.side == "less"
-        extreme = (
-            ordered.searchsorted(value, "right")
-            if least
-            else n - ordered.searchsorted(value, "left")
-        )
+        if self.side == "less":
+            extreme = ordered.searchsorted(value, "right")
+        else:
+            extreme = n - ordered.searchsorted(value, "left")
         return float((1 + extreme) / (1 + n))
 
     @cached_property
@@ -118,40 +117,46 @@ class Reading(TableRepr):
         return pd.DataFrame(self.noted_rows())
 
     def noted_rows(self) -> list[dict]:
-        """The rows of the table with the note of each quantity, and in each row those of the whole
-        reading."""
-        whole = " ".join(
-            f"{name}: {why}" for name, why in self.notes.items() if name not in self.values
-        )
-        return [
-            row | {"note": f"{self.notes.get(row['quantity'], '')} {whole}".strip()}
-            for row in self.rows()
+        """The rows of the table with their quantity's note, and the notes of the whole reading."""
+        general = [
+            f"{name}: {note}" for name, note in self.notes.items() if name not in self.values
         ]
+        rows = self.rows()
+        for row in rows:
+            notes = [self.notes.get(row["quantity"], ""), *general]
+            row["note"] = " ".join(notes).strip()
+        return rows
 
     def rows(self) -> list[dict]:
         """The rows that a run keeps, one dictionary per quantity: all columns but the note."""
-        place, rows = {"probe": self.probe, "layer": self.layer, "head": self.head}, []
+        rows = []
         for quantity, value in self.values.items():
-            value, null = float(value), self.nulls.get(quantity)
-            name, mean, sd, p = (
-                (null.name, null.mean, null.sd, null._p_value(value))
-                if null
-                else (None, *[np.nan] * 3)
-            )
-            numbers = {"value": value, "untrained": float(self.untrained.get(quantity, np.nan))}
-            drawn = {"null": name, "null_mean": mean, "null_sd": sd, "p_value": p}
-            rows.append({**place, "quantity": quantity, **numbers, **drawn, "n": self.n})
+            null = self.nulls.get(quantity)
+            row = {
+                "probe": self.probe,
+                "layer": self.layer,
+                "head": self.head,
+                "quantity": quantity,
+                "value": float(value),
+                "untrained": float(self.untrained.get(quantity, np.nan)),
+                "null": null.name if null else None,
+                "null_mean": null.mean if null else np.nan,
+                "null_sd": null.sd if null else np.nan,
+                "p_value": null._p_value(float(value)) if null else np.nan,
+                "n": self.n,
+            }
+            rows.append(row)
         return rows
 
     @property
     def place(self) -> str:
         """Probe, layer and head in words, such as ``uniformity, L0, head 2``."""
-        places = [
-            f"{name}{at}"
-            for name, at in (("L", self.layer), ("head ", self.head))
-            if at is not None
-        ]
-        return ", ".join([self.probe, *places])
+        parts = [self.probe]
+        if self.layer is not None:
+            parts.append(f"L{self.layer}")
+        if self.head is not None:
+            parts.append(f"head {self.head}")
+        return ", ".join(parts)
 
     @property
     def _title(self) -> str:
@@ -167,26 +172,23 @@ class Reading(TableRepr):
         """
         from rb_interp.plots import NO_DRAWS, UNITS, Point, points
 
-        draws = {name: null.draws for name, null in self.nulls.items()}
-        rows = [
-            Point(
-                name,
-                float(value),
-                beside=float(self.untrained.get(name, np.nan)),
-                null=draws.get(name, NO_DRAWS),
-            )
-            for name, value in self.values.items()
-        ]
+        rows = []
+        for name, value in self.values.items():
+            untrained = float(self.untrained.get(name, np.nan))
+            draws = self.nulls[name].draws if name in self.nulls else NO_DRAWS
+            rows.append(Point(name, float(value), beside=untrained, null=draws))
         return points(ax, rows, UNITS.get(self.probe, "value"), self._title, beside="untrained")
 
     def __repr__(self) -> str:
-        told = [f"{name}={value:.4g}" for name, value in list(self.values.items())[:SHOWN]]
-        told += [f"{len(self.values) - SHOWN} more"] if len(self.values) > SHOWN else []
-        text = f"{self.place}, n={self.n}: {', '.join(told)}"
+        numbers = [f"{name}={value:.4g}" for name, value in self.values.items()]
+        if len(numbers) > MAX_QUANTITIES:
+            n_more = len(numbers) - MAX_QUANTITIES
+            numbers[MAX_QUANTITIES:] = [f"{n_more} more"]
+        text = f"{self.place}, n={self.n}: {', '.join(numbers)}"
         return f"Reading({repr(text)[1:-1]})"  # names are the caller's, and may hold anything
 
     def table_view(self) -> tuple[str, pd.DataFrame, list[str]]:
         """The columns that tell something, and why a number is none."""
         columns = ["quantity", "value", "untrained", "null", "null_mean", "null_sd", "p_value"]
-        notes = [f"{name}: {why}" for name, why in self.notes.items()]
+        notes = [f"{name}: {note}" for name, note in self.notes.items()]
         return self._title, pd.DataFrame(self.to_frame()[columns]).fillna({"null": ""}), notes
