@@ -192,7 +192,9 @@ def geometry(
         vectors = {name: joined[group == number] for number, name in enumerate(named)}
         line = next(reversed(numbers), "")
         grouped = GroupedEmbeddings(vectors, alike or list(named), numbers, line, len(lens.W_E))
-        arrays = {"tokens": tokens, "group": group, **_arrays(grouped, named)}
+        arrays = {"tokens": tokens, "group": group}
+        if source is model:  # nobody sees those of the untrained model
+            arrays |= _arrays(grouped, named)
         return Measurement(_values(grouped), partial(_nulls, grouped), arrays)
 
     reading = read_model("geometry", model, measure, untrained, n_null, seed, REASONS)

@@ -228,7 +228,10 @@ def token_intervals(
     resampled = []
     for tokens in (typical.prontoqa, typical.stories):
         n = len(tokens)
-        resampled.append(rng.multinomial(n, np.full(n, 1 / n), n_draws))
+        draws = np.zeros((n_draws, 0), dtype=int)
+        if n:
+            draws = rng.multinomial(n, np.full(n, 1 / n), n_draws)
+        resampled.append(draws)
     lists = _list_weights(typical, *resampled)
     centre = centre_of(vectors, once(typical))
     rows = []
