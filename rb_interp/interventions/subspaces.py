@@ -307,6 +307,9 @@ def _with_values(
 def _projected(basis: Basis, W_V: Tensor) -> Tensor:
     """U U^T W_V of every head."""
     U = torch.as_tensor(np.asarray(basis, dtype=np.float64), device=W_V.device)
+    d_model = W_V.shape[-2]
+    if len(U) != d_model:
+        raise ModelError(f"the basis has {len(U)} coordinates; this model has d_model={d_model}.")
     identity = torch.eye(U.shape[1], dtype=U.dtype, device=U.device)
     if not torch.allclose(U.T @ U, identity, atol=1e-5):
         raise ModelError("the basis is not orthonormal; span(vectors) gives one that is.")

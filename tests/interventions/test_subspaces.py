@@ -169,3 +169,9 @@ def test_a_group_s_span_is_that_of_what_the_head_reads(kind):
     np.testing.assert_allclose(basis @ basis.T @ group.T, group.T, atol=1e-8)
     if kind == "plain":
         np.testing.assert_array_equal(vectors["key"], model.W_E.detach().double().numpy()[11:21])
+
+
+def test_a_basis_of_another_width_is_refused_in_a_sentence():
+    basis = random_subspaces(1, 10, 2, RNG)[0]
+    with pytest.raises(ModelError, match=r"basis has 10 coordinates; this model has d_model=16"):
+        subspace_effect(model_of("plain"), INPUTS, basis)
