@@ -104,14 +104,14 @@ def _example(rng: random.Random, hops: int, ordering: str) -> Example:
     if ordering != "preorder":
         drafts.reverse()
     rules = [rule(*draft, rng.choice(FORMS)) for draft in drafts]
-    by_words = {(statement.subject, statement.predicate): statement for statement in rules}
+    by_terms = {(statement.subject, statement.predicate): statement for statement in rules}
     word, negated = literals[end - 1]
     path = [*pairwise(concepts[start : end - 1 : -1]), (concepts[end], word)]
-    steps = [by_words[words] for words in path]
+    steps = [by_terms[terms] for terms in path]
     if ordering == "random":
         rng.shuffle(rules)
-    place = rng.randrange(len(rules) + 1)
-    rules.insert(place, rule(contradicting, word, False, not negated, rng.choice(FORMS)))
+    position = rng.randrange(len(rules) + 1)
+    rules.insert(position, rule(contradicting, word, False, not negated, rng.choice(FORMS)))
     return _written(rules, fact(entity, concepts[start], True, False), steps, rng.random() < 0.5)
 
 

@@ -232,14 +232,14 @@ def read_clauses(context: Sequence[Clause], facts: Sequence[Clause] = ()) -> lis
     >>> [(s.subject, s.predicate, s.is_concept) for s in read_clauses(clauses)]
     [('mouse', 'small', False), ('cat', 'mouse', True)]
     """
-    words = _Vocabulary(context, facts)
+    vocabulary = _Vocabulary(context, facts)
     statements = []
     for sentence, form, subject, predicate, has_article, negated in context:
         is_concept = has_article
         if form == PLURAL:
-            subject = words.subjects[subject]
-            is_concept = predicate in words.singulars
-            predicate = words.singulars.get(predicate, predicate)
+            subject = vocabulary.subjects[subject]
+            is_concept = predicate in vocabulary.singulars
+            predicate = vocabulary.singulars.get(predicate, predicate)
         statements.append(Statement(subject, predicate, is_concept, negated, form, sentence))
     return statements
 
@@ -311,8 +311,10 @@ def _singular_words(clauses: Iterable[Clause]) -> tuple[dict[str, None], dict[st
             continue
         if clause.form != GROUND:
             concepts[clause.subject] = None
-        words = concepts if clause.has_article else properties
-        words[clause.predicate] = None
+        if clause.has_article:
+            concepts[clause.predicate] = None
+        else:
+            properties[clause.predicate] = None
     return concepts, properties
 
 

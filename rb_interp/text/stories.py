@@ -153,8 +153,12 @@ def _plot(text: str) -> _Plot:
     head, _, body = text.strip().partition("\n")
     cast, *fixed = head.split()
     paragraphs = re.split(r"\n\s*\n|\n\s*(?=\")", body.strip())
-    pairs = tuple((name, source) for name, _, source in (pair.partition("=") for pair in fixed))
-    return _Plot(tuple(cast.split("/")), pairs, _parsed("\n".join(map(_one_line, paragraphs))))
+    pairs = []
+    for pair in fixed:
+        name, _, source = pair.partition("=")
+        pairs.append((name, source))
+    beats = _parsed("\n".join(map(_one_line, paragraphs)))
+    return _Plot(tuple(cast.split("/")), tuple(pairs), beats)
 
 
 def _one_line(text: str) -> str:
