@@ -156,7 +156,7 @@ def _named_by_cause(readings: Mapping[Place, float]) -> dict[str, Detection]:
     return found
 
 
-def _number(readings: Mapping[Place, float], source: circuit.Source) -> float:
+def _number(readings: Mapping[Place, float], source: circuit.Quantity) -> float:
     """One number of the name, from the lowest or the highest layer that was read."""
     wanted = (source.probe, source.quantity, source.set)
     layers = {at[3]: value for at, value in readings.items() if at[:3] == wanted}

@@ -53,7 +53,7 @@ from rb_interp.probes.labels import Vectors, cosines_by_target, position_vectors
 from rb_interp.probes.variance import UNDEFINED, omega_squared
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.flow import inferential_rows
-from rb_interp.studies.composite.rows import role_positions
+from rb_interp.studies.composite.rows import PerRow, RowPairs, role_positions
 from rb_interp.studies.composite.task import CompositeDataset
 from rb_interp.tasks.inputs import Inputs, Roles
 
@@ -72,7 +72,7 @@ RESID = [f"blocks.{layer}.hook_resid_mid" for layer in LAYERS]
 """Where the last position is read, by layer."""
 VALUES = "blocks.1.attn.hook_v"
 
-Groupings = Mapping[str, Int[np.ndarray, " row"]]
+Groupings = Mapping[str, PerRow]
 Cells = Int[np.ndarray, "comparison noise key key 2"]
 
 
@@ -81,9 +81,9 @@ class Grid(NamedTuple):
 
     inputs: Inputs
     pairs: Sequence[Pair]
-    steps: Int[np.ndarray, " row"]
+    steps: PerRow
     """g(x; a1) of each row."""
-    noise: Int[np.ndarray, " row"]
+    noise: PerRow
     """Number of each row's draw of noise."""
     groupings: Groupings
 
@@ -233,9 +233,7 @@ def read_shares(
     return _share_readings(now, before, inputs, labels, np.zeros(len(rows), dtype=np.int64))
 
 
-def groupings(
-    keys: Int[np.ndarray, " row"], pairs: Int[np.ndarray, "row 2"], answers: Int[np.ndarray, " row"]
-) -> dict[str, Int[np.ndarray, " row"]]:
+def groupings(keys: PerRow, pairs: RowPairs, answers: PerRow) -> dict[str, PerRow]:
     """The group of each row by ``answer``, ``key``, ``unordered_pair`` and (ordered) ``pair``."""
     base = np.array([pairs.max() + 1, 1])
     return {
@@ -251,7 +249,7 @@ def _share_readings(
     before: ActivationSource | None,
     inputs: Inputs,
     labels: Groupings,
-    noise: Int[np.ndarray, " row"],
+    noise: PerRow,
 ) -> list[Reading]:
     """Shares of variance in both layers, mean over the noises."""
     readings = []
@@ -268,9 +266,7 @@ def _share_readings(
     return readings
 
 
-def _shares(
-    vectors: Vectors, labels: Groupings, noise: Int[np.ndarray, " row"]
-) -> dict[str, float]:
+def _shares(vectors: Vectors, labels: Groupings, noise: PerRow) -> dict[str, float]:
     """Share of variance that each grouping explains, mean over the noises."""
     shares = {}
     for name, groups in labels.items():

@@ -6,7 +6,7 @@
     unseen        held-out pairs, half with training keys and half with test keys; labels are the
                   inferential answers
 
-Rows of the last three sets are spread over pairs as evenly as their number allows.
+RowTokens of the last three sets are spread over pairs as evenly as their number allows.
 
 The key's position is uniform over 0 to length - 3, the key uniform over the items of its kind
 there, and noise over all items.
@@ -28,10 +28,12 @@ TRAIN_SETS = SETS[:1]
 TRIES = 100
 """Draws of rows before giving up on finding some that are not trained on."""
 
-Rows = Int[np.ndarray, "row pos"]
-Pairs = Int[np.ndarray, "row 2"]
+RowTokens = Int[np.ndarray, "row pos"]
+RowPairs = Int[np.ndarray, "row 2"]
+"""The anchors of each row."""
 PerRow = Int[np.ndarray, " row"]
-IsTest = Bool[np.ndarray, " row"]
+"""A number for each row: a key, a position, a label, or the row's own number."""
+Mask = Bool[np.ndarray, " row"]
 Hashes = UInt64[np.ndarray, " row"]
 
 
@@ -45,7 +47,7 @@ class RowRules(NamedTuple):
     modulus: int
     """A key x is a test key at position p if x modulo this is p."""
 
-    def draw_keys(self, positions: PerRow, test: IsTest, rng: np.random.Generator) -> PerRow:
+    def draw_keys(self, positions: PerRow, test: Mask, rng: np.random.Generator) -> PerRow:
         """A key for each position, drawn evenly from the test keys or from the training keys there.
 
         Test keys are first, first + m, first + 2m, ...; training keys are counted over the gaps
@@ -62,7 +64,9 @@ class RowRules(NamedTuple):
         training = np.where(number < offset, low + number, training)
         return np.where(test, first + number * self.modulus, training)
 
-    def draw(self, pairs: Pairs, test: IsTest, rng: np.random.Generator) -> tuple[Rows, PerRow]:
+    def draw(
+        self, pairs: RowPairs, test: Mask, rng: np.random.Generator
+    ) -> tuple[RowTokens, PerRow]:
         """A row for each pair and kind of key, and the position of its key."""
         low, high = self.items
         tokens = rng.integers(low, high + 1, (len(pairs), self.length))
@@ -73,8 +77,8 @@ class RowRules(NamedTuple):
         return tokens, positions
 
     def draw_untrained(
-        self, pairs: Pairs, test: IsTest, rng: np.random.Generator, trained: Hashes
-    ) -> tuple[Rows, PerRow]:
+        self, pairs: RowPairs, test: Mask, rng: np.random.Generator, trained: Hashes
+    ) -> tuple[RowTokens, PerRow]:
         """As `draw`, but a row that is trained on is drawn again.
 
         Args:
@@ -97,7 +101,7 @@ class RowRules(NamedTuple):
 
 def row_kinds(
     set: str, pairs: Int[np.ndarray, "pair 2"], rows_per_pair: int, n: int
-) -> tuple[Pairs, IsTest]:
+) -> tuple[RowPairs, Mask]:
     """Pair of each row of a set, and whether its key is a test key.
 
     Args:
@@ -111,7 +115,7 @@ def row_kinds(
     return pairs[kinds // len(test)], test[kinds % len(test)]
 
 
-def row_hashes(tokens: Rows) -> Hashes:
+def row_hashes(tokens: RowTokens) -> Hashes:
     """A number for each row, the same for equal rows.
 
     Different rows share one with a chance of about 2^-64.

@@ -26,7 +26,7 @@ from itertools import product
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from pydantic import Field
 
 from rb_interp.errors import TaskError, nearest
@@ -34,7 +34,11 @@ from rb_interp.settings import Share, Size, Span, Token
 from rb_interp.studies.composite.rows import (
     SETS,
     TRAIN_SETS,
+    Mask,
+    PerRow,
+    RowPairs,
     RowRules,
+    RowTokens,
     role_positions,
     row_hashes,
     row_kinds,
@@ -62,34 +66,32 @@ class CompositeDataset(Dataset):
     pairs; anchor 1 has index 0."""
 
     @property
-    def key_position(self) -> Int[np.ndarray, " row"]:
+    def key_position(self) -> PerRow:
         """Position of each row's key."""
         return self.positions["key"][:, 0]
 
     @property
-    def anchor_positions(self) -> Int[np.ndarray, "row 2"]:
+    def anchor_positions(self) -> RowPairs:
         """Positions of each row's anchors, in order."""
         return self.positions["anchor"]
 
     @property
-    def keys(self) -> Int[np.ndarray, " row"]:
+    def keys(self) -> PerRow:
         """Each row's key."""
         return np.take_along_axis(self.tokens, self.positions["key"], 1)[:, 0]
 
     @property
-    def pairs(self) -> Int[np.ndarray, "row 2"]:
+    def pairs(self) -> RowPairs:
         """Each row's anchors, in order."""
         return np.take_along_axis(self.tokens, self.anchor_positions, 1)
 
-    def is_exception(self, pairs: Int[np.ndarray, "row 2"]) -> Bool[np.ndarray, " row"]:
+    def is_exception(self, pairs: RowPairs) -> Mask:
         """Whether each pair has another shift than the sum."""
         shifts = np.array(self.task.shifts)
         differs = self.pair_shifts != np.add.outer(shifts, shifts)
         return differs[pairs[:, 0] - 1, pairs[:, 1] - 1]
 
-    def fresh_keys(
-        self, rows: Int[np.ndarray, " n"], rng: np.random.Generator
-    ) -> Int[np.ndarray, " n"]:
+    def fresh_keys(self, rows: PerRow, rng: np.random.Generator) -> PerRow:
         """A key for each row, drawn evenly from those of its key's kind at its position."""
         positions = self.key_position[rows]
         test = self.task.is_test_key(self.keys[rows], positions)
@@ -261,9 +263,9 @@ class CompositeTask(TaskSettings):
     def answers(
         self,
         data: CompositeDataset,
-        rows: Int[np.ndarray, " row"],
-        tokens: Int[np.ndarray, "row pos"],
-    ) -> Int[np.ndarray, " row"]:
+        rows: PerRow,
+        tokens: RowTokens,
+    ) -> PerRow:
         """Right answers of tokens; inferential for held-out pairs.
 
         Their keys and anchors have the positions of the given rows.
@@ -285,7 +287,7 @@ class CompositeTask(TaskSettings):
         return keys + data.pair_shifts[pairs[:, 0] - 1, pairs[:, 1] - 1]
 
     def counterfactual(
-        self, data: CompositeDataset, rows: Int[np.ndarray, " row"], change: str, seed: int = 0
+        self, data: CompositeDataset, rows: PerRow, change: str, seed: int = 0
     ) -> Inputs:
         """The same rows with another key, other anchors, both, or other noise, and their answers.
 
@@ -323,9 +325,7 @@ class CompositeTask(TaskSettings):
             raise TaskError(f"there is no set '{set}'; {nearest(set, SETS)}")
         return np.array(self.held_out if set == "unseen" else self.trained, dtype=np.int64)
 
-    def is_test_key(
-        self, keys: Int[np.ndarray, " row"], positions: Int[np.ndarray, " row"]
-    ) -> Bool[np.ndarray, " row"]:
+    def is_test_key(self, keys: PerRow, positions: PerRow) -> Mask:
         """Whether each key is a test key at its position.
 
         >>> CompositeTask().is_test_key(np.array([27, 27]), np.array([0, 1])).tolist()
@@ -333,9 +333,7 @@ class CompositeTask(TaskSettings):
         """
         return keys % self.modulus == positions
 
-    def inferential(
-        self, keys: Int[np.ndarray, " row"], pairs: Int[np.ndarray, "row 2"]
-    ) -> Int[np.ndarray, " row"]:
+    def inferential(self, keys: PerRow, pairs: RowPairs) -> PerRow:
         """Keys plus the shifts of both anchors, whatever a pair was trained with.
 
         Raises TaskError for unknown anchors.
@@ -347,9 +345,7 @@ class CompositeTask(TaskSettings):
         shifts = np.array(self.shifts)
         return keys + shifts[first] + shifts[second]
 
-    def symmetric(
-        self, keys: Int[np.ndarray, " row"], pairs: Int[np.ndarray, "row 2"]
-    ) -> Int[np.ndarray, " row"]:
+    def symmetric(self, keys: PerRow, pairs: RowPairs) -> PerRow:
         """What the mirrored pairs of held-out ones were trained to give.
 
         Raises TaskError for a pair that is not held out, and for one whose mirrored pair is not
@@ -375,7 +371,7 @@ class CompositeTask(TaskSettings):
             table[first - 1, second - 1] = shift
         return table
 
-    def _indices(self, pairs: Int[np.ndarray, "row 2"]) -> tuple[np.ndarray, np.ndarray]:
+    def _indices(self, pairs: RowPairs) -> tuple[np.ndarray, np.ndarray]:
         """Index of the first and of the second anchor of each pair; TaskError for unknown ones."""
         if not np.isin(pairs, self.tokens("anchor")).all():
             raise TaskError(
