@@ -87,33 +87,36 @@ else:
     HookedModel = Annotated[object, Is[lambda value: hooked(value) is not None]]
 
 
-def hooked(source: Any, asker: str = "", *, caches: bool = False) -> Any:
-    """A hooked model, or activations of one where ``caches`` are read; ModelError for anything
+def hooked(source: Any, caller: str = "", *, caches: bool = False) -> Any:
+    """A hooked model, or activations of one if ``caches`` are read; ModelError for anything
     else."""
-    cache = hasattr(source, "cache_dict")
-    if cache and not caches:
-        arrays = hasattr(source.model, "arrays")
-        text = (
-            "arrays and needs a model that runs"
-            if arrays
-            else "an ActivationCache and needs a model"
+    is_cache = hasattr(source, "cache_dict")
+    model = source.model if is_cache else source
+    problem = ""
+    if is_cache and not caches:
+        if hasattr(model, "arrays"):
+            problem = "arrays and needs a model that runs; pass one."
+        else:
+            problem = "an ActivationCache and needs a model; pass cache.model."
+    elif "_orig_mod" in getattr(model, "_modules", ()):
+        problem = (
+            "a model wrapped by torch.compile, in which hooks need not fire; pass the inner model: "
+            "model._orig_mod."
         )
-        raise ModelError(f"{asker} got {text}; pass {'one' if arrays else 'cache.model'}.".lstrip())
-    model = source.model if cache else source
-    if "_orig_mod" in getattr(model, "_modules", ()):
-        raise ModelError(
-            f"{asker} got a model wrapped by torch.compile, in which hooks need not fire; pass the "
-            f"inner model: model._orig_mod.".lstrip()
+    elif isinstance(source, type) or not _has_interface(model):
+        problem = (
+            f"an object of type {type(source).__name__}; pass a HookedTransformer, or a model with "
+            f"its hook names and cfg."
         )
-    if (
-        isinstance(source, type)
-        or not hasattr(model, "cfg")
-        or (isinstance(model, nn.Module) and not hasattr(model, "hook_dict"))
-    ):
-        kind = type(source).__name__
-        advice = "pass a HookedTransformer, or a model with its hook names and cfg."
-        raise ModelError(f"{asker} got an object of type {kind}; {advice}".lstrip())
+    if problem:
+        raise ModelError(f"{caller} got {problem}".lstrip())
     return source
+
+
+def _has_interface(model: Any) -> bool:
+    """Whether a model has ``cfg``, and ``hook_dict`` if it is a module of torch."""
+    has_hooks = hasattr(model, "hook_dict") or not isinstance(model, nn.Module)
+    return hasattr(model, "cfg") and has_hooks
 
 
 def lens_config(
@@ -140,11 +143,9 @@ def lens_config(
         from transformer_lens import HookedTransformerConfig as Configuration
     except ImportError:
         from transformer_lens.config import TransformerBridgeConfig as Configuration
-    found = Configuration(**fields)
-    found.act_fn = (
-        config.act
-    )  # set late: TransformerLens has no tanh, and its constructor refuses the name
-    return found
+    cfg = Configuration(**fields)
+    cfg.act_fn = config.act  # set late: TransformerLens's constructor refuses tanh
+    return cfg
 
 
 def make_lens_model(
@@ -195,28 +196,29 @@ def live_parameters(model: HookedModel) -> dict[str, nn.Parameter]:
 def read_weights(model: HookedModel) -> dict[str, Tensor]:
     """A copy of every weight under the names and shapes of HookedTransformer's state dict, whatever
     the model."""
-    return {
-        name: tensor.detach().clone().contiguous() for name, tensor in live_tensors(model).items()
-    }
+    copies = {}
+    for name, tensor in live_tensors(model).items():
+        copies[name] = tensor.detach().clone().contiguous()
+    return copies
 
 
 def write_weights(model: HookedModel, weights: Mapping[str, Tensor | np.ndarray]) -> None:
     """Write every weight of a model in place, cast to its dtype and device; ModelError, and nothing
     written, if not."""
     with torch.no_grad():
-        held = writable_tensors(model, weights)
-        missing = [name for name in live_tensors(model) if name not in held]
+        tensors = writable_tensors(model, weights)
+        missing = [name for name in live_tensors(model) if name not in tensors]
         if missing:
-            total = len(missing) + len(held)
+            total = len(missing) + len(tensors)
             raise ModelError(
                 f"{len(missing)} of {total} weights are missing: {', '.join(missing)}; write all "
                 f"of them."
             )
-        for name, tensor in held.items():
+        for name, tensor in tensors.items():
             value = weights[name]
-            tensor.copy_(
-                value if isinstance(value, Tensor) else torch.tensor(np.ascontiguousarray(value))
-            )
+            if not isinstance(value, Tensor):
+                value = torch.tensor(np.ascontiguousarray(value))
+            tensor.copy_(value)
 
 
 def writable_tensors(
@@ -224,22 +226,24 @@ def writable_tensors(
 ) -> dict[str, Tensor]:
     """The model's own tensors of the given names; ModelError without such a one, or for another
     shape."""
-    held, own = live_tensors(model), _storages(model)
+    tensors = live_tensors(model)
+    storages = _storages(model)
     for name, value in weights.items():
-        if name not in held:
-            raise ModelError(f"this model has no weight '{name}'; {nearest(name, held)}")
-        if tuple(value.shape) != tuple(held[name].shape):
+        if name not in tensors:
+            raise ModelError(f"this model has no weight '{name}'; {nearest(name, tensors)}")
+        tensor = tensors[name]
+        if tuple(value.shape) != tuple(tensor.shape):
             raise ModelError(
                 f"'{name}' has shape {tuple(value.shape)}; this model holds "
-                f"{tuple(held[name].shape)}. "
+                f"{tuple(tensor.shape)}. "
                 f"Use the ModelConfig, d_vocab and n_ctx that the weights were made with."
             )
-        if held[name].untyped_storage().data_ptr() not in own:
+        if tensor.untyped_storage().data_ptr() not in storages:
             raise ModelError(
                 f"'{name}' of this {type(model).__name__} is derived from other weights; write "
                 f"those instead."
             )
-    return {name: held[name] for name in weights}
+    return {name: tensors[name] for name in weights}
 
 
 def value_weights(model: HookedModel, layer: int) -> Tensor:

@@ -110,13 +110,11 @@ def lens_parameter(name: str, shape: tuple[int, ...], d_in: int, trained: bool) 
         return Parameter(name, shape, d_in, trained, constant=float(kind == "w"))
     # In GPT-2 W_U is the weight of a torch.nn.Linear, [out, in], all others Conv1D's, [in, out]; Q,
     # K, V share one.
-    width = (
-        3 * shape[0] * shape[2]
-        if kind in ("W_Q", "W_K", "W_V")
-        else shape[0]
-        if kind == "W_U"
-        else shape[-1]
-    )
+    width = shape[-1]
+    if kind in ("W_Q", "W_K", "W_V"):
+        width = 3 * shape[0] * shape[2]
+    elif kind == "W_U":
+        width = shape[0]
     return Parameter(name, shape, d_in, trained, GROUPS[kind], kind in OUTPUTS, width)
 
 
@@ -127,11 +125,14 @@ def parameters(model: ModelConfig, d_vocab: int, n_ctx: int) -> list[Parameter]:
     >>> [p.name for p in parameters(ModelConfig(n_layers=1), 10, 3)][:3]
     ['embed.W_E', 'pos_embed.W_pos', 'blocks.0.attn.W_Q']
     """
-    d, h, k, m = model.d_model, model.n_heads, model.d_head, model.d_mlp
-    found: list[Parameter] = []
+    d = model.d_model
+    h = model.n_heads
+    k = model.d_head
+    m = model.d_mlp
+    result: list[Parameter] = []
 
     def add(name: str, shape: tuple[int, ...], d_in: int = 0, trained: bool = True) -> None:
-        found.append(lens_parameter(name, shape, d_in, trained))
+        result.append(lens_parameter(name, shape, d_in, trained))
 
     def add_norm(name: str) -> None:
         add(f"{name}.w", (d,))
@@ -141,7 +142,7 @@ def parameters(model: ModelConfig, d_vocab: int, n_ctx: int) -> list[Parameter]:
     if model.architecture == "emb_mlp":
         add("mlp.W_in", (d, m), d)
         add("mlp.W_out", (m, d_vocab), m)
-        return found
+        return result
     if model.architecture == "transformer":
         add("pos_embed.W_pos", (n_ctx, d), d)
     elif d != d_vocab:
@@ -151,13 +152,14 @@ def parameters(model: ModelConfig, d_vocab: int, n_ctx: int) -> list[Parameter]:
             f"same value."
         )
     for layer in range(model.n_layers):
-        block, biases = f"blocks.{layer}.", model.train_biases
+        block = f"blocks.{layer}."
+        biases = model.train_biases
         if model.norm != "none":
             add_norm(block + "ln1")
         uniform = layer in model.uniform_layers  # a query of 0 gives every key the same score
         for x in "QKV":
-            still = uniform and x == "Q"
-            add(f"{block}attn.W_{x}", (h, d, k), 0 if still else d, not still)
+            fixed = uniform and x == "Q"
+            add(f"{block}attn.W_{x}", (h, d, k), 0 if fixed else d, not fixed)
         add(f"{block}attn.W_O", (h, k, d), h * k)
         for x in "QKV":
             add(f"{block}attn.b_{x}", (h, k), trained=biases and not (uniform and x == "Q"))
@@ -173,7 +175,7 @@ def parameters(model: ModelConfig, d_vocab: int, n_ctx: int) -> list[Parameter]:
     if model.architecture == "transformer" and not model.tied:
         add("unembed.W_U", (d, d_vocab), d)
         add("unembed.b_U", (d_vocab,))
-    return found
+    return result
 
 
 def intended_std(parameter: Parameter, model: ModelConfig | Rule, gamma: float | None) -> float:
@@ -197,24 +199,23 @@ def intended_std(parameter: Parameter, model: ModelConfig | Rule, gamma: float |
     if model.scheme == "conv1d" and parameter.width:
         return parameter.width**-rate
     if model.scheme == "conv1d" or not model.d_model or not model.n_layers:
-        lacks = (
-            "a width in GPT-2's code"
-            if model.scheme == "conv1d"
-            else "d_model and n_layers of this model"
-        )
+        needed = "d_model and n_layers of this model"
+        if model.scheme == "conv1d":
+            needed = "a width in GPT-2's code"
         raise ModelError(
-            f"scheme '{model.scheme}' needs {lacks} for '{parameter.name}'; use scheme='fan_in'."
+            f"scheme '{model.scheme}' needs {needed} for '{parameter.name}'; use scheme='fan_in'."
         )
-    return model.d_model**-rate / (math.sqrt(2 * model.n_layers) if parameter.writes else 1.0)
+    shrink = math.sqrt(2 * model.n_layers) if parameter.writes else 1.0
+    return model.d_model**-rate / shrink
 
 
 def _rate(parameter: Parameter, gammas: MatrixGammas, gamma: float | None) -> float | None:
     """Gamma of a parameter's group."""
     groups = ("qk", "vo") if parameter.group == "qkv" else (parameter.group,)
-    rates = {
-        gamma if getattr(gammas, group, None) is None else getattr(gammas, group)
-        for group in groups
-    }
+    rates = set()
+    for group in groups:
+        rate = getattr(gammas, group, None)
+        rates.add(gamma if rate is None else rate)
     if len(rates) > 1:
         raise ModelError(
             f"gammas qk={gammas.qk} and vo={gammas.vo} differ, and '{parameter.name}' holds "
@@ -241,9 +242,12 @@ def draw(
     >>> round(float(weights["blocks.0.mlp.W_out"].std() * 128**0.8), 1)
     1.0
     """
-    return {
-        p.name: intended_std(p, model, gamma) * standard_draw(p, model.scheme, seed)
-        if p.d_in
-        else np.full(p.shape, p.constant)
-        for p in parameters(model, d_vocab, n_ctx)
-    }
+    values = {}
+    for parameter in parameters(model, d_vocab, n_ctx):
+        if parameter.d_in:
+            std = intended_std(parameter, model, gamma)
+            value = std * standard_draw(parameter, model.scheme, seed)
+        else:
+            value = np.full(parameter.shape, parameter.constant)
+        values[parameter.name] = value
+    return values
