@@ -13,7 +13,7 @@ from beartype import BeartypeConf
 from beartype.door import is_bearable
 from jaxtyping import Float, jaxtyped
 
-from rb_interp.errors import ArgumentError, ModelError, shown
+from rb_interp.errors import ArgumentError, ModelError, describe
 
 F = TypeVar("F", bound=Callable)
 FLOATS = getattr(Float, "dtypes", None)
@@ -74,7 +74,7 @@ def checked(function: F) -> F:
                     is_mask = refuses_masks and bool in map(type, items)
                     if is_mask or not is_bearable(value, hint, conf=INT_IS_FLOAT):
                         expected = re.sub(r"\b(\w+\.)+", "", inspect.formatannotation(hint))
-                        raise ArgumentError(f"got {name}={shown(value)}; expected {expected}.")
+                        raise ArgumentError(f"got {name}={describe(value)}; expected {expected}.")
                 except (ArgumentError, ModelError) as error:  # a model says what it lacks
                     raise type(error)(f"{caller} {error}") from None
                 if hasattr(value, "detach") and value.is_floating_point():
@@ -148,5 +148,5 @@ def as_array(value: Any) -> Any:
     try:
         return np.asarray(value)
     except (TypeError, ValueError, OverflowError):
-        message = f"got {shown(value)}; expected an array, all rows of one length."
+        message = f"got {describe(value)}; expected an array, all rows of one length."
         raise ArgumentError(message) from None

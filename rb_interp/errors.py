@@ -52,7 +52,7 @@ class RunError(RbInterpError):
     """A run folder cannot be used, continued or written."""
 
 
-SHOWN = 24
+MAX_NAMES = 24
 """Names that a hint lists, at most."""
 
 
@@ -72,9 +72,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     )
     if close:
         return f"did you mean '{close[0]}'?"
-    more = f" and {len(options) - SHOWN} more" if len(options) > SHOWN else ""
-    shown = [option or "'' (no name)" for option in options[:SHOWN]]
-    return f"known: {', '.join(shown)}{more}"
+    more = f" and {len(options) - MAX_NAMES} more" if len(options) > MAX_NAMES else ""
+    names = [option or "'' (no name)" for option in options[:MAX_NAMES]]
+    return f"known: {', '.join(names)}{more}"
 
 
 def first_line(error: BaseException) -> str:
@@ -95,10 +95,10 @@ def printable(text: str) -> str:
     )
 
 
-def shown(value: Any) -> str:
+def describe(value: Any) -> str:
     """A value as a message shows it: short ones as they are, others by their type.
 
-    >>> shown(-1), shown(object)
+    >>> describe(-1), describe(object)
     ('-1', "<class 'object'>")
     """
     if hasattr(value, "shape") and hasattr(value, "dtype"):

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from rb_interp.errors import ArgumentError, nearest, shown
+from rb_interp.errors import ArgumentError, describe, nearest
 from rb_interp.statistics.intervals import intervals_or_nan
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
     if ax is None:
         return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
     if not isinstance(ax, Axes):
-        raise ArgumentError(f"got ax={shown(ax)}; expected Axes of matplotlib.")
+        raise ArgumentError(f"got ax={describe(ax)}; expected Axes of matplotlib.")
     return ax
 
 
@@ -406,7 +406,7 @@ def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | Non
 def check_columns(caller: str, table: Any, columns: Sequence[str]) -> None:
     """Raise ArgumentError if it is no table, or lacks a column."""
     if not isinstance(table, pd.DataFrame):
-        raise ArgumentError(f"{caller} got {shown(table)}; expected a DataFrame.")
+        raise ArgumentError(f"{caller} got {describe(table)}; expected a DataFrame.")
     for column in columns:
         if column not in table:
             hint = nearest(column, map(str, table.columns))

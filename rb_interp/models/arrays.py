@@ -29,7 +29,7 @@ from beartype.vale import Is
 from torch import Tensor
 
 from rb_interp.arguments import checked
-from rb_interp.errors import ModelError, nearest, shown
+from rb_interp.errors import ModelError, describe, nearest
 from rb_interp.models.protocol import HookedModel, hooked
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def _by_full_name(name: Any, value: Any) -> dict[str, Tensor]:
     if name not in BY_LAYER:
         known = nearest(str(name), [*BY_LAYER, *WHOLE])
         raise ModelError(
-            f"from_arrays does not know {shown(name)}, nor is it the full name of a hook; {known}"
+            f"from_arrays does not know {describe(name)}, nor is it the full name of a hook; {known}"
         )
     arrays = {}
     for layer, array in value.items() if isinstance(value, Mapping) else enumerate(value):

@@ -42,7 +42,7 @@ from jaxtyping import Float
 
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
-from rb_interp.errors import RolesError, shown
+from rb_interp.errors import RolesError, describe
 from rb_interp.models.arrays import ActivationSource, model_of
 from rb_interp.models.structure import has_attention
 from rb_interp.probes._core import Measurement, read_model
@@ -206,7 +206,7 @@ def check_numbers(name: str, numbers: np.ndarray, n: int) -> None:
     numeric = numbers.dtype.kind in "iuf"
     if numbers.shape != (n,) or not numeric or not np.isfinite(numbers).all():
         raise RolesError(
-            f"geometry got values of the group '{name}' as {shown(numbers)}; expected a number for "
+            f"geometry got values of the group '{name}' as {describe(numbers)}; expected a number for "
             f"each of its {n} tokens."
         )
 

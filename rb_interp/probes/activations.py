@@ -24,7 +24,7 @@ from torch import Tensor
 
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
-from rb_interp.errors import ArgumentError, ModelError, nearest, shown
+from rb_interp.errors import ArgumentError, ModelError, describe, nearest
 from rb_interp.models.arrays import (
     ActivationSource,
     Arrays,
@@ -193,7 +193,7 @@ def selected(value: Tensor, select: Select) -> Tensor:
     part: Any = value if select is None else select(value)
     if not isinstance(part, Tensor) or part.shape[:1] != value.shape[:1]:
         raise ArgumentError(
-            f"select gave {shown(part)} for an activation of shape {list(value.shape)}; expected a "
+            f"select gave {describe(part)} for an activation of shape {list(value.shape)}; expected a "
             f"tensor of its rows, "
             f"such as lambda z: z[:, -1] gives."
         )

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.errors import ModelError, RolesError, nearest, shown
+from rb_interp.errors import ModelError, RolesError, describe, nearest
 from rb_interp.models.arrays import ActivationSource, Arrays, model_of
 from rb_interp.models.hooking import hook_points
 from rb_interp.models.protocol import HookedModel
@@ -81,7 +81,7 @@ def token_groups(
         tokens = _token_ids(ids)
         if tokens is None:
             raise RolesError(
-                f"{caller} got the group {shown(name)} with {shown(ids)}; expected a list of token "
+                f"{caller} got the group {describe(name)} with {describe(ids)}; expected a list of token "
                 f"ids, each once."
             )
         result[name] = tokens

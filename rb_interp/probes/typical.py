@@ -38,7 +38,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from rb_interp.arguments import as_array, checked
-from rb_interp.errors import TextError, shown
+from rb_interp.errors import TextError, describe
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.text.settings import CORPORA
 
@@ -193,7 +193,7 @@ def corpus_names(counts: NamedCounts) -> tuple[str, ...]:
     usable = [isinstance(name, str) and name and name not in RESERVED for name in names]
     if len(names) != 2 or not all(usable):
         raise TextError(
-            f"got counts of {', '.join(map(shown, names)) or 'no corpus'}; expected those of "
+            f"got counts of {', '.join(map(describe, names)) or 'no corpus'}; expected those of "
             f"two corpora by name, none of them called {', '.join(RESERVED)}."
         )
     return names

@@ -40,7 +40,7 @@ from jaxtyping import Float, Int, Shaped
 
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
-from rb_interp.errors import RolesError, shown
+from rb_interp.errors import RolesError, describe
 from rb_interp.models.arrays import ActivationSource, Arrays, model_of
 from rb_interp.models.hooking import hook_points
 from rb_interp.models.protocol import HookedModel
@@ -128,8 +128,8 @@ def numbered_groupings(groupings: Mapping, inputs: Inputs) -> dict[str, Labels]:
     for name, values in groupings.items():
         if not isinstance(name, str) or np.shape(values) != (len(inputs),):
             raise RolesError(
-                f"variance_explained got the grouping {shown(name)} with "
-                f"{shown(np.asarray(values))}; expected a name and one label for each of "
+                f"variance_explained got the grouping {describe(name)} with "
+                f"{describe(np.asarray(values))}; expected a name and one label for each of "
                 f"{len(inputs)} rows."
             )
         labels[name] = numbered_groups(np.asarray(values))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rb_interp.arguments import checked
-from rb_interp.errors import StudyError, first_line, nearest, shown
+from rb_interp.errors import StudyError, describe, first_line, nearest
 from rb_interp.runs.config import StudyConfig, SweepConfig, fingerprint
 from rb_interp.settings import read_toml
 
@@ -217,5 +217,5 @@ def find_study(name: str, kind: type[S] = StudyDefinition) -> S:
         reason = f"{type(error).__name__}: {first_line(error)}"
         raise StudyError(f"{subject} does not load ({reason}); mend or uninstall it.") from error
     if not isinstance(value, kind) or value.name != name:
-        raise StudyError(f"{subject} is {shown(value)}; expected a Study of this name.")
+        raise StudyError(f"{subject} is {describe(value)}; expected a Study of this name.")
     return value

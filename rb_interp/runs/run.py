@@ -15,7 +15,7 @@ import pandas as pd
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.claims import Verdicts
-from rb_interp.errors import ArgumentError, ConfigError, RunError, StudyError, nearest, shown
+from rb_interp.errors import ArgumentError, ConfigError, RunError, StudyError, describe, nearest
 from rb_interp.figures.evidence import Evidence
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs.config import StudyConfig, check_lr, fingerprint, from_mapping, stacks
@@ -76,7 +76,7 @@ class Run(RunFolder):
         kind = study.load("config")
         if not isinstance(config, kind):
             raise ConfigError(
-                f"study '{study.name}' got {shown(config)}; expected its own {kind.__name__}."
+                f"study '{study.name}' got {describe(config)}; expected its own {kind.__name__}."
             )
         folder = Path(folder)
         mark = fingerprint(study.name, config)
@@ -296,7 +296,7 @@ class Run(RunFolder):
             result = single_threaded(self.study.load("measure"))(self, progress)
             if not isinstance(result, StudyResult):
                 raise StudyError(
-                    f"measure of study '{self.study.name}' returned {shown(result)}; expected "
+                    f"measure of study '{self.study.name}' returned {describe(result)}; expected "
                     f"StudyResult(readings, tables, arrays), with readings of readings_table."
                 )
             write_result(self, result)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from rb_interp.arguments import as_array, checked
-from rb_interp.errors import RolesError, first_line, nearest, shown
+from rb_interp.errors import RolesError, describe, first_line, nearest
 from rb_interp.table_repr import TableRepr
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ class Inputs(TableRepr):
             object.__setattr__(self, "roles", Roles())
         if not isinstance(self.roles, Roles):
             raise RolesError(
-                f"Inputs got roles={shown(self.roles)}; expected Roles(positions, tokens), or None."
+                f"Inputs got roles={describe(self.roles)}; expected Roles(positions, tokens), or None."
             )
         tokens = np.asarray(as_array(self.tokens), order="C")
         is_matrix = tokens.ndim == 2 and tokens.dtype.kind in "iu"

@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from rb_interp.arguments import checked
-from rb_interp.errors import TextError, first_line, shown
+from rb_interp.errors import TextError, describe, first_line
 from rb_interp.text.generator import generate
 from rb_interp.text.prontoqa import QUERY, Example, verify
 from rb_interp.text.sentences import split_sentences
@@ -171,7 +171,7 @@ def _split_texts(rows: Iterable[Any], name: str) -> Iterator[dict[str, str]]:
 def _example(record: Any) -> Example:
     if not isinstance(record, Mapping):
         raise TextError(
-            f"it is {shown(record)}; expected a record with question, query, chain_of_thought and "
+            f"it is {describe(record)}; expected a record with question, query, chain_of_thought and "
             f"answer."
         )
     # a reader fills columns up with None
