@@ -41,7 +41,7 @@ CONFIG = ConfigDict(
 
 
 def each_once(values: tuple) -> tuple:
-    """The values; ValueError where one stands there twice."""
+    """The values; ValueError if a value occurs twice."""
     if len(set(values)) < len(values):
         raise ValueError("name each once")
     return values
@@ -116,24 +116,20 @@ class Settings:
 
 
 def _with_our_errors(init: Callable[..., None]) -> Callable[..., None]:
-    """An ``__init__`` that takes lists and numpy's numbers too, and raises the ``ERROR`` of its
-    class."""
+    """An ``__init__`` that takes lists and numpy's numbers too, and raises its class's ``ERROR``."""
 
     @wraps(init)
-    def checked(self: Any, *args: Any, **given: Any) -> None:
+    def init_with_our_errors(self: Any, *args: Any, **given: Any) -> None:
         try:
-            init(
-                self,
-                *map(_in_python, args),
-                **{name: _in_python(value) for name, value in given.items()},
-            )
+            values = {name: _in_python(value) for name, value in given.items()}
+            init(self, *map(_in_python, args), **values)
         except ValidationError as error:
-            kind, names = type(self).__name__, [f.name for f in fields(self)]
-            raise self.ERROR(
-                "\n".join(_sentence(each, kind, names) for each in _errors(error))
-            ) from None
+            kind = type(self).__name__
+            names = [f.name for f in fields(self)]
+            lines = [_sentence(fault, kind, names) for fault in _faults(error)]
+            raise self.ERROR("\n".join(lines)) from None
 
-    return checked
+    return init_with_our_errors
 
 
 def _in_python(value: Any) -> Any:
@@ -143,75 +139,71 @@ def _in_python(value: Any) -> Any:
     return _in_python(value.tolist()) if hasattr(value, "tolist") else value
 
 
-def _errors(error: ValidationError) -> list[Any]:
-    """What is wrong, without lengths of lists that are short since one of their values is wrong."""
-    found = error.errors()
-    inner = {each["loc"][:-1] for each in found}
-    return [each for each in found if each["type"] != "too_short" or each["loc"] not in inner]
+def _faults(error: ValidationError) -> list[Any]:
+    """The faults, without lengths of lists that are short since one of their values is wrong."""
+    faults = error.errors()
+    lists = {fault["loc"][:-1] for fault in faults}
+    return [fault for fault in faults if fault["type"] != "too_short" or fault["loc"] not in lists]
 
 
-def _sentence(error: Any, kind: str, names: list[str]) -> str:
-    """What is wrong with one value."""
-    first, *inner = error["loc"] or ("value",)
-    name = names[first] if isinstance(first, int) and first < len(names) else str(first)
-    place, given = ".".join([name, *map(str, inner)]), reprlib.repr(error["input"])
-    if error["type"] == "unexpected_keyword_argument":
+def _sentence(fault: Any, kind: str, names: list[str]) -> str:
+    """A fault of one value in a sentence."""
+    first, *inner = fault["loc"] or ("value",)
+    name = str(first)
+    if isinstance(first, int) and first < len(names):
+        name = names[first]
+    path = ".".join([name, *map(str, inner)])
+    given = reprlib.repr(fault["input"])
+    if fault["type"] == "unexpected_keyword_argument":
         return f"{kind} has no setting '{name}'; {nearest(name, names)}"
-    if error["type"] == "literal_error":
-        known = re.findall(r"'([^']*)'", error["ctx"]["expected"])
-        return f"{place}={given} is not known; {nearest(error['input'], known)}"
-    message = error["msg"].removeprefix("Value error, ")
-    return f"{place}={given}: {message[0].lower()}{message[1:]}"
+    if fault["type"] == "literal_error":
+        known = re.findall(r"'([^']*)'", fault["ctx"]["expected"])
+        return f"{path}={given} is not known; {nearest(fault['input'], known)}"
+    message = fault["msg"].removeprefix("Value error, ")
+    return f"{path}={given}: {message[0].lower()}{message[1:]}"
 
 
 def fitted(value: Any, hint: Any, name: str) -> Any:
-    """A value as an annotation wants it, in its plain kind; ConfigError where it does not fit."""
+    """A value in the plain kind of an annotation; ConfigError if it does not fit."""
     try:
         return TypeAdapter(hint, config=CONFIG).validate_python(_in_python(value))
     except ValidationError as error:
-        lines = (
-            _sentence({**each, "loc": (name, *each["loc"])}, name, []) for each in _errors(error)
-        )
+        faults = [{**fault, "loc": (name, *fault["loc"])} for fault in _faults(error)]
+        lines = [_sentence(fault, name, []) for fault in faults]
         raise ConfigError("\n".join(lines)) from None
 
 
 def overlay(base: Any, data: Mapping[str, Any], source: str, path: str = "") -> Any:
-    """A dataclass with fields replaced from nested plain data, as of a TOML file; ConfigError for
-    what does not fit.
+    """A dataclass with fields replaced from nested plain data, as of a TOML file.
 
-    ``source`` and ``path`` say what the data is and where in it, for messages.
+    ``source`` is the data's name in messages, ``path`` the tables around it. Raises ConfigError for
+    unknown keys and for what does not fit.
     """
-    known, hints, changes = (
-        [f.name for f in fields(base)],
-        get_type_hints(type(base), include_extras=True),
-        {},
-    )
-    unknown = [
-        f"{source}: unknown key '{path}{key}'; {nearest(key, known)}"
-        for key in data
-        if key not in known
-    ]
+    known = [f.name for f in fields(base)]
+    hints = get_type_hints(type(base), include_extras=True)
+    unknown = [key for key in data if key not in known]
     if unknown:
-        raise ConfigError("\n".join(unknown))
+        lines = [f"{source}: unknown key '{path}{key}'; {nearest(key, known)}" for key in unknown]
+        raise ConfigError("\n".join(lines))
+    changes = {}
     for key, value in data.items():
         current = getattr(base, key)
         if isinstance(value, Mapping) and is_dataclass(current):
             changes[key] = overlay(current, value, source, f"{path}{key}.")
+        elif issubclass(type(base), Settings):  # which checks it
+            changes[key] = value
         else:
-            changes[key] = (
-                value if issubclass(type(base), Settings) else fitted(value, hints[key], key)
-            )
+            changes[key] = fitted(value, hints[key], key)
     try:
         return replace(base, **changes)
     except RbInterpError as error:
-        where = f"{source}, [{path[:-1]}]" if path else source
-        raise type(error)(
-            "\n".join(f"{where}: {line}" for line in str(error).split("\n"))
-        ) from None
+        table = f"{source}, [{path[:-1]}]" if path else source
+        lines = [f"{table}: {line}" for line in str(error).split("\n")]
+        raise type(error)("\n".join(lines)) from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file; ConfigError where it cannot be read."""
+    """The content of a TOML file; ConfigError if it cannot be read."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -229,8 +221,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def to_toml(study: str, config: Any) -> str:
-    """A study's configuration as TOML text, from which it can be read again; None is left out and
-    means a default."""
+    """A study's configuration as TOML text; None is left out and means a default."""
     import tomli_w
 
     return tomli_w.dumps({"study": study, **_without_none(asdict(config))}, multiline_strings=False)
@@ -278,11 +269,10 @@ def digest(data: Any) -> str:
 
 def _data(value: Any, name: str) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        settings = {
-            f.name: _data(getattr(value, f.name), f"{name}.{f.name}")
-            for f in fields(value)
-            if f.compare
-        }
+        settings = {}
+        for f in fields(value):
+            if f.compare:
+                settings[f.name] = _data(getattr(value, f.name), f"{name}.{f.name}")
         return {"class": class_name(value), "settings": settings}
     if hasattr(value, "tolist"):
         return value.tolist()  # pyright: ignore[reportAttributeAccessIssue]
@@ -302,9 +292,12 @@ def _data(value: Any, name: str) -> Any:
 def comparable(config: Any) -> Any:
     """A configuration as plain data without host fields; a task says its class too."""
     if is_dataclass(config):
-        told = [f.name for f in fields(config) if f.name not in getattr(config, "host_fields", ())]
-        found = {name: comparable(getattr(config, name)) for name in told}
-        return {"type": class_name(config), **found} if hasattr(config, "fingerprint") else found
+        host_fields = getattr(config, "host_fields", ())
+        names = [f.name for f in fields(config) if f.name not in host_fields]
+        values = {name: comparable(getattr(config, name)) for name in names}
+        if hasattr(config, "fingerprint"):
+            return {"type": class_name(config), **values}
+        return values
     if isinstance(config, Mapping):
         return {str(key): comparable(value) for key, value in config.items()}
     return [comparable(value) for value in config] if isinstance(config, list | tuple) else config
@@ -312,22 +305,23 @@ def comparable(config: Any) -> Any:
 
 def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested tables as one, with keys such as ``train.steps``."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in data.items():
-        found |= (
-            flat(value, f"{prefix}{key}.")
-            if isinstance(value, Mapping)
-            else {f"{prefix}{key}": value}
-        )
-    return found
+        if isinstance(value, Mapping):
+            values |= flat(value, f"{prefix}{key}.")
+        else:
+            values[f"{prefix}{key}"] = value
+    return values
 
 
 def differences(old: Any, new: Any) -> str:
     """The first settings that differ, as ``model.norm: 'none' there, 'pre' here``."""
-    before, after = flat(comparable(old)), flat(comparable(new))
-    found = [
-        f"{key}: {before.get(key)!r} there, {after.get(key)!r} here"
-        for key in {**before, **after}
-        if before.get(key) != after.get(key)
-    ]
-    return "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
+    before = flat(comparable(old))
+    after = flat(comparable(new))
+    changes = []
+    for key in {**before, **after}:
+        if before.get(key) != after.get(key):
+            changes.append(f"{key}: {before.get(key)!r} there, {after.get(key)!r} here")
+    if len(changes) > 3:
+        changes[3:] = [f"and {len(changes) - 3} more"]
+    return "; ".join(changes)
