@@ -13,7 +13,7 @@ from own_studies import ONE, SMALL, TASK, One, measure, only_store, start
 from rich.console import Console
 
 from rb_interp import cli
-from rb_interp.claims import Grouping
+from rb_interp.claims import Grouping, Term
 from rb_interp.errors import RunError, StudyError, TaskError
 from rb_interp.models.protocol import read_weights
 from rb_interp.runs import Run
@@ -86,7 +86,7 @@ def test_a_study_of_several_sweeps_is_the_same_case(two):
     assert two.verdicts["S1"].n_seeds == 2  # of the sweep that its term names
     first = two.evidence.sweep("first")
     assert (set(first.readings["sweep"]), first.gammas, first.seeds) == ({""}, [0.8], [0, 1])
-    assert list(first.array("size", "norms", 0.8, stage="final")) == [0, 1]
+    assert list(first.array(Term("size", "norms", 0.8, "final"))) == [0, 1]
     assert two.model(gamma=0.8, seed=0, sweep="second").cfg.d_model == 16
     with pytest.raises(RunError, match="this run has no sweep ''; give sweep=.*first, second"):
         two.model(gamma=0.8, seed=0)
