@@ -16,7 +16,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from functools import cache
 from importlib import metadata
@@ -305,10 +305,11 @@ def _now() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of what results depend on."""
+    """Installed versions of what results depend on; those that are not installed are left out."""
     installed = {"rb-interp": __version__}
     for package in ("torch", "transformer-lens", "numpy", "scipy", "pandas", "matplotlib"):
-        installed[package] = metadata.version(package)
+        with suppress(metadata.PackageNotFoundError):  # training needs not all of them
+            installed[package] = metadata.version(package)
     return installed
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from rb_interp import cli
 from rb_interp.claims import Grouping, Term
-from rb_interp.errors import RunError, StudyError, TaskError
+from rb_interp.errors import RunError, TaskError
 from rb_interp.models.protocol import read_weights
 from rb_interp.runs import Run
 from rb_interp.runs.terminal import print_run
@@ -194,33 +194,6 @@ def test_tables_say_which_members_reached_their_stage(tmp_path, monkeypatch):
     print_run(run, screen)
     assert "half reached by 2 of 4" in screen.file.getvalue()
     assert run.sweep().reached(20) == dict.fromkeys(run.sweep().members, True)
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"sweep": "firts"}, "the sweep 'firts'; known: '' "),
-        ({"gamma": 0.08}, r"about gamma 0.08; no preset trains it, but \[0.5, 0.8\]"),
-        ({"probe": "sizes"}, "the probe 'sizes'; did you mean 'size'"),
-    ],
-)
-def test_a_misspelt_claim_is_refused_before_there_is_a_folder(change, told, tmp_path):
-    (claim,) = ONE.claims
-    wrong = replace(claim.context[0], **change)
-    for one in (
-        replace(claim, context=(wrong,)),
-        replace(claim, conditions=(replace(claim.conditions[0], of=wrong),)),
-    ):
-        study = replace(ONE, claims=(one,), quantities={"size": "norm"})
-        with pytest.raises(StudyError, match=f"claim S1 of study 'one' (names )?(is )?{told}"):
-            start(tmp_path / "run", SMALL, study)
-    assert not (tmp_path / "run").exists()
-    other = replace(
-        claim,
-        context=(replace(wrong, gamma=0.5, probe="mine", quantity="x", set="grid", stage="early"),),
-    )
-    if "sweep" not in change:
-        replace(ONE, claims=(other,), quantities={"size": "norm"}).check_claims(SMALL)
 
 
 def test_seeds_added_elsewhere_are_seen(tmp_path):

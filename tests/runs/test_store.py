@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from threading import Thread
 
@@ -27,6 +28,7 @@ from rb_interp.store import (
     TRAIN,
     RunStore,
     code_version,
+    versions,
     write_file,
 )
 
@@ -53,6 +55,19 @@ def test_the_version_of_the_code_is_that_of_the_package_alone(tmp_path):
     assert Path(rb_interp.__file__).parent == PACKAGE
     (tmp_path / "study.py").write_text("")
     assert code_version() == code_version() != code_version(tmp_path)
+
+
+def test_a_machine_that_trains_needs_no_package_that_probes(monkeypatch):
+    version = metadata.version
+
+    def without_lens(package):
+        if package == "transformer-lens":
+            raise metadata.PackageNotFoundError(package)
+        return version(package)
+
+    monkeypatch.setattr(metadata, "version", without_lens)
+    assert {"torch", "numpy"} <= set(versions())
+    assert "transformer-lens" not in versions()
 
 
 def test_a_file_is_whole_or_what_it_was(tmp_path):

@@ -180,7 +180,7 @@ from rb_interp.text.task import TextTask
 from rb_interp.training.member_group import Member, NextGroup
 import sys
 sys.path.insert(0, sys.argv[1])
-from test_next_group import GPT2, SMALL, TRAIN
+from test_member_group import GPT2, SMALL, TRAIN
 
 compiled, task = torch.compile, SMALL
 torch.compile = lambda function: compiled(function, backend="aot_eager")
