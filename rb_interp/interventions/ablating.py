@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -305,7 +306,7 @@ def ablations(
     [['attn_out.1', 'zero', 0.0, 1.0]]
     """
     parsed = parse_sites(sites)
-    metrics = metric if isinstance(metric, list | tuple) else [metric]
+    metrics = metric if isinstance(metric, list | tuple) else [cast(MetricLike, metric)]
     pairs = [PairedRun(model, given, None, inputs, control=control) for given in metrics]
     first = pairs[0]
     changes = [pair.metric.change for pair in pairs]

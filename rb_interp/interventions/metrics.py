@@ -201,7 +201,7 @@ def measure(
             f"or use a metric of one answer, such as 'logit' or 'loss'."
         )
     for answers in (clean, corrupted)[: metric.needs]:
-        if answers.labels is None:
+        if answers is None or answers.labels is None:
             raise ModelError(
                 f"{metric.name} needs the right answer of each clean row, and of the corrupted "
                 f"ones if it compares them; pass Inputs(tokens, labels, roles), or give tokens: "

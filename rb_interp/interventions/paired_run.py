@@ -272,10 +272,10 @@ def control_note(control: Inputs, base: Inputs, sources: Sequence[Inputs]) -> di
             f"{advice}"
         )
     for source in sources:
-        labels = [rows.labels for rows in (source, control, base)]
-        if any(of_rows is None for of_rows in labels):
+        if source.labels is None or control.labels is None or base.labels is None:
             continue
-        if np.array_equal(labels[0], labels[1]) and not np.array_equal(labels[0], labels[2]):
+        is_like_source = np.array_equal(control.labels, source.labels)
+        if is_like_source and not np.array_equal(control.labels, base.labels):
             raise ModelError(
                 f"got a control with the right answers of the rows that activations are taken "
                 f"from, so it is like the effect and no control; make it {advice}"

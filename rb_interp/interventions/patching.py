@@ -369,19 +369,16 @@ class CellRuns:
             given = given[answers][:, None]
 
         # functions, since TransformerLens names a hook by its repr, and one with tensors is slow
-        def put(activation: Tensor, hook: Any = None) -> Tensor:
-            return write.put(activation)
-
         def select_answers(activation: Tensor, hook: Any) -> Tensor:
             return activation[answers][:, None] if activation.shape[1] > 1 else activation
 
         hooks = []
         if write is not None:
-            write = write.within(runs)
+            part = write.within(runs)
             if first_block >= 0 and write.site == stream:
-                given = put(given)
+                given = part.put(given)
             else:
-                hooks.append((write.site.hook, put))
+                hooks.append((write.site.hook, lambda activation, hook: part.put(activation)))
         if narrow:
             hooks += [(hook, select_answers) for hook in self.narrow_hooks]
         if stop_at_layer is not None:

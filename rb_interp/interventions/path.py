@@ -185,10 +185,10 @@ def path_matrix(
                 reason = "no path: the sender does not come before the receiver."
                 if logits is not None:
                     reason = _why_no_path(pair, sender, receiver)
+                    if not reason:
+                        patched[number, row, column] = pair.of(logits)
                 if reason:
                     notes[f"{sender} -> {receiver}"] = reason
-                else:
-                    patched[number, row, column] = pair.of(logits)
     axes = {
         "sender": [sites.site_names([site], model) for site in senders],
         "receiver": [sites.site_names([site], model) for site in receivers],

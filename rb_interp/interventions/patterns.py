@@ -258,12 +258,11 @@ def forced_average(
     pair = PairedRun(model, metric, answer_at, inputs)
     if pattern is None:
         name = "attention forced to 1/i"
-        pattern = seen / np.maximum(seen.sum(-1, keepdims=True), 1)
-        if pattern.ndim == 3:
-            pattern = pattern[:, None]  # of each row, all heads alike
+        average = seen / np.maximum(seen.sum(-1, keepdims=True), 1)
+        of_each_row = seen.ndim == 3
+        patterns = [average[:, None] if of_each_row else average, *beside]
     else:
         name = "attention of another model"
-    runs = []
-    for forced in (pattern, *beside):
-        runs.append(pair.run(forced_pattern(model, forced, layer=layer, head=head)))
+        patterns = [pattern, *beside]
+    runs = [pair.run(forced_pattern(model, new, layer=layer, head=head)) for new in patterns]
     return pair.effect(name, str(site), runs, control)
