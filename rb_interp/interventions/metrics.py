@@ -275,4 +275,6 @@ def answer_logits(
     answer_at: AnswerAt = None,
 ) -> Float[Tensor, "row d_vocab"]:
     """Logits that the answers are read from, under edits, on CPU."""
+    if answer_at is None:  # a model of the summed embeddings has one position alone
+        return last_logits(model, rows.tokens, edits)
     return last_logits(model, rows.tokens, edits, at=answer_positions(answer_at, rows))

@@ -328,8 +328,7 @@ def _null_notes(
     pairs: Pairs,
     names: Sequence[str],
 ) -> dict[str, str]:
-    """What the nulls of some pairs cannot say, since roles stand alike in all rows, or a row is
-    alone."""
+    """Notes on nulls of pairs whose roles stand alike in all rows, or of rows that are alone."""
     fixed_queries = (queries == queries[padding_group]).all((0, 1))
     fixed_keys = (keys == keys[padding_group]).all((0, 1))
     n_lone = int((np.bincount(padding_group) == 1).sum())

@@ -104,8 +104,10 @@ class GroupedEmbeddings(NamedTuple):
         return np.concatenate(list(self.vectors.values()))
 
     def theory_cosines(self) -> Float[np.ndarray, "n n"] | None:
-        """Eq. (14)'s cosines of the line's tokens; None unless all numbers are whole ones, which
-        are its labels."""
+        """Eq. (14)'s cosines of the line's tokens.
+
+        None unless all numbers are whole ones, which are its labels.
+        """
         for numbers in self.numbers.values():
             if not np.issubdtype(numbers.dtype, np.integer):
                 return None
@@ -114,8 +116,10 @@ class GroupedEmbeddings(NamedTuple):
         return cosines(theorem_1_embeddings(self.numbers[self.line], self.d_vocab, "reasoning"))
 
     def leading_scores(self) -> dict[str, tuple[str, np.ndarray]]:
-        """Quantity -> an ordered group, and its scores on the leading component of all tokens
-        (pc1), or on its own (own_pc1)."""
+        """Quantity -> an ordered group, and its tokens' scores on a leading component.
+
+        pc1 is the component of all tokens, own_pc1 that of the group.
+        """
         ends = np.cumsum([len(vectors) for vectors in self.vectors.values()])[:-1]
         scores = np.split(principal_components(self.joined())[0][:, 0], ends)
         pooled = dict(zip(self.vectors, scores, strict=True))

@@ -118,8 +118,10 @@ def lattice(
 def check_tokens_and_steps(
     ids: Int[np.ndarray, " token"], steps: Sequence[int], d_vocab: int
 ) -> None:
-    """Raise ModelError for other tokens than a model's, ArgumentError for steps that no two of its
-    tokens can be apart."""
+    """Raise an error unless a model has the tokens and two of them can be each step apart.
+
+    ModelError for other tokens than a model's, ArgumentError for other steps.
+    """
     if not len(ids) or not 0 <= ids[0] <= ids[-1] < d_vocab:
         got = f"tokens from {ids[0]} to {ids[-1]}" if len(ids) else "no tokens"
         raise ModelError(
@@ -174,8 +176,7 @@ def order_values(
     ids: Int[np.ndarray, " token"],
     steps: Sequence[int],
 ) -> dict[str, float]:
-    """C(k), contrast, nearest and pc_order from cosines and principal components of numbered
-    tokens."""
+    """C(k), contrast, nearest and pc_order of numbered tokens."""
     distance = np.abs(ids[:, None] - ids)
     by_lag = {}
     for lag in range(1, max(LAGS, max(steps) + 1) + 1):

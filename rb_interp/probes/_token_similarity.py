@@ -223,8 +223,10 @@ def similarity_nulls(
 def token_intervals(
     vectors: Vectors, typical: TypicalTokens, n_draws: int, rng: np.random.Generator
 ) -> pd.DataFrame:
-    """Bootstrap interval over tokens of each cosine and difference, of the draws that have a
-    pair."""
+    """Bootstrap interval over tokens of each cosine and difference.
+
+    Draws without a pair are left out.
+    """
     resampled = []
     for tokens in (typical.prontoqa, typical.stories):
         n = len(tokens)
@@ -298,8 +300,7 @@ def cosines_by_list(
 
 
 def centre_of(vectors: Vectors, lists: Mapping[str, Weights]) -> Float[np.ndarray, "draw d_model"]:
-    """(Mean over PrOntoQA's tokens + mean over the stories') / 2 of each draw; nan if either has
-    none."""
+    """Mean of both corpora's mean vectors, of each draw; nan if either has no token."""
     means = []
     for name in ("prontoqa", "stories"):
         weights = lists[name].astype(np.float64)
@@ -309,8 +310,10 @@ def centre_of(vectors: Vectors, lists: Mapping[str, Weights]) -> Float[np.ndarra
 
 
 def mean_cosines(vectors: Vectors, weights: Weights, centre: Centre) -> Float[np.ndarray, " draw"]:
-    """Mean cosine over pairs of distinct tokens, seen from each draw's centre, in [-1, 1]; nan for
-    fewer than two."""
+    """Mean cosine over pairs of distinct tokens, seen from each draw's centre, in [-1, 1].
+
+    nan for fewer than two tokens.
+    """
     squared = (vectors**2).sum(1) - 2 * centre @ vectors.T + (centre**2).sum(1, keepdims=True)
     norms = np.sqrt(np.where(squared > 0, squared, np.nan))
     scaled = np.where(weights > 0, weights / norms, 0.0)

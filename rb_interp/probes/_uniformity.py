@@ -115,8 +115,10 @@ def distance_from_average(
 
 @lru_cache(maxsize=64)  # heads share it
 def simplex_null(sizes: tuple[int, ...], n_null: int, seed: int) -> Null:
-    """TV of patterns whose rows are uniform on the simplex of what each query sees, one pattern for
-    all inputs."""
+    """TV of patterns whose rows are uniform on the simplex of what each query sees.
+
+    One pattern serves all inputs.
+    """
     rng = np.random.default_rng(seed)
     total = np.zeros(n_null)
     for size in sizes:

@@ -142,8 +142,10 @@ def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
 
 
 def encode(example: Example, tokenizer: Any) -> Encoded:
-    """One example in tokens; TextError if the tokenizer joins the end of a sentence with the
-    next."""
+    """One example in tokens.
+
+    Raises TextError if the tokenizer joins the end of a sentence with the next.
+    """
     sentences = [f" {sentence}" for sentence in example.chain_of_thought]
     pieces = []
     for part in (example.prompt, *sentences, f" {example.answer}"):
@@ -255,8 +257,10 @@ def _by_kind(outcomes: Sequence[Outcome]) -> dict[str, list[bool]]:
 
 
 def chain_outcomes(model: ActivationSource, inputs: ChainInputs) -> list[Outcome]:
-    """Run the examples that fit into the context, each with its gold text, and judge every sentence
-    and the answer."""
+    """Run the examples that fit into the context, and judge every sentence and the answer.
+
+    Each is read with its gold text. Raises TextError if none fits.
+    """
     lengths = np.array([len(example.tokens) - 1 for example in inputs.examples])
     n_ctx = model_of(model).cfg.n_ctx
     if not (lengths <= n_ctx).any():

@@ -58,8 +58,10 @@ def check_layer_head(
 
 
 def check_rows(inputs: Inputs, caller: str) -> None:
-    """Raise ModelError for tokens that are not ``[row, pos]``, RolesError for roles of other
-    rows."""
+    """Raise an error for tokens that are not ``[row, pos]``, and for roles of other rows.
+
+    ModelError for tokens, RolesError for roles.
+    """
     rows = inputs.tokens
     roles = inputs.roles
     if not rows.size:

@@ -180,7 +180,8 @@ def _input_candidates(
     """``hook_v`` and what may enter a head's attention: the residual stream or a norm's output."""
     model = model_of(source)
     block = f"blocks.{layer}."
-    normalised, out = f"{block}ln1.hook_normalized", f"{block}ln1.hook_out"
+    normalised = f"{block}ln1.hook_normalized"
+    out = f"{block}ln1.hook_out"
     norm_hooks = list(hook_points(model, (normalised, out)))
     names = [f"{block}attn.hook_v", f"{block}hook_resid_pre", *norm_hooks]
     run = getattr(source, "of_rows", partial(capture, model))  # these are not the rows of a cache
@@ -200,8 +201,10 @@ def _input_candidates(
 
 
 def _with_weights(model: HookedModel, layer: int, x: Tensor) -> Tensor | None:
-    """``ln1.hook_normalized`` with LayerNorm's weight and bias, before which it stands in
-    TransformerLens 3.x; None without a weight."""
+    """``ln1.hook_normalized`` times LayerNorm's weight, plus its bias; None without a weight.
+
+    In TransformerLens 3.x the hook stands before these two.
+    """
     weight, bias = norm_weights(model, layer)
     if weight is None:
         return None

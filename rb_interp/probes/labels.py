@@ -166,8 +166,10 @@ def _target_nulls(
 def means_by_target(
     cosines: Float[np.ndarray, " pair"], equal: Bool[np.ndarray, " pair"]
 ) -> dict[str, float]:
-    """Mean cosine of pairs with equal and with different targets, and the difference; NaN without
-    such a pair."""
+    """Mean cosine of pairs with equal and with different targets, and the difference.
+
+    NaN without such a pair.
+    """
     same = float(cosines[equal].mean()) if equal.any() else math.nan
     other = float(cosines[~equal].mean()) if not equal.all() else math.nan
     return {"equal": same, "different": other, "difference": same - other}
@@ -290,8 +292,10 @@ def outputs_in_range(
 
 
 def pooled_inside(ranges: Ranges) -> Float[np.ndarray, " group"]:
-    """Probability of each group's labels, in (0, 1], under those of all groups, each of which is
-    uniform on its own."""
+    """Probability of each group's labels under those of all groups, in (0, 1].
+
+    The labels of each group are uniform.
+    """
     low, high = np.array(ranges).T
     shared = np.minimum(high[:, None], high) - np.maximum(low[:, None], low) + 1
     return (shared.clip(0) / (high - low + 1)).mean(1)

@@ -198,8 +198,7 @@ def _rank_nulls(vectors: Mapping[str, Vectors], n_null: int, seed: int) -> dict[
 def _swapped(
     first: Vectors, control: Vectors, take: Bool[np.ndarray, "draw token"]
 ) -> Float[np.ndarray, " draw"]:
-    """Participation of the vectors that each draw takes of ``first``, and of the others'
-    matches."""
+    """Participation of drawn vectors of ``first``, and of the matches of those not drawn."""
     n = len(first)
     joined = np.concatenate([first, control])
     gram = joined @ joined.T
@@ -319,8 +318,7 @@ def successors(
     ids: Int[np.ndarray, " token"],
     d_vocab: int,
 ) -> csr_array:
-    """How often each of the tokens ``ids`` is followed by each token, in as much of each row as is
-    real."""
+    """How often each of the tokens ``ids`` is followed by each token in the text of each row."""
     from scipy.sparse import coo_array
 
     number = np.full(d_vocab, -1)
@@ -337,8 +335,10 @@ def successors(
 def banded_orders(
     n_first: int, n: int, n_null: int, rng: np.random.Generator, band: int = BAND
 ) -> Int[np.ndarray, "draw token"]:
-    """Permutations that move tokens among ``band`` neighbours of their own list, the first being
-    ``n_first`` long."""
+    """Permutations that move tokens among ``band`` neighbours of their own list.
+
+    The first list is ``n_first`` long.
+    """
     tokens = np.arange(n)
     bands = np.where(tokens < n_first, tokens // band, n + (tokens - n_first) // band)
     return np.argsort(bands + rng.random((n_null, n)), axis=1)
@@ -347,8 +347,10 @@ def banded_orders(
 def permuted_correlations(
     x: Gram, y: Gram, orders: Int[np.ndarray, "draw token"]
 ) -> Float[np.ndarray, " draw"]:
-    """Pearson's correlation over pairs after permuting the tokens of x; nan for fewer than three or
-    no variance."""
+    """Pearson's correlation over pairs after permuting the tokens of x.
+
+    nan for fewer than three tokens or no variance.
+    """
     if len(x) < 3:
         return np.full(len(orders), np.nan)
     x = _standardised(x)
@@ -366,8 +368,10 @@ def _standardised(matrix: Gram) -> Gram:
 
 
 def _sides(labels: Gram, vectors: Vectors, first: int) -> Iterator[tuple[str, slice, Gram, Gram]]:
-    """Each correlation's name, the slice of its list, and cosines of labels and of embeddings, raw
-    or centred."""
+    """Each correlation's name, the slice of its list, and cosines of labels and of embeddings.
+
+    The cosines are raw or centred.
+    """
     blocks = {"prontoqa": slice(0, first), "stories": slice(first, None), "all": slice(None)}
     for name, block in blocks.items():
         products = labels[block, block]
@@ -384,8 +388,10 @@ def _sides(labels: Gram, vectors: Vectors, first: int) -> Iterator[tuple[str, sl
 
 
 def _gram_cosines(products: Gram) -> Gram:
-    """Cosines from inner products; rounded, so that equal ones tie: many tokens have one
-    successor."""
+    """Cosines from inner products, rounded so that equal ones tie.
+
+    Many tokens have one successor.
+    """
     squares = np.diag(products)
     norms = np.sqrt(np.where(squares > 0, squares, np.nan))
     return (products / norms[:, None] / norms).round(TIES)

@@ -120,8 +120,10 @@ def by_count(ids: Int[np.ndarray, " token"], counts: np.ndarray) -> Int[np.ndarr
 
 
 def frequency_ratio(counts: Counts) -> Float[np.ndarray, " d_vocab"]:
-    """Smoothed frequency in PrOntoQA over that in the stories, above 0; 1 for a token that neither
-    has."""
+    """Smoothed frequency in PrOntoQA over that in the stories, above 0.
+
+    1 for a token that neither has.
+    """
     smoothed = (counts + 1) / (counts.sum(1, keepdims=True) + counts.shape[1])
     return smoothed[0] / smoothed[1]
 
@@ -200,8 +202,10 @@ def corpus_names(counts: NamedCounts) -> tuple[str, ...]:
 
 
 def with_corpus_names(reading: Reading, counts: NamedCounts) -> Reading:
-    """The same reading with the caller's names of the corpora in quantities, arrays, tables and
-    notes."""
+    """The same reading with the caller's names of the corpora everywhere.
+
+    They stand in quantities, nulls, arrays, tables and notes.
+    """
     first, second = corpus_names(counts)
     if (first, second) == tuple(CORPORA):
         return reading
@@ -254,8 +258,10 @@ def nearest_tokens(
     offered: Int[np.ndarray, " offered"],
     wanted: Int[np.ndarray, " wanted"],
 ) -> tuple[Int[np.ndarray, " in_range"], Int[np.ndarray, " in_range"], float]:
-    """Wanted tokens within the range of the offered ones' counts, the nearest offered token of
-    each, and the mean |ln ratio| of counts."""
+    """Wanted tokens in the range of the offered ones' counts, and the nearest of these to each.
+
+    The last value is the mean |ln ratio| of counts.
+    """
     if not len(offered):
         return NO_TOKEN, NO_TOKEN, math.nan
     counts = totals[offered]

@@ -204,8 +204,7 @@ def _nulls(
 def _cosines(
     directions: Float[np.ndarray, "n d_model"], vectors: Embeddings
 ) -> Float[np.ndarray, "n token"]:
-    """Cosines of unit directions with vectors; 0 for a vector of length 0, which has no
-    direction."""
+    """Cosines of unit directions with vectors; 0 for a vector of length 0."""
     norm = np.linalg.norm(vectors, axis=1)
     return directions @ vectors.T / np.where(norm == 0, 1.0, norm)
 
@@ -216,8 +215,10 @@ def alignments(
     vectors: Mapping[str, Embeddings],
     two: Sequence[str],
 ) -> dict[str, np.ndarray]:
-    """Cosines of n unit directions and shares of n subspaces, ``[n]`` each: one observed, or the
-    draws of a null."""
+    """Cosines of n unit directions and shares of n subspaces, ``[n]`` each.
+
+    One is observed, or n are the draws of a null.
+    """
     names = list(dict.fromkeys([*two, *vectors]))
     mean = np.concatenate([*vectors.values()]).mean(0)
     centred = {name: rows - mean for name, rows in vectors.items()}
@@ -251,8 +252,10 @@ def _mean_cosines(
 def null_directions(
     shape: tuple[int, int], k: int, n_null: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Random directions and subspaces, and s1/s2 of Gaussian matrices and of products of two; they
-    know no model."""
+    """Random directions and subspaces, and s1/s2 of Gaussian matrices and of their products.
+
+    They know no model.
+    """
     rng = np.random.default_rng(seed)
     directions = null_draws.random_directions(n_null, shape[0], rng)
     bases = null_draws.random_subspaces(n_null, shape[0], k, rng)

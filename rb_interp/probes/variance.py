@@ -168,8 +168,10 @@ def _nulls(
 
 
 def omega_squared(vectors: Vectors, labels: Labels) -> float:
-    """Multivariate omega squared of a grouping: at most 1, about 0 if it says nothing, nan if
-    undefined."""
+    """Multivariate omega squared of a grouping, at most 1.
+
+    About 0 if the grouping says nothing, nan if undefined.
+    """
     return float(omega_squared_draws(vectors, numbered_groups(labels)[None])[0])
 
 
@@ -230,8 +232,10 @@ def position_outputs(
     head: int | None = None,
     role: str | None = None,
 ) -> dict[str, Vectors]:
-    """Output of each component at one position, by ``f"{component}.{layer}"``; attn_out is all
-    heads' or one head's."""
+    """Output of each component at one position, by ``f"{component}.{layer}"``.
+
+    attn_out is all heads' or one head's.
+    """
     hooks = component_hooks(model_of(model), layer, head)
     rows = np.arange(len(inputs))
     positions = positions_of(inputs, role, "variance_explained")
@@ -261,7 +265,8 @@ def component_hooks(
     ['resid_pre.1', 'attn_out.1', 'mlp_out.1', 'resid_post.1']
     """
     layers = list(range(model.cfg.n_layers)) if layer is None else [layer]
-    first, last = layers[0], layers[-1]
+    first = layers[0]
+    last = layers[-1]
     hooks = {f"resid_pre.{first}": f"blocks.{first}.hook_resid_pre"}
     for number in layers:
         attention = "hook_attn_out" if head is None else "attn.hook_z"

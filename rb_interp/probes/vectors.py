@@ -1,5 +1,4 @@
-"""Measures of a set of vectors: cosines, principal components, effective dimension, rank
-correlations.
+"""Measures of a set of vectors: cosines, components, effective dimension, rank correlations.
 
 Pure numpy in float64. A value that nothing defines (one vector, no variance, not finite) is nan,
 without a warning.
@@ -40,14 +39,16 @@ def expected_abs_cos(d_model: int) -> float:
     >>> round(expected_abs_cos(3), 6), round(expected_abs_cos(200) * math.sqrt(200 * math.pi / 2), 2)
     (0.5, 1.0)
     """
-    return math.exp(math.lgamma(d_model / 2) - math.lgamma((d_model + 1) / 2)) / math.sqrt(math.pi)
+    log_ratio = math.lgamma(d_model / 2) - math.lgamma((d_model + 1) / 2)
+    return math.exp(log_ratio) / math.sqrt(math.pi)
 
 
 def principal_components(
     vectors: Float[np.ndarray, "token d"],
 ) -> tuple[Float[np.ndarray, "token component"], Float[np.ndarray, " component"]]:
-    """Scores on each principal component of the centred rows, and the share of variance of each (0
-    for no variance).
+    """Scores on the principal components of the centred rows, and each one's share of variance.
+
+    All shares are 0 for no variance.
 
     Signs are fixed so that the first row lies on the negative side of every component. Rows that
     are not all finite have no components: everything is nan.
@@ -83,8 +84,7 @@ def pairs(matrix: Num[np.ndarray, "*draw token token"]) -> Num[np.ndarray, "*dra
 
 
 def ranked_pairs(matrix: Num[np.ndarray, "token token"]) -> Float[np.ndarray, "token token"]:
-    """Ranks of a symmetric matrix's entries above the diagonal, at their places and mirrored; 0 on
-    the diagonal."""
+    """Ranks of a symmetric matrix's entries above the diagonal, mirrored; 0 on the diagonal."""
     ranked = np.zeros(matrix.shape)
     first, second = np.triu_indices(len(matrix), 1)
     ranked[first, second] = ranked[second, first] = ranks(matrix[first, second])
@@ -108,11 +108,12 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def pearson(x: np.ndarray, y: np.ndarray) -> float:
-    """Pearson's correlation, in [-1, 1]; nan where one side does not vary or has fewer than two
-    entries."""
-    return float(
-        row_correlations(np.asarray(x, dtype=np.float64)[None], np.asarray(y, dtype=np.float64))[0]
-    )
+    """Pearson's correlation, in [-1, 1].
+
+    nan if one side does not vary or has fewer than two entries.
+    """
+    rows = np.asarray(x, dtype=np.float64)[None]
+    return float(row_correlations(rows, np.asarray(y, dtype=np.float64))[0])
 
 
 def row_correlations(
@@ -121,7 +122,8 @@ def row_correlations(
     """Pearson's correlation of every row with y; nan where either does not vary."""
     if len(y) < 2:
         return np.full(len(rows), np.nan)
-    rows, y = rows - rows.mean(1, keepdims=True), y - y.mean()
+    rows = rows - rows.mean(1, keepdims=True)
+    y = y - y.mean()
     norms = np.linalg.norm(rows, axis=1) * np.linalg.norm(y)
     return rows @ y / np.where(norms > 0, norms, np.nan)
 
@@ -135,24 +137,24 @@ def gaussian_participations(
     ``statistics.nulls.gaussian_singular_values``, of whose squared values only the sum and the sum
     of squares are needed.
     """
-    large, small = max(n - 1, d_model), min(n - 1, d_model)
+    large = max(n - 1, d_model)
+    small = min(n - 1, d_model)
     if small < 1:
         return np.full(n_draws, np.nan)
     diagonal = rng.chisquare(np.arange(large, large - small, -1), (n_draws, small))
     below = rng.chisquare(np.arange(small - 1, 0, -1), (n_draws, small - 1))
     main = diagonal.copy()
     main[:, 1:] += below
-    return main.sum(1) ** 2 / ((main**2).sum(1) + 2 * (diagonal[:, :-1] * below).sum(1))
+    beside = (diagonal[:, :-1] * below).sum(1)
+    return main.sum(1) ** 2 / ((main**2).sum(1) + 2 * beside)
 
 
 def gram_participations(gram: Float[np.ndarray, "draw n n"]) -> Float[np.ndarray, " draw"]:
     """Participation ratio of each set of vectors from their inner products, centred: (tr G)^2 /
     tr(G^2)."""
-    centred = (
-        gram
-        - gram.mean(1, keepdims=True)
-        - gram.mean(2, keepdims=True)
-        + gram.mean((1, 2), keepdims=True)
-    )
+    columns = gram.mean(1, keepdims=True)
+    rows = gram.mean(2, keepdims=True)
+    centred = gram - columns - rows + gram.mean((1, 2), keepdims=True)
     size = (centred**2).sum((1, 2))
-    return np.trace(centred, axis1=1, axis2=2) ** 2 / np.where(size > 0, size, np.nan)
+    trace = np.trace(centred, axis1=1, axis2=2)
+    return trace**2 / np.where(size > 0, size, np.nan)

@@ -312,8 +312,7 @@ def condensed_shares(cos: Float[np.ndarray, "neuron neuron"]) -> dict[str, float
 
 
 def cosine_groups(cos: Float[np.ndarray, "neuron neuron"]) -> Int[np.ndarray, " neuron"]:
-    """The group of each neuron, numbered from 0 in the order in which they are formed, so by
-    size."""
+    """The group of each neuron, numbered from 0 by size."""
     alike = (cos > ALIKE) | np.eye(len(cos), dtype=bool)  # a comparison with nan is False
     group = np.full(len(cos), -1)
     number = 0
@@ -332,8 +331,10 @@ def cosine_groups(cos: Float[np.ndarray, "neuron neuron"]) -> Int[np.ndarray, " 
 def gaussian_shares(
     shape: tuple[int, ...], n_draws: int, rng: np.random.Generator
 ) -> dict[str, Null]:
-    """Nulls of ``share`` and ``share_abs`` for a Gaussian matrix ``[input, output]``; see the
-    module's docstring."""
+    """Nulls of ``share`` and ``share_abs`` for a Gaussian matrix ``[input, output]``.
+
+    See the module's docstring.
+    """
     dimensions, neurons = shape
     n_pairs = neurons * (neurons - 1) // 2
     p_abs = 1.0

@@ -1,11 +1,11 @@
-"""Condensation and spectra of matrices, and the layout of numbers, on matrices and embeddings made
-by hand."""
+"""Condensation and spectra of matrices made by hand, and of a model."""
 
 import numpy as np
 import pytest
 from lens_models import lens_model
 
-from rb_interp.probes import condensation, from_arrays, lattice, weight_spectra
+from rb_interp.errors import ArgumentError, ModelError
+from rb_interp.probes import condensation, lattice, weight_rank, weight_spectra
 from rb_interp.probes.vectors import cosines
 from rb_interp.probes.weights import (
     condensed_shares,
@@ -14,9 +14,6 @@ from rb_interp.probes.weights import (
     layer_matrices,
     spectrum,
 )
-
-IDS = np.arange(20, 100)
-STEPS = (3, 4)
 
 
 def in_two_directions(n: int) -> np.ndarray:
@@ -85,61 +82,6 @@ def test_a_random_matrix_has_the_participation_that_the_docstring_names():
     assert spectrum(matrix)[0] == pytest.approx(320 * 160 / 480, rel=0.02)
 
 
-def lattice_values(vectors: np.ndarray, ids: np.ndarray, steps=STEPS):
-    W_E = np.zeros((ids[-1] + 1, vectors.shape[1]))
-    W_E[ids] = vectors
-    return lattice(from_arrays(W_E=W_E), tokens=ids, steps=steps, n_null=0).values
-
-
-def circle(ids: np.ndarray, period: float) -> np.ndarray:
-    return np.stack([np.cos(2 * np.pi * ids / period), np.sin(2 * np.pi * ids / period)], 1)
-
-
-def test_numbers_on_a_line_are_ordered_and_have_no_steps():
-    values = lattice_values(np.outer(IDS - 60.0, [1, 2, 0]) + 7, IDS)
-    assert values["pc_order"] == pytest.approx(1)
-    assert values["participation"] == pytest.approx(1)
-    assert values["nearest"] < 0.1
-    assert abs(values["contrast"]) < 0.01
-
-
-def test_numbers_on_a_circle_are_in_order_and_have_no_steps():
-    values = lattice_values(circle(IDS, len(IDS)), IDS)
-    angles = (
-        2 * np.pi * np.arange(1, 11) / len(IDS)
-    )  # C(k): pairs that go round the end of the list do not count
-    assert [values[f"cos_{k}"] for k in range(1, 11)] == pytest.approx(np.cos(angles).tolist())
-    assert values["participation"] == pytest.approx(2)
-    assert values["nearest"] == 0
-    assert 0 < values["contrast"] < 0.02  # the curve of the circle alone
-
-
-def test_numbers_on_a_lattice_of_steps_three_and_four_are_told():
-    ids = IDS[:28]
-    values = lattice_values(np.concatenate([circle(ids, 3.5), 2 * circle(ids, 56)], 1), ids)
-    assert values["nearest"] >= 0.9
-    assert values["contrast"] > 0.5
-    assert lattice_values(circle(ids, 5.5), ids)["contrast"] < 0
-    assert lattice_values(circle(ids, 5.5), ids, (5, 6))["contrast"] > 0.5
-
-
-def test_a_random_embedding_reads_its_nulls():
-    rng = np.random.default_rng(1)
-    model, first = (from_arrays(W_E=rng.standard_normal((100, 64))) for _ in range(2))
-    reading = lattice(model, tokens=IDS, untrained=first, n_null=100)
-    inside = {
-        name: 0.005 < null.p_value(reading.values[name]) < 0.999
-        for name, null in reading.nulls.items()
-    }
-    assert all(inside.values()), inside
-    assert reading.nulls["nearest"].draws.mean() == pytest.approx(2 * (77 + 76) / 80 / 79, abs=0.01)
-    assert reading.nulls["pc_order"].draws.mean() == pytest.approx(0.17, abs=0.03)
-    assert reading.values["participation_ratio"] == pytest.approx(1, abs=0.1)
-    lone = lattice(model, tokens=[20], n_null=0)
-    assert np.isnan(lone.values["nearest"])
-    assert "too few" in lone.notes["nearest"]
-
-
 @pytest.mark.parametrize("kind", ["plain", "gpt2", "rotary", "grouped"])
 def test_matrices_are_those_of_the_model_heads_joined(kind):
     model, untrained = (lens_model(kind, seed) for seed in (0, 1))
@@ -172,3 +114,32 @@ def test_a_matrix_with_one_number_missing_has_no_shares():
     found = condensation(model, layer=1, matrices=("W_V",), n_null=0)
     assert np.isnan([*found.values.values()]).all()
     assert "not all finite" in found.notes["share_W_V"]
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "grouped"])
+def test_stable_ranks_of_products_are_those_of_the_full_matrices(kind: str):
+    model = lens_model(kind)
+    reading = weight_rank(model, layer=1, untrained=lens_model(kind, seed=1))
+    attn = model.blocks[1].attn
+    W_Q, W_K, W_V, W_O = (getattr(attn, f"W_{name}").detach().double().numpy() for name in "QKVO")
+    full = {"stable_rank_W_QK": [], "stable_rank_W_OV": []}
+    for head in range(4):
+        full["stable_rank_W_QK"].append(spectrum(W_Q[head] @ W_K[head * len(W_K) // 4].T)[1])
+        full["stable_rank_W_OV"].append(spectrum(W_V[head * len(W_V) // 4] @ W_O[head])[1])
+    for name, ranks in full.items():
+        assert reading.values[name] == pytest.approx(np.mean(ranks))
+        assert reading.values[name] != pytest.approx(reading.untrained[name])
+    W_in = model.blocks[1].mlp.W_in.detach().double().numpy()
+    assert reading.values["stable_rank_W_in"] == pytest.approx(
+        (W_in**2).sum() / np.linalg.norm(W_in, 2) ** 2
+    )
+    assert (reading.probe, reading.layer) == ("weight_rank", 1)
+    with pytest.raises(ModelError, match="weight_rank got layer=4; this model has 4 layers"):
+        weight_rank(model, layer=4)
+
+
+@pytest.mark.parametrize("name", ["W_X", "W_in"])
+def test_a_matrix_that_a_layer_does_not_have_is_named(name):
+    model = lens_model("gpt2", attn_only=name == "W_in")
+    with pytest.raises(ArgumentError, match=f"condensation got the matrix '{name}', which this"):
+        condensation(model, matrices=("W_Q", name))

@@ -1,5 +1,4 @@
-"""Effective dimension of embeddings and stable ranks: planted ranks, chance by two routes, and
-frequency alone."""
+"""Ranks of the embeddings of lists of tokens, planted and random."""
 
 from __future__ import annotations
 
@@ -18,12 +17,9 @@ from language_text import (
     noise,
     p_values,
 )
-from lens_models import lens_model
 
-from rb_interp.errors import ModelError
 from rb_interp.probes.language import _swapped, embedding_rank
 from rb_interp.probes.vectors import gaussian_participations, participation
-from rb_interp.probes.weights import spectrum, weight_rank
 
 COUNTS = made_counts()
 
@@ -94,28 +90,6 @@ def test_a_swap_exchanges_matched_tokens():
     whole = participation(first) - participation(control)
     assert set(np.abs(draws).round(9)) == {round(abs(whole), 9)}
     assert {-1, 1} == set(np.sign(draws))
-
-
-@pytest.mark.parametrize("kind", ["gpt2", "grouped"])
-def test_stable_ranks_of_products_are_those_of_the_full_matrices(kind: str):
-    model = lens_model(kind)
-    reading = weight_rank(model, layer=1, untrained=lens_model(kind, seed=1))
-    attn = model.blocks[1].attn
-    W_Q, W_K, W_V, W_O = (getattr(attn, f"W_{name}").detach().double().numpy() for name in "QKVO")
-    full = {"stable_rank_W_QK": [], "stable_rank_W_OV": []}
-    for head in range(4):
-        full["stable_rank_W_QK"].append(spectrum(W_Q[head] @ W_K[head * len(W_K) // 4].T)[1])
-        full["stable_rank_W_OV"].append(spectrum(W_V[head * len(W_V) // 4] @ W_O[head])[1])
-    for name, ranks in full.items():
-        assert reading.values[name] == pytest.approx(np.mean(ranks))
-        assert reading.values[name] != pytest.approx(reading.untrained[name])
-    W_in = model.blocks[1].mlp.W_in.detach().double().numpy()
-    assert reading.values["stable_rank_W_in"] == pytest.approx(
-        (W_in**2).sum() / np.linalg.norm(W_in, 2) ** 2
-    )
-    assert (reading.probe, reading.layer) == ("weight_rank", 1)
-    with pytest.raises(ModelError, match="weight_rank got layer=4; this model has 4 layers"):
-        weight_rank(model, layer=4)
 
 
 def test_a_list_of_one_token_has_no_dimension():
