@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rb_interp.interventions.effect import Effect, Matrix
+from rb_interp.interventions.effect import Effect, Matrix, ratio_interval
 from rb_interp.statistics.intervals import difference_of_paired_shares, t_interval
 
 
@@ -104,3 +104,44 @@ def test_a_matrix_says_where_its_shares_mean_nothing(gap, says):
         None,
     )
     assert ("mean nothing here" in str(matrix)) == says
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("kind", ["normal", "skewed", "none at all"])
+def test_intervals_cover_as_promised(kind):
+    """2,000 draws of 64 inputs with a planted ratio of .3: a 95 % interval misses it in 100 of
+    them, +- 29.
+
+    With exponential inputs it misses in 6.4 %, as Student's does.
+    """
+    rng, true, mean = np.random.default_rng(0), 0.3, {"none at all": 0.0}.get(kind, 3.0)
+    noise = (
+        rng.standard_normal((2, 2000, 64))
+        if kind != "skewed"
+        else rng.exponential(size=(2, 2000, 64)) - 1
+    )
+    whole, missed, unbounded = mean + noise[0], 0, 0
+    part = true * whole + 0.5 * noise[1]
+    for a, b in zip(part, whole, strict=True):
+        low, high = (float(end) for end in ratio_interval(a, b))
+        missed += not low <= true <= high
+        unbounded += np.isinf(high)
+    assert (
+        missed / 2000 == pytest.approx(0.05, abs=0.0147)
+        if kind == "normal"
+        else missed / 2000 < 0.075
+    )
+    if kind == "none at all":
+        assert unbounded / 2000 == pytest.approx(0.95, abs=0.0147)
+    else:
+        assert unbounded == 0
+
+
+def test_interval_by_hand():
+    """Part and whole are independent: t(3) = 3.182, so the part's mean of 1 is off by 3.182 *
+    sqrt(2/3)/2 = 1.299."""
+    low, high = ratio_interval(np.array([0.0, 1.0, 2.0, 1.0]), np.full(4, 2.0))
+    assert (float(low), float(high)) == pytest.approx((0.5 - 0.6496, 0.5 + 0.6496), abs=1e-3)
+    axes = {"component": ["q"], "layer": [0], "role": ["key"]}
+    one = Matrix(axes, "logit_diff", np.ones(1), np.zeros(1), np.full((1, 1, 1, 1), 0.5), None)
+    assert one.to_frame()[["recovered", "low", "high"]].values.tolist() == [[0.5, -np.inf, np.inf]]

@@ -21,7 +21,6 @@ from rb_interp.interventions.ablating import ablate, patch, patching_effect
 from rb_interp.interventions.attribution import attribution_matrix
 from rb_interp.interventions.cells import COMPONENTS
 from rb_interp.interventions.edits import last_logits
-from rb_interp.interventions.effect import Matrix, ratio_interval
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.path import path_patch
 from rb_interp.interventions.sites import Site, positions
@@ -29,12 +28,19 @@ from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
 from rb_interp.probes.activations import capture
 from rb_interp.tasks import AnchorTask, Inputs
-from rb_interp.tasks.inputs import Roles
 
 ROWS = DATA.sample("rsn_train", 24)
+
+
 CLEAN = DATA.inputs(ROWS)
+
+
 KEY, BOTH, NOISE = (TASK.counterfactual(DATA, ROWS, change) for change in ("key", "both", "noise"))
+
+
 SMALL = {"d_model": 16, "d_head": 8, "d_mlp": 24, "n_heads": 2}
+
+
 MODELS = {
     "none": lambda: build_model(TASK, gamma=0.4, norm="none", **SMALL),
     "pre": lambda: build_model(TASK, gamma=0.4, norm="pre", n_layers=3, train_biases=True, **SMALL),
@@ -220,27 +226,6 @@ def test_patches_go_from_role_to_role():
     assert (both.numpy() == source.labels).all()
 
 
-def test_roles_without_positions_and_cells_that_nobody_reads_are_no_silent_zeros():
-    """No position gives no cell, alone or beside others; a cell of the last layer that the answer
-    does not read is 0 in any model, as in generic_activation_patch, and a note names it."""
-    model = MODELS["none"]()
-    positions = {**CLEAN.roles.positions, "nobody": np.zeros((24, 0), dtype=int)}
-    pair = [Inputs(rows.tokens, rows.labels, Roles(positions)) for rows in (CLEAN, BOTH)]
-    wanted = {"components": ("k", "mlp_out"), "roles": ("nobody", "key", "last")}
-    for call in (patching_matrix, attribution_matrix):
-        matrix = call(model, *pair, **wanted)
-        assert np.isnan(matrix.values[..., 0]).all()
-        assert not np.isnan(matrix.values[..., 1:]).any()
-        assert matrix.values[1, 1, 1] == 0
-        assert matrix.notes == {
-            "nobody": "no cells: it has no position in these rows.",
-            "mlp_out of L1": "no path leads from key to the answer, so these shares are 0 in any "
-            "model.",
-        }
-        alone = call(model, *pair, components=["z"], roles=["nobody"])
-        assert np.isnan(alone.values).all()
-
-
 EXACT = {
     ("averager", "key"): {
         "resid_pre.0@key": 1,
@@ -309,37 +294,6 @@ def test_circuits_written_by_hand_are_found(name, change):
             assert cell.control == pytest.approx(0, abs=0.03), text
 
 
-def test_a_matrix_of_roles_that_stand_elsewhere_has_every_component_but_the_pattern():
-    """The rows in another order, role to role: the cells of the matrix are those asked for one by
-    one."""
-    model, order = MODELS["none"](), np.arange(24)[::-1]
-    turned = CLEAN.take(order)
-    assert not np.array_equal(turned.roles.positions["key"], BOTH.roles.positions["key"])
-    matrix = patching_matrix(model, turned, BOTH)
-    assert matrix.axes["component"] == tuple(name for name in COMPONENTS if name != "pattern")
-    unread = "resid_mid, resid_post, attn_out, mlp_out, q, z of L1"
-    assert set(matrix.notes) == {"pattern", unread}
-    logits = patched(model, BOTH, turned, "attn_out.0@key")
-    cell = matrix.patched[matrix.cell("attn_out", 0, "key")]
-    np.testing.assert_allclose(cell, row_metric(logits, turned), atol=1e-4)
-    assert (
-        "pattern"
-        in patching_matrix(model, turned, BOTH, roles=("last",), layers=[1]).axes["component"]
-    )
-    moved_control = patching_matrix(model, CLEAN, BOTH, control=NOISE.take(order), layers=[0])
-    assert "pattern" not in moved_control.axes["component"]
-    noise = BOTH.with_tokens_of(BOTH.take(order), "noise")
-    found = patching_matrix(
-        model, CLEAN, BOTH, control=noise, components=["resid_pre"], layers=[0], roles=["key"]
-    )
-    assert found.notes["control"] == "in 1 of the 1 cells that do something it changes nothing."
-    with pytest.raises(
-        ModelError,
-        match=r"site 'pattern.0@key' stands elsewhere in the source; a pattern is over",
-    ):
-        patched(model, BOTH, turned, "pattern.0@key")
-
-
 def test_a_control_made_of_the_rows_that_activations_are_taken_from_is_refused():
     """It would read as much as the effect, which would then look like nothing."""
     model, right = MODELS["none"](), BOTH.with_tokens_of(NOISE, "noise")
@@ -361,47 +315,6 @@ def test_a_control_made_of_the_rows_that_activations_are_taken_from_is_refused()
         patching_matrix(model, CLEAN, BOTH.take(np.arange(2)))
     with pytest.raises(ModelError, match="got a control with the right answers"):
         path_patch(model, BOTH, CLEAN, "attn_out.0@anchor", "v.1@anchor", control=NOISE)
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize("kind", ["normal", "skewed", "none at all"])
-def test_intervals_cover_as_promised(kind):
-    """2,000 draws of 64 inputs with a planted ratio of .3: a 95 % interval misses it in 100 of
-    them, +- 29.
-
-    With exponential inputs it misses in 6.4 %, as Student's does.
-    """
-    rng, true, mean = np.random.default_rng(0), 0.3, {"none at all": 0.0}.get(kind, 3.0)
-    noise = (
-        rng.standard_normal((2, 2000, 64))
-        if kind != "skewed"
-        else rng.exponential(size=(2, 2000, 64)) - 1
-    )
-    whole, missed, unbounded = mean + noise[0], 0, 0
-    part = true * whole + 0.5 * noise[1]
-    for a, b in zip(part, whole, strict=True):
-        low, high = (float(end) for end in ratio_interval(a, b))
-        missed += not low <= true <= high
-        unbounded += np.isinf(high)
-    assert (
-        missed / 2000 == pytest.approx(0.05, abs=0.0147)
-        if kind == "normal"
-        else missed / 2000 < 0.075
-    )
-    if kind == "none at all":
-        assert unbounded / 2000 == pytest.approx(0.95, abs=0.0147)
-    else:
-        assert unbounded == 0
-
-
-def test_interval_by_hand():
-    """Part and whole are independent: t(3) = 3.182, so the part's mean of 1 is off by 3.182 *
-    sqrt(2/3)/2 = 1.299."""
-    low, high = ratio_interval(np.array([0.0, 1.0, 2.0, 1.0]), np.full(4, 2.0))
-    assert (float(low), float(high)) == pytest.approx((0.5 - 0.6496, 0.5 + 0.6496), abs=1e-3)
-    axes = {"component": ["q"], "layer": [0], "role": ["key"]}
-    one = Matrix(axes, "logit_diff", np.ones(1), np.zeros(1), np.full((1, 1, 1, 1), 0.5), None)
-    assert one.to_frame()[["recovered", "low", "high"]].values.tolist() == [[0.5, -np.inf, np.inf]]
 
 
 LAST = torch.full((3,), 5)
@@ -444,20 +357,6 @@ def test_noising_is_denoising_with_the_rows_exchanged():
     rows, cell = np.arange(3), noise.cell("z", 1, "key")
     np.testing.assert_allclose(
         noise.patched[cell], logits[rows, FEW.labels] - logits[rows, OTHER.labels], atol=1e-4
-    )
-
-
-def test_a_matrix_has_the_callers_own_roles():
-    own = Roles({"subject": [[0]] * 3, "verb": [[2]] * 3})
-    pair = [Inputs(rows.tokens, rows.labels, own) for rows in (FEW, OTHER)]
-    model = lens_model("plain", n_layers=1)
-    assert patching_matrix(model, *pair).axes["role"] == ("subject", "verb", "last")
-    fewer = Inputs(FEW.tokens, FEW.labels, Roles({"verb": [[2]] * 3}))
-    assert patching_matrix(model, fewer, pair[1]).axes["role"] == ("verb", "last")
-    of_the_task = ("key", "first_anchor", "last_anchor", "anchor", "last", "noise")
-    assert (
-        patching_matrix(MODELS["none"](), CLEAN, BOTH, layers=[0], components=["z"]).axes["role"]
-        == of_the_task
     )
 
 
