@@ -150,7 +150,7 @@ class Run(RunFolder):
                 step that it kept.
             sweep: needed if the study has several.
 
-        Warns where the member never came to the stage: its weights are those of the last step then.
+        Warns if the member never came to the stage: its weights are those of the last step then.
         """
         self.check_checkpoints()
         model = self.sweep(sweep).model(gamma=gamma, seed=seed, stage=stage)

@@ -293,8 +293,7 @@ class Sweep:
 
     @checked
     def whole_checkpoint(self, step: int) -> Checkpoint:
-        """All members at a kept step, in the order of `members`; RunError where the step was not
-        kept."""
+        """All members at a kept step, in the order of `members`; RunError for another step."""
         parts = [store.read(step_name(step)) for store in self.stores.values()]
         members = tuple(member for part in parts for member in part.members)
         tensors = {}

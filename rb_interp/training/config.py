@@ -66,7 +66,7 @@ class TrainConfig(Settings):
     tf32: bool = False
     """Allow TF32 matrix products on GPU."""
     device: str = "auto"
-    """``auto`` takes a GPU where there is one."""
+    """``auto`` takes a GPU if there is one."""
     workers: Annotated[int, Field(ge=0, le=1024)] = 0
     """Threads that train members side by side on CPU; 0 takes one per core."""
     eval_every: Steps = 25
@@ -78,7 +78,7 @@ class TrainConfig(Settings):
     keep_at: tuple[Share, ...] = ()
     """Shares of the steps at which all members are kept too."""
     stages: tuple[str, ...] = ()
-    """What is kept of each member where its curves say so: names among the task's ``stages``."""
+    """What is kept of each member when its curves say so: names among the task's ``stages``."""
     track_drift: bool = False
     """Sum up what theory predicts of each step from that step's weights (paper 1, Propositions 1 to
     3), see ``training.tracking``; simplified architectures alone."""

@@ -35,8 +35,11 @@ from rb_interp.training.store import (
 
 @dataclass(eq=False)
 class Trained:
-    """What training leaves in memory: ``curves``, and ``final``, the weights of all members at the
-    last step."""
+    """What training leaves in memory.
+
+    Attributes:
+        curves: of all members. final: their weights at the last step.
+    """
 
     curves: Curves
     final: Checkpoint
@@ -94,8 +97,10 @@ class Training:
         self.saved = (-1, 0)
 
     def run(self, progress: bool) -> Trained:
-        """Train to the last step; KeyboardInterrupt is raised again once all stand at one step and
-        that is saved."""
+        """Train to the last step.
+
+        KeyboardInterrupt is raised again once all members stand at one step and that is saved.
+        """
         self._resume()
         bar = tqdm(
             total=self.train.steps,
@@ -177,12 +182,18 @@ class Training:
             steps[member] = step
 
     def _state(self, moments: bool = True) -> dict[str, Tensor]:
+        """The states of all groups, members in order."""
         states = [group.state(moments) for group in self.groups]
-        return {key: torch.cat([state[key] for state in states]) for key in states[0]}
+        joined = {}
+        for name in states[0]:
+            joined[name] = torch.cat([state[name] for state in states])
+        return joined
 
     def _save_interrupted(self, pool: ThreadPoolExecutor) -> None:
-        """Save after KeyboardInterrupt, wherever it came: first every group and every curve ends at
-        one step."""
+        """Save after KeyboardInterrupt, wherever it came.
+
+        First every group and every curve ends at one step.
+        """
         pool.shutdown()
         with workers(self.shares) as other_pool:
             bring_to(other_pool, self.shares, self.target)

@@ -186,7 +186,7 @@ class MemberGroup:
                     self.optimiser.state[piece][moment] = part.clone()
 
     def autocast(self):
-        """bfloat16 products where the configuration asks for them; the weights stay float32."""
+        """bfloat16 products if the configuration asks for them; the weights stay float32."""
         if self.train.dtype == "bfloat16":
             return torch.autocast(self.device.type, torch.bfloat16)
         return nullcontext()
@@ -196,7 +196,7 @@ class LastGroup(MemberGroup):
     """Members whose loss is read at the last position. Arguments are those of ``MemberGroup``."""
 
     def prepare(self) -> None:
-        """Begin the sums of what theory predicts, where they are asked for."""
+        """Begin the sums of what theory predicts, if they are asked for."""
         self.drift = None
         if self.train.track_drift:
             rows = (self.batches.tokens, self.batches.labels, self.which_seed)
@@ -258,7 +258,7 @@ class NextGroup(MemberGroup):
     """Members whose loss is read at every position. Arguments are those of ``MemberGroup``."""
 
     def prepare(self) -> None:
-        """Compile the loss, where that is asked for; ConfigError where the drift is asked for."""
+        """Compile the loss, if that is asked for; ConfigError if the drift is asked for."""
         if self.train.track_drift:
             raise ConfigError(
                 "track_drift=True; no theory predicts the drift where every next token is an "
@@ -293,7 +293,7 @@ class NextGroup(MemberGroup):
     def _read(
         self, tokens: Tokens, labels: Tokens
     ) -> tuple[Float[Tensor, "member row pos"], Float[Tensor, "member row pos d_vocab"]]:
-        """Cross entropy (nats) at every position, 0 where there is no target, and the logits."""
+        """Cross entropy (nats) at every position, 0 without a target, and the logits."""
         with self.autocast():
             logits = stacked_logits(self.weights, tokens, self.model, every_position=True)
         flat = logits.flatten(0, 2)
@@ -332,8 +332,7 @@ def trimmed(
 
 
 def _compiled(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A function that torch compiles when it is first called; ConfigError where this machine cannot
-    compile it."""
+    """A function that torch compiles at its first call; ConfigError if it cannot here."""
     made = torch.compile(loss)
 
     def called(*args: Tensor) -> Tensor:

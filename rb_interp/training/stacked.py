@@ -147,7 +147,8 @@ class Block:
     ) -> Float[Tensor, "member row d_model"]:
         """The whole block on rows that are batch * position."""
         x = self.attention_input(resid)
-        heads, d_head = self.model.n_heads, self.model.d_head
+        heads = self.model.n_heads
+        d_head = self.model.d_head
         projections = [self.projection(name) for name in "QKV"]
         matrix = torch.cat([matrix for matrix, _ in projections], -1)
         biases = [bias for _, bias in projections if bias is not None]
@@ -168,7 +169,8 @@ class Block:
     ) -> Float[Tensor, "member batch d_model"]:
         """The block at the last position alone."""
         members, batch, length, d_model = resid.shape
-        heads, d_head = self.model.n_heads, self.model.d_head
+        heads = self.model.n_heads
+        d_head = self.model.d_head
         x = self.attention_input(resid)
         last = resid[:, :, -1]
         # The key bias adds q . b_K to the score of every position alike, which the softmax does not
@@ -233,7 +235,7 @@ class Block:
     def after(
         self, x: Float[Tensor, "member row d_model"], name: str
     ) -> Float[Tensor, "member row d_model"]:
-        """LayerNorm after the residual addition, where the model has it there."""
+        """LayerNorm after the residual addition, if the model has it there."""
         if self.model.norm != "post":
             return x
         shift = self[f"{name}.b"][:, None]

@@ -32,13 +32,16 @@ SUFFIX = ".safetensors"
 AGAIN = "remove it and train again."
 NAME = re.compile(r"state|step_\d{8,}|.+_gamma[-+.\de]+_seed\d+")
 """Names of checkpoints; a copy that a program for synchronising made has another."""
-CURVES, SPECTRA = "curves/", "curves/spectra/"
+CURVES = "curves/"
+SPECTRA = "curves/spectra/"
 """What the names of learning curves, and of the spectra among them, begin with in a saved state."""
 
 
 def stage_name(stage: str, member: Member) -> str:
-    """Checkpoint at the step where this member reached a stage; it may hold the same-seed siblings
-    too."""
+    """Checkpoint of the step at which a member reached a stage.
+
+    It may hold the member's siblings of the same seed too.
+    """
     return f"{stage}_gamma{member.gamma}_seed{member.seed}"
 
 
@@ -71,8 +74,10 @@ class Checkpoint:
         return {name: value[index] for name, value in self.tensors.items() if "/" not in name}
 
     def drift(self, gamma: float, seed: int) -> dict[str, Tensor]:
-        """Sums of the predictions along training of one member (``training.tracking``); empty where
-        none were kept."""
+        """Sums of the predictions along training of one member, see ``training.tracking``.
+
+        Empty if none were kept.
+        """
         index = self.index(gamma, seed)
         sums = {}
         for name, values in self.tensors.items():
@@ -82,8 +87,10 @@ class Checkpoint:
 
 
 class CheckpointStore:
-    """The ``checkpoints`` folder of a run; files of another configuration's fingerprint are
-    refused."""
+    """The ``checkpoints`` folder of a run.
+
+    Files of another configuration's fingerprint are refused.
+    """
 
     def __init__(self, folder: Path | str, fingerprint: str, files: RunStore | None = None) -> None:
         self.folder = Path(folder)

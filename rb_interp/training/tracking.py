@@ -169,8 +169,9 @@ N_EIGENVALUES = 10
 def leading_eigenvalues(
     vectors: Float[Tensor, "member token d_model"],
 ) -> Float[np.ndarray, "member rank"]:
-    """Leading eigenvalues of each member's covariance, largest first, in float64; NaN where a
-    vector is not finite.
+    """Leading eigenvalues of each member's covariance, largest first, in float64.
+
+    NaN if a vector of the member is not finite.
 
     >>> vectors = torch.tensor([[[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]]])
     >>> leading_eigenvalues(vectors).round(6).tolist()
