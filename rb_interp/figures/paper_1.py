@@ -29,6 +29,10 @@ GROUPS = {
     1: ("memory anchor", kit.MEMORY, "s"),
     2: ("reasoning anchor", kit.REASONING, "D"),
 }
+TURNS = np.pi / 4 * np.array([0, 1, -1, 2, -2, 3, -3, 4])
+"""How far a name may turn from its first direction, in the order in which places are tried."""
+NAME_PANEL, NAME_SIZE = 110, 9
+"""Points that a panel is wide, about, and that two names must stand apart."""
 WRITE_UP_TO = 10
 """Cells carry their value in matrices of at most this many tokens."""
 
@@ -210,22 +214,29 @@ def scatter_tokens(
         }
         axes.scatter(*points[of].T, marker=marker, zorder=2 + which, **look)
     axes.margins(0.18)
-    kinds = [np.flatnonzero(group == which) for which in GROUPS] if named else []
-    ends = [(of, end(of, key=tokens.__getitem__)) for of in kinds if len(of) for end in (min, max)]
+    if named:
+        _name_ends(axes, points, tokens, group)
+
+
+def _name_ends(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np.ndarray) -> None:
+    """The lowest and the highest token of each group, away from its middle and from other names."""
     width = np.maximum(np.ptp(points, 0), 1e-12)
-    for of, at in ends:  # each name stands on the side that is away from its group's middle
-        away = (points[at] - points[of].mean(0)) / width
-        shift = tuple(8 * away / max(float(np.linalg.norm(away)), 1e-12))
-        kit.note(
-            axes,
-            str(tokens[at]),
-            tuple(points[at]),
-            "data",
-            fontsize=6,
-            xytext=shift,
-            ha="center",
-            va="center",
-        )
+    places: list[np.ndarray] = []
+    for which in GROUPS:
+        members = np.flatnonzero(group == which)
+        if not len(members):
+            continue
+        for end in (min(members, key=tokens.item), max(members, key=tokens.item)):
+            away = (points[end] - points[members].mean(0)) / width
+            angle = np.arctan2(away[1], away[0])
+            for turn in TURNS:
+                direction = np.array([np.cos(angle + turn), np.sin(angle + turn)])
+                place = NAME_PANEL * points[end] / width + 8 * direction
+                if all(np.abs(place - other).max() > NAME_SIZE for other in places):
+                    break
+            places.append(place)
+            look = {"fontsize": 6, "xytext": tuple(8 * direction), "ha": "center", "va": "center"}
+            kit.note(axes, str(tokens[end]), tuple(points[end]), "data", **look)
 
 
 def _ramp(colour: str) -> LinearSegmentedColormap:

@@ -13,7 +13,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
-from itertools import groupby, pairwise, product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,7 +24,7 @@ from markupsafe import Markup, escape
 
 from rb_interp.claims.claim import Term
 from rb_interp.claims.rule import FEWEST, OUTCOMES
-from rb_interp.claims.verdict_text import effect_text, notes
+from rb_interp.claims.verdict_text import cautions, effect_text
 from rb_interp.errors import StudyError, nearest
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.kit import save_figures
@@ -108,7 +108,8 @@ def _html(text: str) -> tuple[Markup, dict[str, str]]:
     tokens, sections = markdown.parse(text), {}
     for heading, words in pairwise(tokens):
         if heading.type == "heading_open":
-            place = re.sub(r"\W+", "-", words.content.lower()).strip("-")
+            plain = re.sub(r"<[^>]*>", "", words.content).lower()
+            place = re.sub(r"\W+", "-", plain).strip("-")
             heading.attrSet("id", place)
             if heading.tag == "h2":
                 sections[place] = words.content
@@ -311,15 +312,17 @@ class Page:
         value = self.evidence.threshold(claim, number)
         return two_digits(value) if abs(value) <= 1 else f"{value:g}"
 
-    def by_outcome(self) -> Iterator[tuple[str, list[Verdict]]]:
-        """Outcome -> its verdicts, for those that occur."""
-        ordered = sorted(
-            self.evidence.verdicts, key=lambda verdict: OUTCOMES.index(verdict.outcome)
-        )
-        return (
-            (outcome, list(found))
-            for outcome, found in groupby(ordered, lambda verdict: verdict.outcome)
-        )
+    def verdicts(self) -> Markup:
+        """Every claim under its outcome, with the seeds that meet it and its cautions."""
+        parts = []
+        for outcome in OUTCOMES:
+            found = [verdict for verdict in self.evidence.verdicts if verdict.outcome == outcome]
+            if found:
+                lines = Markup("\n").join(map(_verdict_line, found))
+                parts.append(
+                    Markup("### {} ({})\n\n{}\n").format(badge(outcome), len(found), lines)
+                )
+        return Markup("\n").join(parts)
 
     def within(self) -> Markup:
         """Verdicts within groups of seeds, beside those of all seeds."""
@@ -390,6 +393,15 @@ HEADINGS = {
 }
 
 
+def _verdict_line(verdict: Verdict) -> Markup:
+    marks = []
+    for words, sentence in cautions(verdict).items():
+        marks.append(Markup('<span class="caution" title="{}">{}</span>').format(sentence, words))
+    line = Markup("- [**{}**](#claim-{}) {} *{}* {}")
+    words = Markup(" ").join(marks)
+    return line.format(verdict.id, verdict.id, typeset(verdict.statement), verdict.met_by, words)
+
+
 def badge(outcome: str) -> Markup:
     """An outcome as a coloured word."""
     return Markup('<span class="verdict {}">{}</span>').format(outcome.replace(" ", "-"), outcome)
@@ -424,16 +436,12 @@ def _cell(row: Mapping[str, Any], column: str) -> Any:
 
 
 def warnings(evidence: Evidence) -> Iterator[str]:
-    """What a reader must not overlook: few seeds, smoke runs, stages not reached, and `notes` of
-    the verdicts."""
+    """What a reader of any part of the page must not overlook: a smoke run, too few seeds."""
     if evidence.scale == "smoke":
         yield "This is a smoke run. It shows that every part works and says nothing about the question."
     if evidence.verdicts and len(evidence.seeds) < FEWEST:
         few = seeds_text(len(evidence.seeds))
         yield f"This run has {few}. No claim about members can hold or fail with fewer than {FEWEST}."
-    if late := evidence.unreached():
-        yield late
-    yield from notes(evidence.verdicts)
 
 
 def typeset(text: str) -> str:

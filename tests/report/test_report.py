@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from report.pages import visible
 
 from rb_interp.claims import CalibrationStatus, Term, Verdicts, judge
+from rb_interp.claims.verdict_text import notes
 from rb_interp.figures.kit import draw
 from rb_interp.report.page import Page, typeset, warnings, write_report
 from rb_interp.runs.config import from_mapping
@@ -68,9 +69,10 @@ def test_the_configuration_on_the_page_can_be_run_again(evidence, page):
 
 
 def test_a_reader_is_warned(evidence):
-    smoke, few, unknown = list(warnings(evidence))[:3]
+    smoke, few = warnings(evidence)
     assert "smoke run" in smoke
     assert "has 2 seeds" in few
+    unknown = next(notes(evidence.verdicts))
     assert unknown.startswith("Not calibrated")
     assert unknown.endswith(": M4.")
     enough = replace(
@@ -99,23 +101,30 @@ def test_a_reader_is_warned(evidence):
         },
         "E1": {"first_seed": quiet["E1"].seeds[0] + 1},
     }
-    assert list(warnings(replace(enough, verdicts=Verdicts(quiet.values())))) == []
+    assert list(warnings(enough)) == []
+    assert list(notes(quiet.values())) == []
     changed = {
         **quiet,
         **{name: replace(quiet[name], **change) for name, change in changes.items()},
     }
-    told = list(warnings(replace(enough, verdicts=Verdicts(changed.values()))))
-    assert [one.rpartition(": ")[2] for one in told] == ["M1.", "A2, A2b.", "A1.", "E1."]
+    sentences = list(notes(changed.values()))
+    assert [one.rpartition(": ")[2] for one in sentences] == ["M1.", "A2, A2b.", "A1.", "E1."]
+    page = Page(ANCHOR, replace(enough, verdicts=Verdicts(changed.values())), {}).verdicts()
+    lines = {line.split("**")[1]: line for line in page.splitlines() if line.startswith("- ")}
+    words = {"M1": "the probe misleads", "A2": "not learned", "A1": "met untrained"}
+    for claim, caution in words.items():  # beside the claim that it concerns
+        assert [id for id, line in lines.items() if f">{caution}<" in line].count(claim) == 1
+    assert ">met untrained<" not in lines["A3"]
 
 
 def test_members_that_never_came_to_a_stage_are_named_where_it_is_shown(evidence):
-    """Below figures and tables that show it, and among the warnings; nowhere else."""
+    """Below figures and tables that show it, and nowhere else."""
     table = evidence.readings
     late = (table["stage"] == "half") & (table["gamma"] == 0.3) & (table["seed"] < 2)
     found = replace(evidence, readings=table.assign(reached=~late))
     told = "Never at the stage, so shown at the last step: half at γ = 0.3: 2 of 2 members."
     assert evidence.unreached() == ""
-    assert [told in warnings(one) for one in (evidence, found)] == [False, True]
+    assert found.unreached() == told
     page = Page(ANCHOR, found, {})
     shown = {
         stage: page.readings(page.terms("geometry", {"cos_reasoning": "cos"}, stage=stage))
