@@ -184,19 +184,18 @@ class Patch(OnMembers):
         from rb_interp.training.member_group import Member
 
         run, sweep = self.open_sweep()
-        seed, task = run.config.seeds[0] if self.seed is None else self.seed, sweep.config.task
+        seed = run.config.seeds[0] if self.seed is None else self.seed
+        task = sweep.config.task
         if not hasattr(task, "counterfactual"):
             raise TaskError(
                 f"{type(task).__name__} has no counterfactual(data, rows, change, seed); add it."
             )
-        model, data = (
-            sweep.model(gamma=self.gamma, seed=seed, stage=_stage(self.stage)),
-            sweep.dataset(seed),
-        )
+        stage = _stage(self.stage)
+        model = sweep.model(gamma=self.gamma, seed=seed, stage=stage)
+        data = sweep.dataset(seed)
         rows = data.sample(self.set or task.train_sets[-1], self.pairs)
-        corrupted, other = (
-            task.counterfactual(data, rows, change) for change in (self.corrupt, "noise")
-        )
+        corrupted = task.counterfactual(data, rows, self.corrupt)
+        noise = task.counterfactual(data, rows, "noise")
         matrix = patching_matrix(
             model,
             data.inputs(rows),
@@ -204,26 +203,24 @@ class Patch(OnMembers):
             components=self.components or None,
             roles=self.roles or None,
             metric=self.metric,
-            control=corrupted.with_tokens_of(other, "noise"),
+            control=corrupted.with_tokens_of(noise, "noise"),
         )
-        place = {
+        labels = {
             "gamma": self.gamma,
             "seed": seed,
             "stage": self.stage,
             "counterfactual": self.corrupt,
         }
-        reached = sweep.reached(_stage(self.stage))
-        table = matrix.to_frame().assign(**place, reached=reached[Member(self.gamma, seed)])
+        reached = sweep.reached(stage)[Member(self.gamma, seed)]
+        table = matrix.to_frame().assign(**labels, reached=reached)
         print(
             f"share of the {self.metric} recovered: 1 where a cell carries all of the difference, "
             f"0 where none of it; "
             f"roles overlap: the last position counts under its other role too"
         )
-        print(
-            ", ".join(f"{name} {value}" for name, value in place.items())
-            + f", n {table['n'].iloc[0]}"
-        )
-        if not table["reached"].iloc[0]:
+        texts = [f"{name} {value}" for name, value in labels.items()]
+        print(", ".join([*texts, f"n {table['n'].iloc[0]}"]))
+        if not reached:
             print("the member never came to this stage; these are its weights at the last step")
         shares = table.pivot_table(
             "recovered", ["component", "layer"], "role", sort=False, dropna=False
@@ -254,43 +251,46 @@ class Ablate(OnMembers):
         from rb_interp.runs.results import ablation_means
 
         _, sweep = self.open_sweep()
-        task, known = sweep.config.task, sweep.config.gammas
-        reached = sweep.reached(_stage(self.stage))
+        task = sweep.config.task
+        known = sweep.config.gammas
+        stage = _stage(self.stage)
+        reached = sweep.reached(stage)
         if not {*self.gammas} <= {*known}:
             raise RunError(f"gammas={list(self.gammas)}; this run has the gammas {list(known)}.")
-        layers = range(sweep.config.model.n_layers)
-        sites = self.sites or [
-            f"{one}.{layer}" for layer in layers for one in ("attn_out", "mlp_out")
-        ]
+        sites = list(self.sites)
+        if not sites:
+            for layer in range(sweep.config.model.n_layers):
+                sites += [f"attn_out.{layer}", f"mlp_out.{layer}"]
 
         def read(models: Any, member: Any) -> Any:
-            models.load(member, _stage(self.stage))
-            data, tables = sweep.dataset(member.seed), []
+            models.load(member, stage)
+            data = sweep.dataset(member.seed)
+            labels = {"gamma": member.gamma, "seed": member.seed, "stage": self.stage}
+            tables = []
             for name in task.sets:
                 rows = data.sample(name, self.n)
-                if len(rows) > 1:
-                    noise = (
-                        task.counterfactual(data, rows, "noise")
-                        if hasattr(task, "counterfactual")
-                        else None
-                    )
-                    lost = ablations(
-                        models.model, data.inputs(rows), sites, control=noise, methods=self.methods
-                    )
-                    place = {"gamma": member.gamma, "seed": member.seed, "stage": self.stage}
-                    tables.append(lost.assign(set=name, **place, reached=reached[member]))
+                if len(rows) < 2:
+                    continue
+                noise = None
+                if hasattr(task, "counterfactual"):
+                    noise = task.counterfactual(data, rows, "noise")
+                losses = ablations(
+                    models.model, data.inputs(rows), sites, control=noise, methods=self.methods
+                )
+                tables.append(losses.assign(set=name, **labels, reached=reached[member]))
             return pd.concat(tables)
 
         members = [member for member in sweep.members if member.gamma in (self.gammas or known)]
         table = pd.concat(each_member(sweep, members, read, desc="ablating"), ignore_index=True)
         means = ablation_means(table).query("quantity != 'accuracy'")
         ends = means[["mean", "low", "high"]].to_numpy()
-        means = means.assign(text=["{:.2f} [{:.2f}, {:.2f}]".format(*each) for each in ends])
+        means = means.assign(text=["{:.2f} [{:.2f}, {:.2f}]".format(*row) for row in ends])
         print(f"accuracy lost without a component, stage {self.stage}; mean over seeds [95 %]")
         rows = ["gamma", "component", "method", "quantity"]
         print(means.pivot_table("text", rows, "set", aggfunc="first", sort=False).to_string())
-        if late := sum(not reached[member] for member in members):
-            print(f"{late} members never came to this stage and stand at their last step")
+        n_late = sum(not reached[member] for member in members)
+        if n_late:
+            print(f"{n_late} members never came to this stage and stand at their last step")
         _save(table, self.out)
 
 
@@ -348,7 +348,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parse(arguments: Sequence[str]) -> Any:
     """The command that the arguments stand for. A study is loaded only where its settings are the
     command's flags."""
-    word, words = arguments[0] if arguments else "", list(arguments[1:])
+    word = arguments[0] if arguments else ""
+    words = list(arguments[1:])
     if not word.startswith("-") and word not in COMMANDS:
         raise ConfigError(f"there is no command '{word}'; {nearest(word, COMMANDS)}")
     if word not in COMMANDS:
@@ -357,7 +358,8 @@ def parse(arguments: Sequence[str]) -> Any:
             or_, (Annotated[kind, subcommand(name)] for name, kind in COMMANDS.items())
         )
         return tyro.cli(union, args=[word], prog="rb-interp", description=text)
-    kind, options = COMMANDS[word], {"prog": f"rb-interp {word}", "registry": REGISTRY}
+    kind = COMMANDS[word]
+    options: dict[str, Any] = {"prog": f"rb-interp {word}", "registry": REGISTRY}
     if word in ("reproduce", "train"):
         name, start = starting_point(words)
         settings: Any = AvoidSubcommands[
@@ -366,10 +368,12 @@ def parse(arguments: Sequence[str]) -> Any:
         if "" in start.sweeps:  # train.steps, as in a file, is the flag --steps
             settings = OmitArgPrefixes[settings]
             words = [re.sub(r"^--(task|model|train)\.(gammas\.)?", "--", word) for word in words]
-        made: Any = make_dataclass(
+        command: Any = make_dataclass(
             kind.__name__, [("settings", settings, start)], bases=(kind,), frozen=True
         )
-        made.__doc__, kind, options["default"] = kind.__doc__, made, made(study=name)
+        command.__doc__ = kind.__doc__
+        options["default"] = command(study=name)
+        kind = command
     return tyro.cli(kind, args=words, **options)
 
 
@@ -388,15 +392,16 @@ def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
     if given.config is None:
         name = name or DEFAULT
         return name, runs.study(name).preset(given.preset or "quick")
-    held = read_toml(given.config)
-    asked = str(held.get("study", DEFAULT))
-    config = runs.config.from_mapping(runs.study(asked).load("config"), held, str(given.config))
-    if name not in (None, asked) or given.preset not in (None, config.preset):
+    content = read_toml(given.config)
+    study_name = str(content.get("study", DEFAULT))
+    kind = runs.study(study_name).load("config")
+    config = runs.config.from_mapping(kind, content, str(given.config))
+    if name not in (None, study_name) or given.preset not in (None, config.preset):
         raise ConfigError(
-            f"{given.config} says study '{asked}' and preset '{config.preset}', the command says "
+            f"{given.config} says study '{study_name}' and preset '{config.preset}', the command says "
             f"another; give one."
         )
-    return asked, config
+    return study_name, config
 
 
 def _notes(run: Any) -> list[str]:
@@ -420,7 +425,8 @@ def _show_verdicts(run: Any) -> None:
     from rb_interp.runs.terminal import print_verdicts
 
     print_verdicts(run.verdicts)
-    if late := run.evidence.unreached():
-        print(late)
+    note = run.evidence.unreached()
+    if note:
+        print(note)
     for sentence in _notes(run):
         print(sentence)
