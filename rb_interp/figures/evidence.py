@@ -299,7 +299,7 @@ class Evidence:
             if array is not None:
                 arrays[seed] = np.asarray(array)
         if not arrays:
-            raise MissingEvidenceError(f"This run has no array {address(term)}.")
+            raise MissingEvidenceError(f"No array {address(term)}.")
         return arrays
 
     def first(self, term: Term) -> tuple[int, np.ndarray]:
@@ -320,7 +320,7 @@ class Evidence:
         self._ask(term)
         array = self.arrays.get(_array_key(term, "mean"))
         if array is None:
-            raise MissingEvidenceError(f"This run has no mean over seeds of {address(term)}.")
+            raise MissingEvidenceError(f"No mean over seeds of {address(term)}.")
         return np.asarray(array)
 
     def step(self, gamma: float, seed: int, stage: str) -> int | None:
