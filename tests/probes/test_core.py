@@ -23,7 +23,8 @@ COUNTS = np.zeros((2, 200), dtype=int)
 COUNTS[0, :40], COUNTS[1, 40:120] = 40, 50
 LONE = np.zeros((2, 200), dtype=int)
 LONE[0, 30], LONE[1, 31] = 40, 50
-"""Counts of two corpora, and of two that have one token each."""
+RARE = np.where(COUNTS > 0, [[40], [1]], 0)
+"""Counts of two corpora, of two that have one token each, and of two of which one is too short."""
 CASES: dict[str, list[dict[str, Any]]] = {
     "attention": [{}],
     "attention_by_role": [{}],
@@ -39,7 +40,11 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "label_range": [{"groups": [0], "ranges": [(0, 19)]}],
     "lattice": [{}, {"tokens": [3]}],
     "next_token": [{"counts": COUNTS}, {"counts": LONE}],
-    "token_similarity": [{"counts": COUNTS, "n_draws": 3}, {"counts": LONE, "n_draws": 0}],
+    "token_similarity": [
+        {"counts": COUNTS, "n_draws": 3},
+        {"counts": LONE, "n_draws": 0},
+        {"counts": RARE, "n_draws": 3},
+    ],
     "uniformity": [{}],
     "value_alignment": [{}, {"groups": {"lone": [5], "same": [5]}, "k": 1}],
     "variance_explained": [{}, {"groupings": {"one group": [0]}}],
