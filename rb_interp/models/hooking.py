@@ -46,14 +46,23 @@ def _stand_in(model: HookedModel, name: str) -> nn.Module | None:
 
     An Identity takes a hook away, and stands for nothing.
     """
-    if not name.rpartition(".")[2].startswith("hook_"):
+    path, _, last = name.rpartition(".")
+    if not last.startswith("hook_"):
         return None
-    module: Any = model
-    for part in name.split("."):
-        module = getattr(module, part, None)
+    owner = _module_at(model, path)
+    aliases = getattr(owner, "hook_aliases", None) or {}  # of a bridge
+    alias = aliases.get(last)
+    module = _module_at(owner, alias if isinstance(alias, str) else last)
     if not isinstance(module, nn.Module) or isinstance(module, nn.Identity):
         return None
     return None if hasattr(module, "fwd_hooks") else module
+
+
+def _module_at(module: Any, path: str) -> Any:
+    """What stands at a path within a module; None if it leads nowhere."""
+    for part in path.split(".") if path else ():
+        module = getattr(module, part, None)
+    return module
 
 
 @contextmanager

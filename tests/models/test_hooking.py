@@ -274,6 +274,44 @@ def test_an_autoencoder_of_saelens(place, site, error_term):
     assert float(matrix.values.ravel()[0]) == pytest.approx(share.mean().item(), rel=1e-3)
 
 
+def without_stand_ins(bridge):
+    """SAELens's class of a bridge: its ``hook_dict`` has hook points alone."""
+
+    class Bridge(bridge):
+        @property
+        def hook_dict(self):
+            points = super().hook_dict.items()
+            return {name: point for name, point in points if isinstance(point, HookPoint)}
+
+    return Bridge
+
+
+@pytest.mark.lens
+def test_a_stand_in_on_a_bridge_is_found_under_the_hook_s_other_name():
+    """SAELens puts it at the bridge's own hook point and takes that out of ``hook_dict``."""
+    model = bridged(transformers_model("GPTNeoX"))
+    tokens, corrupted, rows = torch.tensor(TOKENS), torch.tensor(OTHER.tokens), torch.arange(12)
+    model(tokens)  # a bridge sets hooks of its own in its first pass
+    stand_in = Autoencoder(model.cfg.d_model, error_term=False)
+    seen = []
+    stand_in.register_forward_hook(lambda module, args, output: seen.append(output))
+    model.blocks[0].mlp.hook_out = stand_in
+    model._hook_registry["blocks.0.mlp.hook_out"] = stand_in
+    model.__class__ = without_stand_ins(type(model))
+    with torch.no_grad():
+        clean, low = model(tokens), model(corrupted)
+        values = values_at(model, CLEAN, "mlp_out.0")[do.Site("mlp_out", 0)]
+        torch.testing.assert_close(values, seen[0])
+        handle = stand_in.register_forward_hook(lambda module, args, output: seen[0])
+        patched = model(corrupted)
+        handle.remove()
+    right, wrong = torch.tensor(CLEAN.labels), torch.tensor(OTHER.labels)
+    numbers = [(x[rows, -1, right] - x[rows, -1, wrong]).double() for x in (patched, low, clean)]
+    share = (numbers[0] - numbers[1]) / (numbers[2] - numbers[1]).mean()
+    effect = do.patching_effect(model, CLEAN, OTHER, "mlp_out.0")
+    np.testing.assert_allclose(effect.values, share, rtol=1e-3, atol=1e-4)
+
+
 COMPILED = {
     "the whole, wrapped": "model._orig_mod",
     "a block, wrapped": "'blocks.1' of this model is wrapped by torch.compile",
