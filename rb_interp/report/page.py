@@ -117,8 +117,7 @@ def _html(text: str) -> tuple[Markup, dict[str, str]]:
 
 
 def _or_sentence(shown: Callable[..., Any]) -> Callable[..., Any]:
-    """Where the run lacks what is to be shown, the sentence that says so; below it, who never came
-    to its stages."""
+    """A sentence in place of what the run lacks; below the rest, who never came to its stages."""
 
     def told(page: Page, *args: Any, **kwargs: Any) -> Any:
         asked = page.evidence.asked
@@ -158,8 +157,7 @@ class Page:
     def figure(
         self, id: str, title: str, claims: str = "", caller: Callable[[], str] = str
     ) -> Markup:
-        """A figure with its title and, between ``{% call %}`` and ``{% endcall %}``, its
-        caption."""
+        """A figure with its title; its caption stands between ``{% call %}`` and ``{% endcall %}``."""
         if id not in self.images or id in self.placed:
             problem = "it is shown already" if id in self.placed else nearest(id, self.images)
             raise StudyError(
@@ -378,8 +376,7 @@ class Page:
         return [id, text, met, effect_text(verdict), number(verdict.untrained), told]
 
     def _glossary(self) -> dict[str, str]:
-        """Words of every report, of verdicts, of the study, and those that it shares with
-        others."""
+        """Words of every report, of verdicts, of the study, and those that it shares."""
         words = read_toml(HERE / "glossary.toml")
         own = words.get(self.study.name, {})
         shared = {name: words["shared"][name] for name in own.pop("uses", [])}
