@@ -43,7 +43,7 @@ run("info", "nowhere")
 check(*heavy)
 run("reproduce", "--help")
 check(*heavy, *(f"rb_interp.studies.{name}" for name in ("emb_mlp", "labels", "language")))
-import rb_interp.text.corpora, rb_interp.text.data, rb_interp.text.task
+import rb_interp.text.corpora, rb_interp.text.task
 check(*heavy, "datasets", "transformers", "pyarrow", "tomllib", "tomli")
 from rb_interp.runs.definition import names
 from rb_interp.runs.studies import study

@@ -1,27 +1,49 @@
-"""PrOntoQA (Saparov & He 2023, modus ponens; paper 1, section 5): examples and their proofs.
+"""PrOntoQA (Saparov & He 2023, modus ponens; paper 1, section 5): examples, proofs and a generator.
 
 An example has rules about concepts, facts about entities, a query and the chain of deductions that
 answers it. `verify` proves it from its text alone. It needs no list of words (see ``sentences``), so
 it reads what the original's generator writes with the made-up, the true and the false ontology, with
 several premises where distractors have their own.
+
+`generate` draws examples with the made-up ontology (v1 of the original): a chain of concepts, one
+deduction up it, and a query. The original draws a chain, a
+start and a walk, and throws everything away unless the walk uses exactly ``hops`` rules. That is
+rare for many hops, so here the same distribution is drawn at once. With w = .3 for a plain and .7
+for a negated property, a walk goes on past a concept with probability 1 / (1 + w) and ends there
+with w / (1 + w), independently of everything else. Whether a walk is accepted therefore depends on
+the polarities alone, and given that it is accepted:
+
+- the depth of the chain is its first law given depth >= hops, and the start uniform over depths
+  hops, ..., depth;
+- a passed concept has each literal with its first weight times 1 / (1 + w), the last one w / (1 +
+  w);
+- all other concepts have the first weights: 1 for a plain literal, 1/2 for a negated one.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from rb_interp.arguments import checked
 from rb_interp.errors import TextError
 from rb_interp.text.sentences import (
+    EACH,
+    EVERY,
     GROUND,
+    PLURAL,
     Clause,
     Statement,
+    fact,
     parse_clause,
     read_clauses,
+    rule,
     split_sentences,
 )
+from rb_interp.text.settings import TextSettings
 
 QUERY = "True or false: "
 
@@ -151,9 +173,9 @@ def verify(example: Example) -> Proof:
     if example.answer != str(label):
         raise _fault(f"the answer is '{example.answer}', and the query is {label}")
     contradicting = None
-    for rule in context:
-        if (rule.predicate, rule.negated) == (opposite.predicate, opposite.negated):
-            contradicting = contradicting or rule
+    for statement in context:
+        if (statement.predicate, statement.negated) == (opposite.predicate, opposite.negated):
+            contradicting = contradicting or statement
     return Proof(premise, rules, conclusion, context, derived, contradicting, label)
 
 
@@ -197,13 +219,13 @@ def _follow(
     for step, after in zip(chain[1::2], chain[2::2], strict=True):
         if step not in by_sentence:
             raise _fault(f"'{step}' is no rule of the context")
-        rule = by_sentence[step]
-        if rule.subject != known.predicate or known.negated:
+        used = by_sentence[step]
+        if used.subject != known.predicate or known.negated:
             raise _fault(f"'{step}' does not apply to '{known.sentence}'")
-        known = rule.of(premise.subject)
+        known = used.of(premise.subject)
         if after != known.sentence:
             raise _fault(f"'{step}' gives '{known.sentence}', not '{after}'")
-        rules.append(rule)
+        rules.append(used)
     return tuple(rules)
 
 
@@ -217,18 +239,155 @@ def derive(rules: Sequence[Statement], facts: Sequence[Statement]) -> frozenset[
     ['Max is a rompus.', 'Max is a wumpus.', 'Max is not hot.']
     """
     by_subject = {}
-    for rule in rules:
-        by_subject.setdefault(rule.subject, []).append(rule)
+    for statement in rules:
+        by_subject.setdefault(statement.subject, []).append(statement)
     derived = set()
     waiting = list(facts)
     while waiting:
         known = waiting.pop()
         # "is not a wumpus" lets nothing follow by modus ponens
         if known not in derived and not known.negated:
-            waiting += [rule.of(known.subject) for rule in by_subject.get(known.predicate, ())]
+            for statement in by_subject.get(known.predicate, ()):
+                waiting.append(statement.of(known.subject))
         derived.add(known)
     return frozenset(derived)
 
 
 def _fault(reason: str) -> TextError:
     return TextError(f"PrOntoQA example: {reason}. Leave it out, or generate it again.")
+
+
+FORMS = (PLURAL, PLURAL, EACH, EVERY)
+"""Half of the rules are plural, a quarter each are of the others."""
+ENTITIES = ["Fae", "Rex", "Sally", "Max", "Alex", "Sam", "Polly", "Stella", "Wren"]
+CONCEPTS = [
+    "wumpus",
+    "yumpus",
+    "zumpus",
+    "dumpus",
+    "rompus",
+    "numpus",
+    "tumpus",
+    "vumpus",
+    "impus",
+    "jompus",
+]
+_FAMILIES = """
+blue red brown orange
+small large
+metallic wooden luminous liquid
+transparent opaque
+nervous happy feisty shy
+bright dull
+sweet sour spicy bitter
+floral fruity earthy
+hot cold temperate
+kind mean angry amenable aggressive
+"""
+FAMILIES = [family.split() for family in _FAMILIES.strip().splitlines()]
+"""Families of properties; a concept has at most one property of each."""
+DRAW = {False: 0.3, True: 0.7}
+"""Weight with which the walk ends at a plain or a negated property; the parent's weight is 1."""
+
+
+@checked
+def generate(
+    n: int, seed: int, hops: Sequence[int] = (1, 2, 3, 4, 5), ordering: str = "random"
+) -> list[Example]:
+    """Draw ``n`` PrOntoQA examples: as many of each number of hops as possible, in random order.
+
+    A contradicting rule about another concept makes that the label cannot be read off a word.
+    Raises ConfigError if a setting is out of range.
+
+    Args:
+        seed: together with the other settings it decides every draw.
+        hops: numbers of rules that a proof may use: 1 to 8.
+        ordering: of the rules in the context: ``random``, ``preorder`` (root first) or
+            ``postorder`` (root last).
+
+    >>> example = generate(1, seed=0, hops=(1,))[0]
+    >>> example.question
+    'Each vumpus is happy. Every impus is not orange. ... Tumpuses are liquid. Sam is a numpus.'
+    >>> example.chain_of_thought
+    ('Sam is a numpus.', 'Every numpus is not large.', 'Sam is not large.')
+    >>> example.query, example.answer
+    ('True or false: Sam is large.', 'False')
+    """
+    # TextSettings says what is wrong with a setting
+    settings = TextSettings(hops=tuple(hops), ordering=ordering)  # pyright: ignore[reportArgumentType]
+    hops = settings.hops
+    rng = random.Random(repr((int(seed), hops, settings.ontology, ordering, True)))
+    all_hops = [hops[number % len(hops)] for number in range(n)]
+    rng.shuffle(all_hops)
+    return [_example(rng, hops, ordering) for hops in all_hops]
+
+
+def _example(rng: random.Random, hops: int, ordering: str) -> Example:
+    depth = _depth(rng, hops)
+    start = rng.randint(hops, depth)
+    # The walk ends after as many rules as there are hops.
+    end = start - hops + 1
+    contradicting, *concepts = rng.sample(CONCEPTS, depth + 2)
+    literals = _literals(rng, depth, start, end)
+    entity = rng.choice(ENTITIES)
+    drafts = []
+    for child, parent, (word, negated) in zip(concepts[1:], concepts, literals, strict=False):
+        drafts.append((child, parent, True, False))
+        drafts.append((child, word, False, negated))
+    if ordering != "preorder":
+        drafts.reverse()
+    rules = [rule(*draft, rng.choice(FORMS)) for draft in drafts]
+    by_terms = {(statement.subject, statement.predicate): statement for statement in rules}
+    word, negated = literals[end - 1]
+    path = [*pairwise(concepts[start : end - 1 : -1]), (concepts[end], word)]
+    steps = [by_terms[terms] for terms in path]
+    if ordering == "random":
+        rng.shuffle(rules)
+    position = rng.randrange(len(rules) + 1)
+    rules.insert(position, rule(contradicting, word, False, not negated, rng.choice(FORMS)))
+    return _written(rules, fact(entity, concepts[start], True, False), steps, rng.random() < 0.5)
+
+
+def _depth(rng: random.Random, hops: int) -> int:
+    """Number of concepts above the lowest one.
+
+    A chain stops growing with probability q / 2, q = 1 / (hops + 2), or where concepts run out.
+    """
+    stop = 0.5 / (hops + 2)
+    depth = hops
+    while depth < len(CONCEPTS) - 2 and rng.random() >= stop:
+        depth += 1
+    return depth
+
+
+def _literals(rng: random.Random, depth: int, start: int, end: int) -> list[tuple[str, bool]]:
+    """The property of each concept but the root, and whether it is negated."""
+    literals = []
+    for position, family in enumerate(rng.sample(FAMILIES, depth), start=1):
+        weights = []
+        for weight, draw in ((1.0, DRAW[False]), (0.5, DRAW[True])):
+            if position == end:
+                weight *= draw / (1 + draw)
+            elif end < position <= start:
+                weight *= 1 / (1 + draw)
+            weights.append(weight)
+        word = rng.choice(family)
+        literals.append((word, rng.random() * sum(weights) < weights[1]))
+    return literals
+
+
+def _written(
+    rules: Sequence[Statement], premise: Statement, steps: Sequence[Statement], label: bool
+) -> Example:
+    """The example of these rules, whose proof takes these steps."""
+    entity = premise.subject
+    sentences = [statement.sentence for statement in (*rules, premise)]
+    chain = [premise.sentence]
+    for step in steps:
+        chain.append(step.sentence)
+        chain.append(step.of(entity).sentence)
+    conclusion = steps[-1].of(entity)
+    query = conclusion if label else conclusion.denied()
+    return Example(
+        " ".join(sentences), f"{QUERY}{query.sentence}", tuple(chain), str(label), len(steps)
+    )

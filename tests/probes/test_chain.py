@@ -14,7 +14,7 @@ import torch
 from rb_interp.errors import TextError
 from rb_interp.models.build import build_model
 from rb_interp.probes.chain import chain_accuracy, chain_inputs, chain_outcomes
-from rb_interp.text.generator import generate
+from rb_interp.text.prontoqa import generate
 
 EXAMPLES = generate(24, seed=4, hops=(1, 2, 3))
 

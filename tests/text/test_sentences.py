@@ -4,7 +4,7 @@ import pytest
 from ontologies import NOUNS
 
 from rb_interp.errors import TextError
-from rb_interp.text.generator import CONCEPTS, FAMILIES
+from rb_interp.text.prontoqa import CONCEPTS, FAMILIES
 from rb_interp.text.sentences import (
     fact,
     indefinite_article,

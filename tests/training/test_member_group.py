@@ -13,10 +13,9 @@ from torch.nn.functional import cross_entropy
 
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.text.data import text_data
-from rb_interp.text.rows import Rows
 from rb_interp.text.settings import TEXT_SETS
-from rb_interp.text.task import TextTask
+from rb_interp.text.task import TextTask, text_data
+from rb_interp.text.tokens import Rows
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.member_group import Member, NextGroup
 from rb_interp.training.members import train_members

@@ -20,8 +20,7 @@ from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import StudyConfig, SweepConfig
 from rb_interp.settings import LARGE, MIDDLE, SMALL, Draws, ReadRows
-from rb_interp.text.data import text_provenance
-from rb_interp.text.task import TextTask
+from rb_interp.text.task import TextTask, text_provenance
 from rb_interp.training.config import TrainConfig
 
 STAGES = ("early",)

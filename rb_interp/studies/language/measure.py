@@ -19,8 +19,8 @@ from rb_interp.statistics.learning_order import by_set, readings_of_curves
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.tasks import Inputs
-from rb_interp.text.data import TextData
 from rb_interp.text.settings import CORPORA
+from rb_interp.text.task import TextData
 from rb_interp.training.member_group import Member
 
 PATTERN_ROWS = 16

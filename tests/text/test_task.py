@@ -11,11 +11,8 @@ import numpy as np
 import pytest
 
 from rb_interp.errors import TextError
-from rb_interp.text import corpora
-from rb_interp.text import data as module
-from rb_interp.text.corpora import Documents, text_of
-from rb_interp.text.data import entropy, text_data, tokenizer_of
-from rb_interp.text.task import TextTask
+from rb_interp.text import task as module
+from rb_interp.text.task import Documents, TextTask, entropy, text_data, text_of, tokenizer_of
 
 SMALL = TextTask(sequences=60, held_out=12, answers=20, d_vocab=512, n_ctx=128)
 PADDED = replace(SMALL, layout="padded", n_ctx=64)
@@ -29,7 +26,6 @@ real = pytest.mark.skipif(
 def small(monkeypatch):
     """Little text for the tokenizer, and small blocks."""
     monkeypatch.setattr(module, "TOKENIZER_DOCUMENTS", 40)
-    monkeypatch.setattr(corpora, "BLOCK", 40)
     monkeypatch.setattr(module, "BLOCK", 40)
     module._trained.cache_clear()
     yield
