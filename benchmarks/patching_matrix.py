@@ -24,7 +24,7 @@ import torch
 from transformer_lens import patching
 
 from rb_interp import AnchorTask, build_model
-from rb_interp.interventions.cells import COMPONENTS, ROLES
+from rb_interp.interventions.attribution import COMPONENTS, ROLES
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import positions
 from rb_interp.models.config import ModelConfig

@@ -22,7 +22,7 @@ import rb_interp as rb
 from rb_interp.arguments import as_array, checked, parameters
 from rb_interp.errors import ArgumentError
 from rb_interp.interventions import metrics
-from rb_interp.probes.vectors import cosines
+from rb_interp.probes.embeddings import cosines
 from rb_interp.theory import permuted_r2
 
 FORMS = {"list": np.ndarray.tolist, "array": np.asarray, "tensor": torch.from_numpy}

@@ -9,12 +9,11 @@ or their source, and RolesError for a role that rows do not have.
 
 from rb_interp.interventions.ablating import ablation, interchange, patching_effect
 from rb_interp.interventions.attribution import attribution_matrix
-from rb_interp.interventions.blocked_edges import blocked_attention
 from rb_interp.interventions.circuits import circuit_by_cause, routes
 from rb_interp.interventions.effect import Effect, Matrix
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.path import path_matrix, path_patch
-from rb_interp.interventions.patterns import forced_average
+from rb_interp.interventions.patterns import blocked_attention, forced_average
 from rb_interp.interventions.sites import Site
 from rb_interp.interventions.subspaces import subspace_effect
 

@@ -51,7 +51,7 @@ from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._core import undefined_notes
-from rb_interp.probes.checks import check_labels
+from rb_interp.probes.activations import check_labels
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.anchor import AnchorDataset
 from rb_interp.tasks.counterfactual import can_change_anchor, single_anchors

@@ -36,7 +36,7 @@ from tqdm import tqdm
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.interventions import sites
-from rb_interp.interventions.cells import Cells, Names, Numbers, PatchedCells
+from rb_interp.interventions.attribution import Cells, Names, Numbers, PatchedCells
 from rb_interp.interventions.edits import check_finite, gather, scatter
 from rb_interp.interventions.effect import Direction, Matrix
 from rb_interp.interventions.metrics import METRICS, AnswerAt, MetricLike, answer_positions

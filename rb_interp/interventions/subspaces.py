@@ -41,7 +41,7 @@ from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import AnswerAt, MetricLike
 from rb_interp.interventions.paired_run import PairedRun
 from rb_interp.models.protocol import HookedModel, value_weights
-from rb_interp.probes.checks import check_layer_head
+from rb_interp.probes.activations import check_layer_head
 from rb_interp.probes.embeddings import token_embeddings, token_groups
 from rb_interp.statistics.nulls import random_subspaces
 from rb_interp.tasks.inputs import Inputs

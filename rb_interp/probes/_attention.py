@@ -52,7 +52,7 @@ from rb_interp.arguments import checked
 from rb_interp.errors import RolesError
 from rb_interp.models.arrays import ActivationSource
 from rb_interp.probes._core import HeadAttention, Measurement, read_head
-from rb_interp.probes.checks import occupied
+from rb_interp.probes.activations import occupied
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import REST, Inputs, Roles

@@ -46,13 +46,14 @@ from rb_interp.errors import RolesError, describe
 from rb_interp.models.arrays import ActivationSource, model_of
 from rb_interp.models.structure import has_attention
 from rb_interp.probes._core import Measurement, read_model
-from rb_interp.probes.checks import check_layer_head, check_rows
-from rb_interp.probes.embeddings import Embeddings, numbered, token_embeddings, token_groups
-from rb_interp.probes.vectors import (
+from rb_interp.probes.activations import check_layer_head, check_rows
+from rb_interp.probes.embeddings import (
+    Embeddings,
     cosines,
     expected_abs_cos,
     gram_participations,
     mean_off_diagonal,
+    numbered,
     pairs,
     participation,
     pearson,
@@ -61,6 +62,8 @@ from rb_interp.probes.vectors import (
     ranks,
     row_correlations,
     spearman,
+    token_embeddings,
+    token_groups,
 )
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading

@@ -45,14 +45,16 @@ from rb_interp.probes._geometry import (
     first_columns,
     with_participation_ratios,
 )
-from rb_interp.probes.checks import check_rows
-from rb_interp.probes.embeddings import Embeddings, token_groups, token_vectors
-from rb_interp.probes.vectors import (
+from rb_interp.probes.activations import check_rows
+from rb_interp.probes.embeddings import (
+    Embeddings,
     cosines,
     gaussian_participations,
     participation,
     principal_components,
     spearman,
+    token_groups,
+    token_vectors,
 )
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading

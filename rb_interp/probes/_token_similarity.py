@@ -59,7 +59,7 @@ from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.models.arrays import ActivationSource, model_of
 from rb_interp.probes._core import Measurement, read_model
-from rb_interp.probes.embeddings import token_vectors
+from rb_interp.probes.embeddings import cosines, token_vectors
 from rb_interp.probes.typical import (
     Counts,
     NamedCounts,
@@ -69,7 +69,6 @@ from rb_interp.probes.typical import (
     typical_tokens,
     with_corpus_names,
 )
-from rb_interp.probes.vectors import cosines
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs

@@ -47,8 +47,7 @@ from rb_interp.arguments import checked
 from rb_interp.errors import TextError
 from rb_interp.models.arrays import ActivationSource, model_of
 from rb_interp.probes._core import Measurement, read_model
-from rb_interp.probes.activations import logits_of
-from rb_interp.probes.checks import check_rows
+from rb_interp.probes.activations import check_rows, logits_of
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.text.prontoqa import Example, step_kinds

@@ -47,9 +47,15 @@ from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, TaskError
 from rb_interp.models.arrays import ActivationSource
 from rb_interp.probes._core import Measurement, read_model
-from rb_interp.probes.activations import capture, float64, logits_of
-from rb_interp.probes.checks import check_labels, check_rows, occupied
-from rb_interp.probes.vectors import cosines
+from rb_interp.probes.activations import (
+    capture,
+    check_labels,
+    check_rows,
+    float64,
+    logits_of,
+    occupied,
+)
+from rb_interp.probes.embeddings import cosines
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs, selected

@@ -60,18 +60,8 @@ from rb_interp.errors import TextError
 from rb_interp.models.arrays import ActivationSource, model_of
 from rb_interp.probes._core import Measurement, read_model
 from rb_interp.probes._geometry import TIES, with_participation_ratios
-from rb_interp.probes.checks import check_rows
-from rb_interp.probes.embeddings import token_vectors
-from rb_interp.probes.typical import (
-    MIN_COUNT,
-    Counts,
-    NamedCounts,
-    TypicalTokens,
-    checked_counts,
-    typical_tokens,
-    with_corpus_names,
-)
-from rb_interp.probes.vectors import (
+from rb_interp.probes.activations import check_rows
+from rb_interp.probes.embeddings import (
     cosines,
     gaussian_participations,
     gram_participations,
@@ -81,6 +71,16 @@ from rb_interp.probes.vectors import (
     principal_components,
     ranked_pairs,
     spearman,
+    token_vectors,
+)
+from rb_interp.probes.typical import (
+    MIN_COUNT,
+    Counts,
+    NamedCounts,
+    TypicalTokens,
+    checked_counts,
+    typical_tokens,
+    with_corpus_names,
 )
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs

@@ -46,8 +46,7 @@ from rb_interp.models.hooking import hook_points
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import has_mlp, layer_heads
 from rb_interp.probes._core import Measurement, read_model
-from rb_interp.probes.activations import capture, float64
-from rb_interp.probes.checks import check_layer_head, check_rows, occupied
+from rb_interp.probes.activations import capture, check_layer_head, check_rows, float64, occupied
 from rb_interp.probes.labels import Labels, Vectors, positions_of
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs

@@ -42,7 +42,7 @@ W_K and W_V are those of all heads.
 Null: the shares of a Gaussian matrix of the same shape, which is what every initialisation draws.
 Its cosines are independent of each other two by two. So the number of pairs above .7 has the mean
 and the variance of a binomial one with p = P(|cos| > .7), and is drawn from that. The mean |cos| is
-``vectors.expected_abs_cos`` of the number of inputs.
+``embeddings.expected_abs_cos`` of the number of inputs.
 
 How it can mislead. Neurons in two directions read a share near 1/2, in one direction 1. An
 untrained model reads its null: nearly 0 from 16 dimensions on, where p is .002. A true model of a
@@ -68,9 +68,8 @@ from rb_interp.errors import ArgumentError, nearest
 from rb_interp.models import structure
 from rb_interp.models.arrays import ActivationSource, model_of
 from rb_interp.probes._core import Measurement, read_model
-from rb_interp.probes.activations import float64
-from rb_interp.probes.checks import check_layer_head
-from rb_interp.probes.vectors import cosines, pairs
+from rb_interp.probes.activations import check_layer_head, float64
+from rb_interp.probes.embeddings import cosines, pairs
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 

@@ -73,7 +73,7 @@ def theorem_1_embeddings(
 
     Memory anchors have no formula.
 
-    >>> from rb_interp.probes.vectors import cosines
+    >>> from rb_interp.probes.embeddings import cosines
     >>> w = theorem_1_embeddings(np.arange(15, 21), 200, "reasoning")
     >>> cosines(w)[0, 1:].round(3).tolist()
     [0.959, 0.844, 0.683, 0.507, 0.344]

@@ -21,11 +21,10 @@ from rb_interp.interventions import (
     patching_matrix,
     path_patch,
 )
-from rb_interp.interventions.blocked_edges import blocked_edits
-from rb_interp.interventions.cells import COMPONENTS
+from rb_interp.interventions.attribution import COMPONENTS
 from rb_interp.interventions.edits import last_logits
 from rb_interp.interventions.path import path_logits
-from rb_interp.interventions.patterns import row_entropies
+from rb_interp.interventions.patterns import blocked_edits, row_entropies
 from rb_interp.interventions.sites import Site
 from rb_interp.interventions.subspaces import with_subspace
 from rb_interp.probes.activations import capture

@@ -18,8 +18,7 @@ from transformer_lens import patching as peer
 from rb_interp.errors import ModelError
 from rb_interp.interventions import ablation
 from rb_interp.interventions.ablating import ablate, patch, patching_effect
-from rb_interp.interventions.attribution import attribution_matrix
-from rb_interp.interventions.cells import COMPONENTS
+from rb_interp.interventions.attribution import COMPONENTS, attribution_matrix
 from rb_interp.interventions.edits import last_logits
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.path import path_patch

@@ -18,8 +18,8 @@ from language_text import (
     p_values,
 )
 
+from rb_interp.probes.embeddings import gaussian_participations, participation
 from rb_interp.probes.language import _swapped, embedding_rank
-from rb_interp.probes.vectors import gaussian_participations, participation
 
 COUNTS = made_counts()
 

@@ -12,7 +12,12 @@ import torch
 from lens_models import lens_model
 
 from rb_interp.probes import from_arrays, geometry
-from rb_interp.probes.vectors import cosines, expected_abs_cos, participation, principal_components
+from rb_interp.probes.embeddings import (
+    cosines,
+    expected_abs_cos,
+    participation,
+    principal_components,
+)
 from rb_interp.theory.theorem_1 import theorem_1_embeddings
 
 TOKENS = {"key": np.arange(20, 32), "memory": np.arange(1, 5), "reasoning": np.arange(10, 18)}

@@ -11,8 +11,8 @@ import pytest
 from language_text import Embedded, p_values
 
 from rb_interp.errors import TextError
+from rb_interp.probes.embeddings import cosines, pairs, pearson, spearman
 from rb_interp.probes.language import banded_orders, next_token, permuted_correlations, successors
-from rb_interp.probes.vectors import cosines, pairs, pearson, spearman
 from rb_interp.tasks import Inputs
 
 D_VOCAB, D_MODEL, HALF = 90, 24, 40

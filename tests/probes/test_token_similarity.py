@@ -30,10 +30,10 @@ from rb_interp.probes._token_similarity import (
     token_intervals,
     token_similarity,
 )
+from rb_interp.probes.embeddings import cosines, mean_off_diagonal
 from rb_interp.probes.typical import (
     TypicalTokens,
 )
-from rb_interp.probes.vectors import cosines, mean_off_diagonal
 from rb_interp.tasks import Inputs
 
 COUNTS = made_counts()

@@ -6,7 +6,7 @@ from lens_models import lens_model
 
 from rb_interp.errors import ArgumentError, ModelError
 from rb_interp.probes import condensation, lattice, weight_rank, weight_spectra
-from rb_interp.probes.vectors import cosines
+from rb_interp.probes.embeddings import cosines
 from rb_interp.probes.weights import (
     condensed_shares,
     cosine_groups,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rb_interp.probes.vectors import cosines
+from rb_interp.probes.embeddings import cosines
 from rb_interp.tasks import AnchorTask
 from rb_interp.theory.label_distributions import (
     empirical,

@@ -15,14 +15,18 @@ import pandas as pd
 from torch import Tensor
 
 from rb_interp.interventions.ablating import ablations
-from rb_interp.interventions.blocked_edges import blocked_attention
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.patching import patching_matrix
-from rb_interp.interventions.patterns import forced_average, pattern_of, row_entropies
+from rb_interp.interventions.patterns import (
+    blocked_attention,
+    forced_average,
+    pattern_of,
+    row_entropies,
+)
 from rb_interp.interventions.subspaces import leading, matched_spans, subspace_effect, token_basis
 from rb_interp.interventions.swaps import key_and_sum, n_other_answers, permuted_number_line
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.values import value_matrix
+from rb_interp.probes.averaging import value_matrix
 from rb_interp.runs import Run, StudyResult, readings_table
 from rb_interp.runs.member_models import MemberModels, measure_members
 from rb_interp.settings import LARGE, SMALL

@@ -18,7 +18,7 @@ import pandas as pd
 
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._lattice import lattice
-from rb_interp.probes.vectors import spearman
+from rb_interp.probes.embeddings import spearman
 from rb_interp.probes.weights import condensation, layer_matrices, weight_spectra
 from rb_interp.runs.results import frame
 from rb_interp.statistics.intervals import Auc, stratified_auc

@@ -49,8 +49,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Int
 
-from rb_interp.interventions.blocked_edges import blocked_edits
 from rb_interp.interventions.edits import interchange_edits, most_likely
+from rb_interp.interventions.patterns import blocked_edits
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs.results import StudyResult, frame
 from rb_interp.runs.shared_member import Circuit

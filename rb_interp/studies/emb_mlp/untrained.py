@@ -10,7 +10,7 @@ import pandas as pd
 
 from rb_interp import theory
 from rb_interp.models.config import ModelConfig
-from rb_interp.probes.vectors import cosines
+from rb_interp.probes.embeddings import cosines
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.emb_mlp.config import Scaling
 from rb_interp.tasks import AnchorDataset, AnchorTask
