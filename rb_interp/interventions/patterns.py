@@ -351,11 +351,10 @@ def blocked_attention(
         for _ in range(n_draws):
             blocked.append(draw_positions(candidates, queries, hidden, n_keys, rng))
     edits = [blocked_edits(model, queries, keys, layer=layer, head=head) for keys in blocked]
-    runs = [pair.run(block) for block in edits]
     name = f"attention from {query} to {key} blocked"
     site = str(Site("pattern", layer, query, head))
     kind = "noise" if "noise" in inputs.roles.positions else "other"
-    return pair.effect(name, site, runs, f"as many {kind} positions")
+    return pair.effect(name, site, map(pair.run, edits), f"as many {kind} positions")
 
 
 def blocked_edits(
