@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from rb_interp.claims.verdict import ConditionResult, Verdict
-from rb_interp.statistics.formatting import interval_text
+from rb_interp.statistics.intervals import interval_text
 
 CAUTIONS = {
     "not calibrated": "Not calibrated, so nobody knows how often the probe misleads",

@@ -15,8 +15,7 @@ from rb_interp.claims.claim import Term
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence
 from rb_interp.settings import LARGE, SMALL
-from rb_interp.statistics.formatting import mean_text, two_digits
-from rb_interp.statistics.intervals import intervals_or_nan
+from rb_interp.statistics.intervals import intervals_or_nan, mean_text, two_digits
 
 Look = tuple[str, Any, Any]
 """Label, colour and line."""

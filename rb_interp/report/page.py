@@ -29,7 +29,7 @@ from rb_interp.errors import StudyError, nearest
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.kit import save_figures
 from rb_interp.settings import read_toml
-from rb_interp.statistics.formatting import mean_text, number, seeds_text, share_text, two_digits
+from rb_interp.statistics.intervals import mean_text, number, seeds_text, share_text, two_digits
 from rb_interp.store import write_file
 
 if TYPE_CHECKING:

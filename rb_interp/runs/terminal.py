@@ -13,7 +13,7 @@ from rich.text import Text
 from rb_interp.claims.rule import OUTCOMES
 from rb_interp.claims.verdict_text import effect_text, notes
 from rb_interp.errors import RunError, StudyError, printable
-from rb_interp.statistics.formatting import number
+from rb_interp.statistics.intervals import number
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdicts

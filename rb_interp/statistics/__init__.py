@@ -1,10 +1,10 @@
 """Nulls, intervals over seeds, and statistics of tables and curves. None of them takes a model.
 
-``learning_order`` and ``corpus_loss`` read learning curves; ``nulls`` draws nulls; ``disagreement``
+``learning_order`` reads learning curves; ``nulls`` draws nulls; ``disagreement``
 compares groups of members by permuting them.
 """
 
-from rb_interp.statistics import corpus_loss, disagreement, learning_order, nulls
+from rb_interp.statistics import disagreement, learning_order, nulls
 from rb_interp.statistics.intervals import (
     Interval,
     paired_differences,
@@ -14,7 +14,6 @@ from rb_interp.statistics.intervals import (
 
 __all__ = [
     "Interval",
-    "corpus_loss",
     "disagreement",
     "learning_order",
     "nulls",

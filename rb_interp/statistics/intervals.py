@@ -1,7 +1,7 @@
-"""Numbers over seeds: Student t for a mean, Clopper-Pearson for a proportion, median and range,
-paired differences.
+"""Numbers over seeds with their intervals, and both as text for readers.
 
-Over the inputs of one model, ``difference_of_paired_shares`` says how far an accuracy changed.
+Student t for a mean, Clopper-Pearson for a proportion, median and range, paired differences. Over
+the inputs of one model, ``difference_of_paired_shares`` says how far an accuracy changed.
 
     mean:        m -/+ t(n - 1, 1 - a/2) * s / sqrt(n)
     proportion:  [Beta(a/2; k, n - k + 1), Beta(1 - a/2; k + 1, n - k)]   (Clopper and Pearson, 1934)
@@ -25,10 +25,12 @@ min_g k_g / w_g. The interval has every t with
 
 It covers the expected AUC with at least the given confidence, for any distribution and any number
 of members.
+
+Text is the same in figures, reports and the terminal.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -308,3 +310,89 @@ def stratified_auc(strata: Sequence[tuple[Numbers, Numbers]], confidence: float 
     if value < 1 - tiny and excess(1 - tiny) > 0:
         high = brentq(excess, value, 1 - tiny)
     return Auc(value, float(low), float(high), n_pairs, independent)
+
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def number(value: float | int | None) -> str:
+    """A number for readers: three significant digits, integers whole, a true minus sign; ``n/a``
+    where there is none.
+
+    >>> number(-0.12345), number(1234.6), number(7), number(float("nan")), number(0.00012)
+    ('−0.123', '1,235', '7', 'n/a', '1.20×10⁻⁴')
+    """
+    if value is None or not math.isfinite(value):
+        return "n/a"
+    if float(value) == int(value) and not isinstance(value, float):
+        text = f"{int(value):,}"
+    elif abs(value) < 1e-12:
+        text = "0"
+    elif abs(value) < 1e-3:
+        digits, power = f"{value:.2e}".split("e")
+        text = f"{digits}×10{str(int(power)).translate(SUPERSCRIPTS)}"
+    elif abs(value) >= 999.5:
+        text = f"{value:,.0f}"
+    else:
+        text = f"{value:#.3g}".rstrip(".")
+    return text.replace("-", "−")
+
+
+def two_digits(value: float) -> str:
+    """Two decimals without a leading zero, for cells and thresholds of the order of 1.
+
+    >>> two_digits(0.93), two_digits(-0.08), two_digits(1.0), two_digits(1.5)
+    ('.93', '−.08', '1', '1.50')
+    """
+    text = f"{value:.2f}".replace("-0.00", "0.00")
+    if text in ("1.00", "-1.00", "0.00"):
+        return text.removesuffix(".00").replace("-", "−")
+    return text.removeprefix("0").replace("-0.", "−.").replace("-", "−")
+
+
+def interval_text(
+    mean: float, low: float, high: float, write: Callable[[float], str] = number
+) -> str:
+    """``mean [low, high]``, the mean alone without an interval, or ``n/a``.
+
+    >>> interval_text(0.5, 0.25, 0.75), interval_text(0.5, 0.25, math.nan)
+    ('0.500 [0.250, 0.750]', '0.500')
+    """
+    if not math.isfinite(mean):
+        return "n/a"
+    if not math.isfinite(low) or not math.isfinite(high):
+        return write(mean)
+    return f"{write(mean)} [{write(low)}, {write(high)}]"
+
+
+def share_text(mean: float, low: float, high: float, digits: int = 2) -> str:
+    """``mean [low, high]`` with a fixed number of decimals, for numbers of the order of 1.
+
+    >>> share_text(-0.2, -0.301, -0.1)
+    '−0.20 [−0.30, −0.10]'
+    """
+    zero = f"{0:.{digits}f}"
+
+    def write(value: float) -> str:
+        return f"{value:,.{digits}f}".replace(f"-{zero}", zero).replace("-", "−")
+
+    return interval_text(mean, low, high, write)
+
+
+def mean_text(mean: float, low: float, high: float) -> str:
+    """``mean [low, high]`` with two decimals up to 100, three below .1 in size.
+
+    >>> mean_text(0.6, -0.671, 1.871), mean_text(0.0712, math.nan, math.nan), mean_text(math.nan, 0.0, 0.0)
+    ('0.60 [−0.67, 1.87]', '0.071', 'n/a')
+    """
+    size = abs(mean)
+    whole = size > 1 and all(float(end).is_integer() for end in (mean, low, high))
+    digits = 2 if size >= 0.1 else 3
+    if whole or size >= 100:
+        digits = 0
+    return share_text(mean, low, high, digits)
+
+
+def seeds_text(n: int) -> str:
+    """``1 seed`` or ``n seeds``."""
+    return f"{n} seed" if n == 1 else f"{n} seeds"

@@ -1,28 +1,26 @@
 """What paper 1 predicts from task and weights: label distributions, drift, Theorem 1, inner
 products."""
 
-from rb_interp.theory._lemma_1 import lemma_1
 from rb_interp.theory.drift import (
     agreement,
     emb_mlp_map,
+    empirical,
     leading_direction,
     one_layer_drift,
     one_layer_maps,
     permuted_r2,
-    pull,
-    value_flow,
-)
-from rb_interp.theory.label_distributions import (
-    empirical,
     population,
     population_pull,
-    reasoning_moments,
+    pull,
+    value_flow,
 )
 from rb_interp.theory.theorem_1 import (
     InnerProducts,
     exponent,
     gaussian_profile,
     inner_product_error,
+    lemma_1,
+    reasoning_moments,
     theorem_1_embeddings,
 )
 

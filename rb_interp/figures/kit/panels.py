@@ -17,8 +17,7 @@ from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.kit.style import COSINES, DASHED, GREY, INK, gamma_colour, gamma_marker
 from rb_interp.figures.kit.text import margin
 from rb_interp.plots import hatch, is_dark
-from rb_interp.statistics.formatting import two_digits
-from rb_interp.statistics.intervals import Interval
+from rb_interp.statistics.intervals import Interval, two_digits
 
 MAX_POINTS = 400
 """A curve is thinned to this many evaluations."""

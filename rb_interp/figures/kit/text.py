@@ -12,7 +12,7 @@ from matplotlib.patheffects import withStroke
 
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.kit.style import INK
-from rb_interp.statistics.formatting import seeds_text
+from rb_interp.statistics.intervals import seeds_text
 
 PLACEHOLDER: dict[str, Any] = {
     "ha": "center",

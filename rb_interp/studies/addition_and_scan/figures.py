@@ -10,7 +10,7 @@ from rb_interp.claims import Term
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.settings import LARGE, SMALL
-from rb_interp.statistics.formatting import mean_text
+from rb_interp.statistics.intervals import mean_text
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.config import DECAYS, HELD_OUT, SIZES, TASKS
 

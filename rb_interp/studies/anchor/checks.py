@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from rb_interp.claims.claim import CausalCheck, Claim, Condition, Term
 from rb_interp.settings import LARGE, SMALL
-from rb_interp.statistics.formatting import two_digits
+from rb_interp.statistics.intervals import two_digits
 from rb_interp.studies.anchor.claims import BY_ID
 
 SUBSPACE = "a random subspace of the same dimension, the change of W_V of the same norm"

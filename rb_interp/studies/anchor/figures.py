@@ -11,7 +11,7 @@ from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.paper_1 import draw_embedding, draw_learning, draw_theory
 from rb_interp.settings import SMALL
-from rb_interp.statistics.formatting import two_digits
+from rb_interp.statistics.intervals import two_digits
 from rb_interp.studies.anchor.figures_causes import (
     draw_causes,
     draw_dynamics,

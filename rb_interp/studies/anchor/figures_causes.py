@@ -12,8 +12,7 @@ from rb_interp.claims.claim import Condition
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.settings import SMALL
-from rb_interp.statistics.formatting import seeds_text, two_digits
-from rb_interp.statistics.intervals import interval_or_nan
+from rb_interp.statistics.intervals import interval_or_nan, seeds_text, two_digits
 from rb_interp.studies.anchor.checks import AT_HALF, CHECKS
 from rb_interp.studies.anchor.claims import CAUSAL, SECOND
 from rb_interp.studies.anchor.dynamics import MECHANISMS, OFFSET

@@ -15,7 +15,7 @@ from rb_interp.claims import Term
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.settings import LARGE, MIDDLE, SMALL
-from rb_interp.statistics.formatting import mean_text, two_digits
+from rb_interp.statistics.intervals import mean_text, two_digits
 from rb_interp.studies.anchor.figures_causes import (
     forward,
     in_words,

@@ -19,7 +19,7 @@ from rb_interp.studies.anchor.circuits import CIRCUITS, circuit_table
 from rb_interp.studies.anchor.dynamics import dynamics, order_table
 from rb_interp.studies.anchor.equivalence import measure_equivalence
 from rb_interp.studies.anchor.readings import read_members
-from rb_interp.theory._lemma_1 import lemma_1
+from rb_interp.theory.theorem_1 import lemma_1
 
 NAMED_BY = {"cause": ("cause", CAUSES), "attention": ("circuit", CIRCUITS)}
 """How a circuit is named -> the column of ``circuits`` with that name, and the known names."""

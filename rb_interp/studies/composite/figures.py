@@ -18,7 +18,7 @@ from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.paper_1 import learning
 from rb_interp.probes._lattice import LAGS
 from rb_interp.probes.weights import ALIKE, MATRICES
-from rb_interp.statistics.formatting import two_digits
+from rb_interp.statistics.intervals import two_digits
 from rb_interp.studies.composite.complexity import LEADING, growth
 from rb_interp.studies.composite.config import MIDDLE, SMALL
 from rb_interp.studies.composite.flow import CARRIES, NONE, SEVERAL

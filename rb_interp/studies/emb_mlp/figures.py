@@ -13,8 +13,7 @@ from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.paper_1 import draw_embedding, draw_learning
 from rb_interp.settings import LARGE, SMALL
-from rb_interp.statistics.formatting import two_digits
-from rb_interp.statistics.intervals import over_seeds
+from rb_interp.statistics.intervals import over_seeds, two_digits
 from rb_interp.studies.emb_mlp.config import AGREES
 from rb_interp.studies.emb_mlp.drift import FLOOR
 

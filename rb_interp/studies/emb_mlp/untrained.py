@@ -14,7 +14,7 @@ from rb_interp.probes.embeddings import cosines
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.emb_mlp.config import Scaling
 from rb_interp.tasks import AnchorDataset, AnchorTask
-from rb_interp.theory._lemma_1 import max_deviations
+from rb_interp.theory.theorem_1 import max_deviations
 
 ANCHORS = ("memory_anchor", "reasoning_anchor")
 

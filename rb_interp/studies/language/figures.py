@@ -13,8 +13,7 @@ from rb_interp.claims import Term
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.settings import SMALL
-from rb_interp.statistics.formatting import mean_text
-from rb_interp.statistics.intervals import interval_or_nan, over_seeds
+from rb_interp.statistics.intervals import interval_or_nan, mean_text, over_seeds
 from rb_interp.studies.language.config import PAPER_COSINES
 from rb_interp.studies.language.measure import delta_table
 from rb_interp.text.settings import CORPORA
