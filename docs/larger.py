@@ -17,26 +17,22 @@ from rb_interp.training import TrainConfig
 class Larger:
     """Rows are ``a b =``, every pair of 0 to 9 once; the answer is the larger number."""
 
-    d_vocab, length, sets, train_sets, predicts, stages = (
-        11,
-        3,
-        ("seen", "unseen"),
-        ("seen",),
-        "last",
-        {},
-    )
-    fingerprint = fingerprint
+    d_vocab: ClassVar = 11
+    length: ClassVar = 3
+    sets: ClassVar = ("seen", "unseen")
+    train_sets: ClassVar = ("seen",)
+    predicts: ClassVar = "last"  # the answer is read at the last position
+    stages: ClassVar = {}
+    fingerprint = fingerprint  # how a run knows that its task is still the same
 
     def dataset(self, seed):
         a, b = np.divmod(np.arange(100), 10)
-        unseen = (
-            np.random.default_rng(seed).permutation(100) < 20
-        )  # of a row: the number of its set
+        unseen = np.random.default_rng(seed).permutation(100) < 20
         roles = {"first": np.zeros(100, int), "second": np.ones(100, int)}
         tokens = np.stack([a, b, np.full(100, 10)], 1)
-        return Dataset(
-            seed, tokens, np.maximum(a, b), unseen.astype(int), self.sets, self.train_sets, roles
-        )
+        number_of_set = unseen.astype(int)
+        labels = np.maximum(a, b)
+        return Dataset(seed, tokens, labels, number_of_set, self.sets, self.train_sets, roles)
 
 
 class Config(SweepConfig, StudyConfig):
@@ -51,9 +47,8 @@ def measure(run, progress):
     )
 
 
-LOOKS = Condition(
-    Term("attention", "last_to_first", 0.8, "final", "unseen"), ">=", 0.4
-)  # evenly it is 1/3
+TO_FIRST = Term("attention", "last_to_first", 0.8, "final", "unseen")
+LOOKS = Condition(TO_FIRST, ">=", 0.4)  # evenly it is 1/3
 CLAIMS = (
     Claim(
         "C1",
