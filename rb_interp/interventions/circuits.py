@@ -54,7 +54,7 @@ from rb_interp.probes._core import undefined_notes
 from rb_interp.probes.activations import check_labels
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.anchor import AnchorDataset
-from rb_interp.tasks.counterfactual import can_change_anchor, single_anchors
+from rb_interp.tasks.dataset import can_change_anchor, single_anchors
 from rb_interp.tasks.inputs import Inputs, Roles
 
 __all__ = ["anchor_routes", "circuit_by_cause", "routes"]

@@ -51,7 +51,7 @@ from jaxtyping import Bool, Float, Int
 
 from rb_interp.errors import RunError
 from rb_interp.statistics.reading import Reading
-from rb_interp.tasks.anchor_settings import SETS
+from rb_interp.tasks.anchor import SETS
 from rb_interp.tasks.dataset import HALF, Dataset
 from rb_interp.text.settings import EARLY, TEXT_SETS, TRAIN
 

@@ -47,7 +47,6 @@ class Null(TableRepr):
         """Standard deviation of the draws; NaN for none."""
         return float(np.std(self.draws))
 
-    @checked
     def p_value(self, value: float) -> float:
         """One-sided p-value of an observed value, (1 + draws at least as extreme) / (1 + draws).
 
@@ -56,9 +55,6 @@ class Null(TableRepr):
         >>> Null("random direction", np.array([0.1, 0.2, 0.3])).p_value(0.25)
         0.5
         """
-        return self._p_value(value)
-
-    def _p_value(self, value: float) -> float:
         n = len(self.draws)
         ordered = self._ordered
         if math.isnan(value) or (n and math.isnan(ordered[-1])):  # NaN is sorted to the end
@@ -142,7 +138,7 @@ class Reading(TableRepr):
                 "null": null.name if null else None,
                 "null_mean": null.mean if null else np.nan,
                 "null_sd": null.sd if null else np.nan,
-                "p_value": null._p_value(float(value)) if null else np.nan,
+                "p_value": null.p_value(float(value)) if null else np.nan,
                 "n": self.n,
             }
             rows.append(row)

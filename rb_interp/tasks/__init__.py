@@ -2,8 +2,7 @@
 alone."""
 
 from rb_interp.settings import fingerprint
-from rb_interp.tasks.anchor import AnchorDataset, AnchorTask
-from rb_interp.tasks.anchor_settings import SETS
+from rb_interp.tasks.anchor import SETS, AnchorDataset, AnchorTask
 from rb_interp.tasks.battery import Battery, batteries
 from rb_interp.tasks.dataset import Dataset, Stage, Task
 from rb_interp.tasks.induction import InductionTask

@@ -7,8 +7,7 @@ again. Its label, read at the last position, depends on (z, a) alone:
 - memory anchors:     one fixed label for each (z, a), drawn from one of three distributions (Fig. 8):
 
     ``keys``      uniform on the key set (the paper's F_mem, and F_mem,1 of Fig. 8 left)
-    ``near_sum``  uniform on {z - (a_1 + ... + a_q), ..., z + (a_1 + ... + a_q)} (F_mem,2 of
-                  Fig. 8 left)
+    ``near_sum``  uniform on z - (a_1 + ... + a_q) to z + (a_1 + ... + a_q) (F_mem,2 of Fig. 8 left)
     ``ranges``    uniform on the given range of the combination's group (Fig. 8 right)
 
 Reasoning combinations listed in ``masked`` never occur in training. There are no mixed
@@ -20,17 +19,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations, product
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Int
+from pydantic import Field
 
 from rb_interp.arguments import checked
-from rb_interp.errors import ConfigError, TaskError
-from rb_interp.tasks.anchor_settings import GROUPS, SETS, AnchorSettings, label_bounds
-from rb_interp.tasks.counterfactual import changed_rows
-from rb_interp.tasks.dataset import HALF, Dataset, Stage
+from rb_interp.errors import ConfigError, TaskError, nearest
+from rb_interp.settings import Share, Size, Span, Token
+from rb_interp.tasks.dataset import HALF, Dataset, Stage, TaskSettings, changed_rows
 from rb_interp.tasks.inputs import Inputs, RowNumbers, other_positions, selected
 
+SETS = ("mem", "rsn_train", "rsn_test")
+"""Memory (all of it trained on), reasoning trained on, reasoning held out."""
+GROUPS = {"key": "key", "memory": "memory_anchor", "reasoning": "reasoning_anchor"}
+"""Group of tokens as readings name it -> its name in Roles."""
 PLATEAU = 0.99
 """A member leaves its first plateau when the share of ln d_vocab that is left is below this."""
 MEMORY_ACCURACY = 0.20
@@ -70,7 +75,7 @@ class AnchorDataset(Dataset):
         return rng.choice(self.task.tokens("key"), len(rows))
 
 
-class AnchorTask(AnchorSettings):
+class AnchorTask(TaskSettings):
     """Settings of an anchor task; ranges are inclusive, token ids are the integers themselves.
 
     A subclass with other labels overrides ``answers``; dataset and counterfactuals follow it. While
@@ -85,6 +90,119 @@ class AnchorTask(AnchorSettings):
     >>> bool(data.labels[row] == key + anchors.sum()), sorted(anchors.tolist())
     (True, [11, 13])
     """
+
+    PRESETS: ClassVar[dict] = {
+        "smoke": {
+            "length": 6,
+            "keys": (21, 36),
+            "memory_anchors": (1, 4),
+            "reasoning_anchors": (11, 14),
+            "d_vocab": 80,
+            "n_sequences": 3200,
+        },
+        "quick": {},
+        "paper": {
+            "keys": (21, 120),
+            "memory_anchors": (1, 10),
+            "reasoning_anchors": (11, 20),
+            "n_sequences": 200_000,
+        },
+    }
+    ERROR = TaskError
+    sets = SETS
+    train_sets = SETS[:2]
+    predicts = "last"
+
+    q: Annotated[int, Field(ge=1, le=4)] = 2
+    """Number of anchors; combinations of more are too many to list."""
+    length: Annotated[int, Field(ge=2, le=100_000)] = 9
+    """Number of positions L, at least q + 1."""
+    keys: Span = (21, 60)
+    """Range of the key set Z, from which noise is drawn too."""
+    memory_anchors: Span = (1, 5)
+    """Range of A_mem."""
+    reasoning_anchors: Span = (11, 15)
+    """Range of A_rsn."""
+    masked: tuple[tuple[Token, ...], ...] = ((11, 13), (13, 11))
+    """Reasoning combinations (ordered, q anchors each) held out of training."""
+    d_vocab: Size = 200
+    """Vocabulary size; every token and label is below it."""
+    n_sequences: Annotated[int, Field(ge=1, le=1_000_000_000)] = 20_000
+    """Number of rows; each anchor combination of a kind gets the same number, so the total is
+    rounded down to what divides evenly."""
+    memory_labels: Literal["keys", "near_sum", "ranges"] = "keys"
+    """Label distribution of the memory mapping, see above."""
+    label_ranges: tuple[Span, ...] = ()
+    """For ``ranges``, one label range per group; the memory anchors are split into as many equal
+    groups, and combinations stay within a group."""
+    memory_share: Share = 0.5
+    """Share of memory rows among all rows."""
+    unordered: bool = False
+    """One memory label for all orders of the same anchors; a model that sums embeddings cannot tell
+    orders apart."""
+    balanced_keys: bool = False
+    """Every key equally often with every combination, instead of drawn at random. With length q + 1
+    and as few rows as possible these are all inputs there are, each once."""
+
+    def __post_init__(self) -> None:
+        _check_spans(self)
+        _check_masked(self)
+        _check_counts(self)
+
+    @checked
+    def tokens(self, group: str) -> Int[np.ndarray, " n"]:
+        """Token ids of ``key``, ``memory_anchor`` or ``reasoning_anchor``, ascending.
+
+        Raises TaskError for another group.
+        """
+        spans = {
+            GROUPS["key"]: self.keys,
+            GROUPS["memory"]: self.memory_anchors,
+            GROUPS["reasoning"]: self.reasoning_anchors,
+        }
+        if group not in spans:
+            raise TaskError(f"the anchor task has no group '{group}'; {nearest(group, spans)}")
+        low, high = spans[group]
+        return np.arange(low, high + 1)
+
+    def memory_groups(self) -> Int[np.ndarray, "group n"]:
+        """Memory anchors in groups whose combinations never mix: one group, or one a label range."""
+        return self.tokens("memory_anchor").reshape(len(self.label_ranges) or 1, -1)
+
+    @checked
+    def combinations(self, set: str) -> Int[np.ndarray, "combination q"]:
+        """All ordered anchor combinations of ``mem``, ``rsn_train`` or ``rsn_test``, sorted."""
+        rows = []
+        if set == "mem":
+            for group in self.memory_groups().tolist():
+                rows += product(group, repeat=self.q)
+        else:
+            is_masked = set == "rsn_test"
+            masked = dict.fromkeys(self.masked)
+            anchors = self.tokens("reasoning_anchor").tolist()
+            for combination in product(anchors, repeat=self.q):
+                if (combination in masked) == is_masked:
+                    rows.append(combination)
+        return np.array(rows, dtype=np.int64).reshape(-1, self.q)
+
+    @checked
+    def rows_per_combination(self, set: str) -> int:
+        """Rows that each combination of a set gets.
+
+        Reasoning combinations get the same number in training and test.
+        """
+        n_memory = round(self.n_sequences * self.memory_share)
+        combinations = self.n_combinations()
+        if set == "mem":
+            return n_memory // combinations[0]
+        return (self.n_sequences - n_memory) // combinations[1]
+
+    def n_combinations(self) -> tuple[int, int]:
+        """Numbers of memory and of reasoning combinations, without listing them."""
+        n_groups = len(self.label_ranges) or 1
+        n_memory_anchors = self.memory_anchors[1] - self.memory_anchors[0] + 1
+        n_reasoning_anchors = self.reasoning_anchors[1] - self.reasoning_anchors[0] + 1
+        return n_groups * (n_memory_anchors // n_groups) ** self.q, n_reasoning_anchors**self.q
 
     @property
     def stages(self) -> Mapping[str, Stage]:
@@ -170,8 +288,7 @@ class AnchorTask(AnchorSettings):
         are_anchors = np.isin(anchors[memory], self.tokens("memory_anchor"))
         if not (are_keys.all() and are_anchors.all()):
             raise TaskError(
-                "a memory row holds other tokens where its key and its memory anchors stand; give "
-                "those."
+                "a memory row holds other tokens where its key and memory anchors stand; give those."
             )
         combination = combination_numbers(anchors[memory], self.combinations("mem"))
         labels[memory] = data.label_table[combination, key[memory] - self.keys[0]]
@@ -200,24 +317,103 @@ class AnchorTask(AnchorSettings):
         return changed_rows(data, selected(rows, len(data)), change, seed)
 
 
-def range_entropy(data: AnchorDataset) -> float:
-    """Mean entropy (nats) of a memory label that is known to lie in its range.
+def label_bounds(
+    task: AnchorTask,
+) -> tuple[Int[np.ndarray, "combination key"], Int[np.ndarray, "combination key"]]:
+    """Lowest and highest label, both inclusive, that each memory combination and key may draw.
 
-    The loss of a model that knows the range of each row's label (`label_bounds`) and nothing else.
-    The mean is over the memory rows; returns NaN if there are none.
-
-    >>> bool(np.isclose(range_entropy(AnchorTask().dataset(seed=0)), np.log(40)))         # 40 keys
-    True
+    >>> low, high = label_bounds(AnchorTask(memory_labels="near_sum"))
+    >>> int(low[1, 0]), int(high[1, 0])         # anchors 1 and 2, key 21
+    (18, 24)
     """
-    task = data.task
-    rows = data.rows("mem")
-    if not len(rows):
-        return math.nan
-    low, high = label_bounds(task)
-    anchors = np.take_along_axis(data.tokens[rows], data.anchor_positions[rows], 1)
-    combination = combination_numbers(anchors, task.combinations("mem"))
-    key = data.tokens[rows, data.key_position[rows]] - task.keys[0]
-    return float(np.log((high - low + 1)[combination, key]).mean())
+    combinations = task.combinations("mem")
+    keys = task.tokens("key")
+    if task.memory_labels == "near_sum":
+        total = combinations.sum(1)[:, None]
+        return keys[None, :] - total, keys[None, :] + total
+    ranges = np.array(task.label_ranges or [task.keys])
+    bounds = np.repeat(ranges, len(combinations) // len(ranges), axis=0)
+    shape = (len(combinations), len(keys))
+    return np.broadcast_to(bounds[:, :1], shape), np.broadcast_to(bounds[:, 1:], shape)
+
+
+def _check_spans(task: AnchorTask) -> None:
+    """Raise TaskError if ranges of tokens overlap or leave the vocabulary."""
+    q = task.q
+    keys = task.keys
+    reasoning = task.reasoning_anchors
+    spans = {"keys": keys, "memory_anchors": task.memory_anchors, "reasoning_anchors": reasoning}
+    for (first, (a, b)), (second, (c, d)) in combinations(spans.items(), 2):
+        if a <= d and c <= b:
+            raise TaskError(
+                f"{first}=({a}, {b}) and {second}=({c}, {d}) overlap; choose disjoint ranges."
+            )
+    sums = q * task.memory_anchors[1] if task.memory_labels == "near_sum" else 0
+    spans["memory labels"] = (keys[0] - sums, keys[1] + sums)
+    if task.memory_share < 1:
+        spans["reasoning labels"] = (keys[0] + q * reasoning[0], keys[1] + q * reasoning[1])
+    for number, span in enumerate(task.label_ranges):
+        spans[f"label_ranges[{number}]"] = span
+    for name, (low, high) in spans.items():
+        if not 0 <= low <= high < task.d_vocab:
+            raise TaskError(
+                f"{name} run from {low} to {high}; expected a range of tokens within 0 to "
+                f"{task.d_vocab - 1}. Change it, or raise d_vocab above {high}."
+            )
+    if task.length < q + 1:
+        raise TaskError(
+            f"length={task.length} cannot hold a key and q={q} anchors; use length >= {q + 1}."
+        )
+
+
+def _check_masked(task: AnchorTask) -> None:
+    """Raise TaskError for a masked combination that is none, and for groups that do not fit."""
+    low, high = task.reasoning_anchors
+    for combination in task.masked:
+        is_known = all(low <= anchor <= high for anchor in combination)
+        if len(combination) != task.q or not is_known:
+            raise TaskError(
+                f"masked combination {combination} is not one of q={task.q} reasoning anchors in "
+                f"{task.reasoning_anchors}."
+            )
+    if (task.memory_labels == "ranges") != bool(task.label_ranges):
+        raise TaskError(
+            f"memory_labels='{task.memory_labels}' with {len(task.label_ranges)} label_ranges; "
+            f"give both."
+        )
+    n_anchors = task.memory_anchors[1] - task.memory_anchors[0] + 1
+    n_groups = len(task.label_ranges) or 1
+    if n_anchors % n_groups:
+        raise TaskError(
+            f"{n_anchors} memory anchors do not split into {n_groups} equal groups of label_ranges."
+        )
+
+
+def _check_counts(task: AnchorTask) -> None:
+    """Raise TaskError if a combination gets no row, or keys not equally many."""
+    n_memory, n_reasoning = task.n_combinations()
+    memory_rows = task.rows_per_combination("mem")
+    reasoning_rows = task.rows_per_combination("rsn_train")
+    lacks_memory = task.memory_share > 0 and not memory_rows
+    lacks_reasoning = task.memory_share < 1 and not reasoning_rows
+    if lacks_memory or lacks_reasoning:
+        raise TaskError(
+            f"n_sequences={task.n_sequences} leaves some of {n_memory} memory and {n_reasoning} "
+            f"reasoning combinations without a row; raise n_sequences."
+        )
+    n_keys = task.keys[1] - task.keys[0] + 1
+    if task.balanced_keys and (memory_rows % n_keys or reasoning_rows % n_keys):
+        raise TaskError(
+            f"balanced_keys with n_sequences={task.n_sequences}: {memory_rows} rows for each memory "
+            f"combination and {reasoning_rows} for each reasoning combination are no multiple of "
+            f"{n_keys} keys; with memory_share=0.5, "
+            f"n_sequences={2 * n_keys * math.lcm(n_memory, n_reasoning)} works."
+        )
+    if not memory_rows and len({*task.masked}) == n_reasoning:
+        raise TaskError(
+            "the training set is empty: every reasoning combination is masked; leave some out of "
+            "masked."
+        )
 
 
 def combination_numbers(
@@ -248,6 +444,5 @@ def check_both_kinds(task: AnchorTask) -> None:
     if not 0 < task.memory_share < 1:
         raise ConfigError(
             f"memory_share={task.memory_share}; a study compares memory with reasoning, so give a "
-            f"share between 0 and "
-            f"1. train_members trains on one kind alone too."
+            f"share between 0 and 1. train_members trains on one kind alone too."
         )

@@ -26,29 +26,30 @@ EACH = "Each"
 EVERY = "Every"
 GROUND = "ground"
 
-IRREGULAR_ENDINGS = {
-    "o": "oes",
-    "f": "ves",
-    "fe": "ves",
-    "z": "zzes",
-    "ch": "chs",
-    "us": "i",
-    "is": "es",
-    "um": "a",
-    "on": "a",
-    "a": "ae",
-    "ex": "ices",
-    "ix": "ices",
-    "eau": "eaux",
-    "man": "men",
-    "ouse": "ice",
-    "oot": "eet",
-    "ooth": "eeth",
-    "oose": "eese",
-    "child": "children",
-    "person": "people",
-    "ox": "oxen",
-}
+_IRREGULAR = """
+o oes
+f ves
+fe ves
+z zzes
+ch chs
+us i
+is es
+um a
+on a
+a ae
+ex ices
+ix ices
+eau eaux
+man men
+ouse ice
+oot eet
+ooth eeth
+oose eese
+child children
+person people
+ox oxen
+"""
+IRREGULAR_ENDINGS = [line.split() for line in _IRREGULAR.strip().splitlines()]
 """Endings of a singular and of its plural, besides the regular ones."""
 
 # A name, a concept or a property has none of these; other quantifiers and clauses do.
@@ -156,7 +157,7 @@ def irregular_plurals(noun: str) -> tuple[str, ...]:
     (('wolves', 'wolf'), ('sheep',), ())
     """
     plurals = []
-    for singular_ending, plural_ending in IRREGULAR_ENDINGS.items():
+    for singular_ending, plural_ending in IRREGULAR_ENDINGS:
         if noun.endswith(singular_ending):
             plurals.append(noun.removesuffix(singular_ending) + plural_ending)
     if not _PLURAL_ENDING.fullmatch(noun) or noun.endswith(("species", "series")):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -197,24 +197,6 @@ class TextRows(Dataset):
         """The first n rows of a set; documents come in random order already."""
         return self.rows(set)[:n]
 
-    @classmethod
-    def of(cls, text: TextData) -> TextRows:
-        """All rows of a text, the training rows of both corpora first."""
-        rows = joined([text.train, text.test])
-        tokens = rows.tokens.astype(np.int64)
-        set = np.concatenate([text.train.corpus, len(CORPORA) + text.test.corpus])
-        return cls(
-            seed=text.seed,
-            tokens=tokens[:, :-1],
-            labels=np.where(rows.targets, tokens[:, 1:], -1),
-            set=set.astype(np.int64),
-            sets=TEXT_SETS,
-            train_sets=TRAIN,
-            name="the text task",
-            batch_sets=TRAIN,
-            text=text,
-        )
-
 
 @checked
 def text_data(config: TextSettings, seed: int) -> TextData:
@@ -227,18 +209,17 @@ def text_data(config: TextSettings, seed: int) -> TextData:
     ((80, 257), (16, 257), 20)
     """
     tokenizer = tokenizer_of(config)
-    prontoqa, stories = (_corpus_rows(config, corpus, seed, tokenizer) for corpus in CORPORA)
-    train = joined([prontoqa.train, stories.train])
-    test = joined([prontoqa.test, stories.test])
+    corpora = [_corpus_rows(config, corpus, seed, tokenizer) for corpus in CORPORA]
+    all_train, all_test, (examples, _), sources = zip(*corpora, strict=True)
+    train = joined(all_train)
+    test = joined(all_test)
     counts = train.counts(tokenizer.d_vocab)
     provenance = text_provenance(config)
-    provenance["prontoqa"] |= prontoqa.provenance | {"tokens": int(counts[0].sum())}
-    provenance["stories"] |= stories.provenance | {"tokens": int(counts[1].sum())}
+    for corpus, source, tokens in zip(CORPORA, sources, counts, strict=True):
+        provenance[corpus] |= source | {"tokens": int(tokens.sum())}
     provenance["tokenizer"] |= {"d_vocab": tokenizer.d_vocab, "sha256": tokenizer.fingerprint}
     entropies = (entropy(counts[0]), entropy(counts[1]))
-    return TextData(
-        config, seed, tokenizer, train, test, prontoqa.examples, counts, entropies, provenance
-    )
+    return TextData(config, seed, tokenizer, train, test, examples, counts, entropies, provenance)
 
 
 @lru_cache(maxsize=8)
@@ -300,25 +281,20 @@ def entropy(counts: Int[np.ndarray, " d_vocab"]) -> float:
     return float(-(shares * np.log(shares)).sum()) + 0.0
 
 
-class _CorpusRows(NamedTuple):
-    """The rows and the held-out examples of one corpus."""
-
-    train: Rows
-    test: Rows
-    examples: list[Example]
-    provenance: dict[str, Any]
-
-
-def _corpus_rows(config: TextSettings, corpus: str, seed: int, tokenizer: Tokenizer) -> _CorpusRows:
+def _corpus_rows(
+    config: TextSettings, corpus: str, seed: int, tokenizer: Tokenizer
+) -> tuple[Rows, Rows, list[Example], dict[str, Any]]:
+    """Training rows, held-out rows, held-out examples and provenance of one corpus."""
     documents = Documents(config, corpus, seed)
     n_answers = config.answers if corpus == "prontoqa" else 0
-    test = _fill(config, corpus, documents, 0, config.held_out, tokenizer)
-    held_out = max(test.n_documents, n_answers)
-    train = _fill(config, corpus, documents, held_out, config.sequences, tokenizer)
+    test, n_test, n_cut = _fill(config, corpus, documents, 0, config.held_out, tokenizer)
+    held_out = max(n_test, n_answers)
+    filled = _fill(config, corpus, documents, held_out, config.sequences, tokenizer)
+    train, n_train, n_train_cut = filled
     first = documents.take(0, n_answers)
     examples = [document for document in first if isinstance(document, Example)]
-    texts = documents.texts(0, held_out + train.n_documents)
-    few_rows = len(test.rows) < config.held_out or len(train.rows) < config.sequences
+    texts = documents.texts(0, held_out + n_train)
+    few_rows = len(test) < config.held_out or len(train) < config.sequences
     if few_rows or len(examples) < n_answers:
         shortage = ""
         settings = "sequences, held_out"
@@ -328,25 +304,17 @@ def _corpus_rows(config: TextSettings, corpus: str, seed: int, tokenizer: Tokeni
         raise TextError(
             f"{source_name(config, corpus)}: too little text. Of {config.sequences:,} training "
             f"rows and {config.held_out:,} held-out rows ({config.layout}, {config.n_ctx} tokens) "
-            f"its {len(texts):,} different documents fill {len(train.rows):,} and "
-            f"{len(test.rows):,}{shortage}. Give more text, or lower {settings} or n_ctx."
+            f"its {len(texts):,} different documents fill {len(train):,} and "
+            f"{len(test):,}{shortage}. Give more text, or lower {settings} or n_ctx."
         )
     provenance = {
         "documents": len(texts),
         "held_out_documents": held_out,
-        "held_out_tokens": int(test.rows.targets.sum()),
-        "cut": train.n_cut + test.n_cut,
+        "held_out_tokens": int(test.targets.sum()),
+        "cut": n_train_cut + n_cut,
         "sha256": content_key(texts),
     }
-    return _CorpusRows(train.rows, test.rows, examples, provenance)
-
-
-class _Filled(NamedTuple):
-    """Rows, the number of documents in them, and how many of these are cut short."""
-
-    rows: Rows
-    n_documents: int
-    n_cut: int
+    return train, test, examples, provenance
 
 
 def _fill(
@@ -356,14 +324,14 @@ def _fill(
     start: int,
     n: int,
     tokenizer: Tokenizer,
-) -> _Filled:
-    """n rows from the documents that begin at ``start``."""
+) -> tuple[Rows, int, int]:
+    """n rows from the documents that begin at ``start``, the number of these, and of those cut."""
     number = CORPORA.index(corpus)
     if config.layout == "padded":
         tokens = stream(documents.texts(start, n), tokenizer)
         rows = padded(tokens, config.n_ctx, number, n, tokenizer.end)
         lengths = np.diff(np.flatnonzero(tokens == tokenizer.end))
-        return _Filled(rows, len(rows), int((lengths > config.n_ctx).sum()))
+        return rows, len(rows), int((lengths > config.n_ctx).sum())
     needed = n * config.n_ctx + 1
     tokens = stream([], tokenizer)
     n_read = 0
@@ -375,7 +343,7 @@ def _fill(
         n_read += len(texts)
     # the first end stands before the first document
     n_begun = int((tokens[: needed - 1] == tokenizer.end).sum())
-    return _Filled(packed(tokens, config.n_ctx, number, n), min(n_begun, n_read), 0)
+    return packed(tokens, config.n_ctx, number, n), min(n_begun, n_read), 0
 
 
 def content_key(texts: Sequence[str]) -> str:
@@ -441,7 +409,21 @@ class TextTask(TextSettings):
 
         Raises TextError if the text cannot be had.
         """
-        return TextRows.of(self.text(seed))
+        text = self.text(seed)
+        rows = joined([text.train, text.test])
+        tokens = rows.tokens.astype(np.int64)
+        set = np.concatenate([text.train.corpus, len(CORPORA) + text.test.corpus])
+        return TextRows(
+            seed=seed,
+            tokens=tokens[:, :-1],
+            labels=np.where(rows.targets, tokens[:, 1:], -1),
+            set=set.astype(np.int64),
+            sets=TEXT_SETS,
+            train_sets=TRAIN,
+            name="the text task",
+            batch_sets=TRAIN,
+            text=text,
+        )
 
 
 def _training_loss(values: Evaluation) -> np.ndarray:

@@ -84,8 +84,7 @@ from torch import Tensor
 
 from rb_interp.arguments import checked
 from rb_interp.errors import TaskError
-from rb_interp.tasks.anchor import AnchorDataset, AnchorTask
-from rb_interp.tasks.anchor_settings import label_bounds
+from rb_interp.tasks.anchor import AnchorDataset, AnchorTask, label_bounds
 
 Count = Literal["occurrences", "sequences"]
 """How a token counts that stands twice in a row: twice, or once."""

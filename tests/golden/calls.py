@@ -44,7 +44,7 @@ from rb_interp.studies.anchor.config import stopped_early
 from rb_interp.studies.composite.flow import flow_of, read_interchange, read_knock_out
 from rb_interp.studies.composite.phase import read_phase
 from rb_interp.studies.composite.representation import read_grid, read_shares
-from rb_interp.tasks.anchor_settings import GROUPS
+from rb_interp.tasks.anchor import GROUPS
 from rb_interp.tasks.induction import InductionTask
 from rb_interp.text import generate
 

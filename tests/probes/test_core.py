@@ -247,7 +247,7 @@ def test_a_scan_adjusts_p_over_its_heads_for_each_quantity(pair, monkeypatch):
     """By hand: the i-th smallest of n becomes the least of n p_j / j over j >= i; NaN does not
     count."""
     given = iter([0.01, 0.04, np.nan, 0.03])
-    monkeypatch.setattr(Null, "_p_value", lambda null, value: next(given))
+    monkeypatch.setattr(Null, "p_value", lambda null, value: next(given))
     found = probes.scan(probes.uniformity, pair[0], INPUTS, layers=[0], n_null=5)
     assert found.columns.get_loc("p_adjusted") == found.columns.get_loc("p_value") + 1
     np.testing.assert_allclose(found.p_adjusted[found.quantity == "tv"], [0.03, 0.04, np.nan, 0.04])

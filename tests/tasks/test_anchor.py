@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from rb_interp.errors import TaskError
 from rb_interp.tasks import SETS, AnchorTask, Dataset, fingerprint
-from rb_interp.tasks.anchor import range_entropy
 
 
 @st.composite
@@ -128,7 +127,7 @@ def test_samples_are_fixed_and_of_their_set():
         ({"n_sequences": 20}, "raise n_sequences"),
         (
             {"memory_labels": "ranges", "label_ranges": ((30, 40), (30, 50))},
-            "cannot be split into 2 equal groups",
+            "do not split into 2 equal groups",
         ),
     ],
 )
@@ -236,14 +235,6 @@ def test_keys_that_cannot_be_balanced_say_how_many_rows_can():
     message = "15 rows for each memory combination and 15 for each reasoning combination are no multiple of 40 keys"
     with pytest.raises(TaskError, match=f"{message}.*n_sequences=2000 works"):
         listing(n_sequences=750)
-
-
-def test_range_entropy_by_hand():
-    task = AnchorTask(length=3, balanced_keys=True, n_sequences=2000, memory_labels="near_sum")
-    sums = np.add.outer(
-        np.arange(1, 6), np.arange(1, 6)
-    )  # every ordered pair of memory anchors, equally often
-    assert range_entropy(task.dataset(seed=0)) == pytest.approx(np.log(2 * sums + 1).mean())
 
 
 class Doubled(AnchorTask):

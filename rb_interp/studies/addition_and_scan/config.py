@@ -49,16 +49,7 @@ _SMOKE = TrainConfig(
     eval_rows=100,
     n_checkpoints=1,
 )
-_QUICK = TrainConfig(
-    steps=500,
-    batch_size=64,
-    lr=3e-3,
-    lr_final=1.2e-4,
-    warmup=100,
-    eval_every=100,
-    eval_rows=200,
-    n_checkpoints=1,
-)
+_QUICK = replace(_SMOKE, steps=500, batch_size=64, warmup=100, eval_every=100, eval_rows=200)
 _PAPER = TrainConfig(
     steps=40_000,
     batch_size=2048,

@@ -90,20 +90,8 @@ class SequenceTask(TaskSettings):
 
 
 PRIMITIVE = "jump"
-VERBS = (
-    PRIMITIVE,
-    "walk",
-    "look",
-    "run",
-    "hop",
-    "sing",
-    "wave",
-    "nod",
-    "spin",
-    "climb",
-    "crawl",
-    "swim",
-)
+_VERBS = "jump walk look run hop sing wave nod spin climb crawl swim"
+VERBS = tuple(_VERBS.split())
 TURNS = {"left": "TURN_LEFT", "right": "TURN_RIGHT"}
 TIMES = {"twice": 2, "thrice": 3}
 JOINTS = ("and", "after")

@@ -14,7 +14,7 @@ from rb_interp.probes.variance import component_hooks
 from rb_interp.runs import Run, StudyResult, Sweep
 from rb_interp.runs.member_models import MemberModels, measure_members
 from rb_interp.settings import SMALL
-from rb_interp.tasks.anchor_settings import GROUPS
+from rb_interp.tasks.anchor import GROUPS
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.training.member_group import Member
 

@@ -43,8 +43,7 @@ from rb_interp.studies.composite.rows import (
     row_hashes,
     row_kinds,
 )
-from rb_interp.tasks.counterfactual import changed_rows
-from rb_interp.tasks.dataset import Dataset, Stage, TaskSettings
+from rb_interp.tasks.dataset import Dataset, Stage, TaskSettings, changed_rows
 from rb_interp.tasks.inputs import Inputs, selected
 
 Pair = tuple[Token, Token]

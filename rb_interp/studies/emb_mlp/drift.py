@@ -20,8 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -109,12 +107,12 @@ def _predictions(sweep: Sweep) -> list[Prediction]:
     train = sweep.config.train
     rates = [learning_rate(step, train) for step in range(train.steps)]
     total_rates = np.cumsum([0.0, *rates])
-    seeds = {seed: _Seed(sweep.config.task, sweep.dataset(seed)) for seed in sweep.seeds}
-    one_layer = sweep.config.model.architecture == "one_layer"
+    pulls = {seed: _pulls(sweep.dataset(seed)) for seed in sweep.seeds}
     predictions = []
     for member in sweep.members:
         start = sweep.weights(member.gamma, member.seed, "init")
-        predictions.append(Prediction(member, one_layer, seeds[member.seed], start, total_rates))
+        prediction = Prediction(member, sweep, pulls[member.seed], start, total_rates)
+        predictions.append(prediction)
     return predictions
 
 
@@ -134,38 +132,30 @@ def _checkpoints(
             yield prediction, checkpoint
 
 
-@dataclass(frozen=True)
-class _Seed:
-    """The pulls of a seed's rows, and the groups of its tokens."""
+def _pulls(data: AnchorDataset) -> dict[str, Tensor]:
+    """R of the training rows by the way of counting."""
+    rows = data.rows("train")
+    d_vocab = data.task.d_vocab
+    tokens = torch.from_numpy(data.tokens[rows])
+    labels = torch.from_numpy(data.labels[rows])
+    float64 = torch.float64
+    population = theory.population_pull(data.task, masked=True)
+    return {
+        "occurrences": theory.pull(tokens, labels, d_vocab, "occurrences", dtype=float64),
+        "sequences": theory.pull(tokens, labels, d_vocab, "sequences", dtype=float64),
+        "population": torch.from_numpy(population),
+        "last": theory.pull(tokens, labels, d_vocab, last=True, dtype=float64),
+    }
 
-    task: AnchorTask
-    data: AnchorDataset
 
-    @cached_property
-    def pulls(self) -> dict[str, Tensor]:
-        """R by the way of counting."""
-        rows = self.data.rows("train")
-        d_vocab = self.task.d_vocab
-        tokens = torch.from_numpy(self.data.tokens[rows])
-        labels = torch.from_numpy(self.data.labels[rows])
-        float64 = torch.float64
-        population = theory.population_pull(self.task, masked=True)
-        return {
-            "occurrences": theory.pull(tokens, labels, d_vocab, "occurrences", dtype=float64),
-            "sequences": theory.pull(tokens, labels, d_vocab, "sequences", dtype=float64),
-            "population": torch.from_numpy(population),
-            "last": theory.pull(tokens, labels, d_vocab, last=True, dtype=float64),
-        }
-
-    @cached_property
-    def groups(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Tokens of each group, and the kind of each token."""
-        groups = {}
-        for group, kinds in MOVING.items():
-            tokens = [self.task.tokens(kind) for kind in kinds]
-            kind_of_token = np.repeat(kinds, [len(ids) for ids in tokens])
-            groups[group] = (np.concatenate(tokens), kind_of_token)
-        return groups
+def _groups(task: AnchorTask) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Tokens of each group, and the kind of each token."""
+    groups = {}
+    for group, kinds in MOVING.items():
+        tokens = [task.tokens(kind) for kind in kinds]
+        kind_of_token = np.repeat(kinds, [len(ids) for ids in tokens])
+        groups[group] = (np.concatenate(tokens), kind_of_token)
+    return groups
 
 
 class Prediction:
@@ -174,21 +164,22 @@ class Prediction:
     def __init__(
         self,
         member: Member,
-        one_layer: bool,
-        seed: _Seed,
+        sweep: Sweep,
+        pulls: Mapping[str, Tensor],
         start: Mapping[str, Tensor],
         rates: np.ndarray,
     ) -> None:
         self.member = member
         self.gamma_seed = (member.gamma, member.seed)
-        self.one_layer = one_layer
-        self.seed = seed
+        self.one_layer = sweep.config.model.architecture == "one_layer"
+        self.task = sweep.config.task
+        self.pulls = pulls
         self.rates = rates
         self.start = {name: value.double() for name, value in start.items()}
 
     def drifts(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
         """Predicted change of W_E, ``[d_vocab d_model]``, by prediction."""
-        pulls = self.seed.pulls
+        pulls = self.pulls
         rate = self.rates[checkpoint.step]
         sums = checkpoint.drift(*self.gamma_seed)
         sums = {name: value.double() for name, value in sums.items()}
@@ -221,14 +212,15 @@ class Prediction:
     ) -> Tensor:
         if not self.one_layer:
             return pull @ maps["map"]
-        length = self.seed.task.length
-        return theory.one_layer_drift(pull, maps["attention"], maps["direct"], length, last)
+        attention = maps["attention"]
+        return theory.one_layer_drift(pull, attention, maps["direct"], self.task.length, last)
 
     def compare(self, checkpoint: Checkpoint) -> Iterator[dict[str, Any]]:
         """One row per group and prediction; NaN at step 0, where nothing has moved."""
         moved = self._moved(checkpoint, "embed.W_E")
+        groups = _groups(self.task)
         for prediction, drift in self.drifts(checkpoint).items():
-            for group, (tokens, kinds) in self.seed.groups.items():
+            for group, (tokens, kinds) in groups.items():
                 measured = moved[tokens]
                 predicted = drift[tokens]
                 cos, r2 = theory.agreement(predicted, measured)

@@ -10,6 +10,7 @@ set of labels, and knows no single pair. R1 says which loss is lower over traini
 shows. It does not say which mapping is memorised in fewer steps; see the accuracies.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -26,7 +27,7 @@ from rb_interp.statistics.learning_order import bias_index, learning_order_of
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.labels.config import BEFORE_MEMORY, LabelsConfig
 from rb_interp.tasks import AnchorDataset
-from rb_interp.tasks.anchor import range_entropy
+from rb_interp.tasks.anchor import combination_numbers, label_bounds
 from rb_interp.training.member_group import Member
 
 Areas = Mapping[Any, float]
@@ -97,6 +98,27 @@ def _speed(first: float, second: float, per_entropy: float) -> dict[str, float]:
         "area_mem2": second,
         "bias_per_entropy": per_entropy,
     }
+
+
+def range_entropy(data: AnchorDataset) -> float:
+    """Mean entropy (nats) of a memory label that is known to lie in its range.
+
+    The loss of a model that knows the range of each row's label (`label_bounds`) and nothing else.
+    The mean is over the memory rows; returns NaN if there are none.
+
+    >>> from rb_interp.tasks import AnchorTask
+    >>> bool(np.isclose(range_entropy(AnchorTask().dataset(seed=0)), np.log(40)))         # 40 keys
+    True
+    """
+    task = data.task
+    rows = data.rows("mem")
+    if not len(rows):
+        return math.nan
+    low, high = label_bounds(task)
+    anchors = np.take_along_axis(data.tokens[rows], data.anchor_positions[rows], 1)
+    combination = combination_numbers(anchors, task.combinations("mem"))
+    key = data.tokens[rows, data.key_position[rows]] - task.keys[0]
+    return float(np.log((high - low + 1)[combination, key]).mean())
 
 
 def memory_groups(data: AnchorDataset, rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:

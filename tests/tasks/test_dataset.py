@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rb_interp.errors import TaskError
-from rb_interp.tasks import AnchorTask, counterfactual
-from rb_interp.tasks.counterfactual import can_change_anchor
+from rb_interp.tasks import AnchorTask, dataset
+from rb_interp.tasks.dataset import can_change_anchor
 
 TASK = AnchorTask()
 DATA = TASK.dataset(seed=3)
@@ -97,7 +97,7 @@ def test_one_seed_gives_one_draw_and_another_another(rows):
 
 
 def test_a_row_without_a_counterfactual_and_an_unknown_change_say_so(monkeypatch):
-    monkeypatch.setattr(counterfactual, "TRIES", 20)
+    monkeypatch.setattr(dataset, "TRIES", 20)
     held_out = DATA.sample("rsn_test", 10)
     with pytest.raises(
         TaskError,
