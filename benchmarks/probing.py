@@ -24,9 +24,9 @@ from rb_interp._threads import single_threaded
 from rb_interp.report.page import write_report
 from rb_interp.runs import member_models
 from rb_interp.studies.anchor.causes import measure_causes
+from rb_interp.studies.anchor.circuits import measure_equivalence
 from rb_interp.studies.anchor.dynamics import dynamics
-from rb_interp.studies.anchor.equivalence import measure_equivalence
-from rb_interp.studies.anchor.readings import read_members
+from rb_interp.studies.anchor.measure import read_members
 
 
 def timed(name: str, work: Callable[[], Any]) -> None:

@@ -39,7 +39,7 @@ from experiments.calibration.starts import members_as_trained
 from experiments.calibration.trained_models import FAMILIES, answers
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.reference import REFERENCES
-from rb_interp.studies.anchor.error_rates import RATES, TRAINED_RATES, read_table
+from rb_interp.studies.anchor.checks import RATES, TRAINED_RATES, read_table
 
 PARTS, TRAINED = "parts", "trained"
 SHOWN = [

@@ -25,8 +25,8 @@ from rb_interp.interventions.circuits import (
     circuit_by_cause,
 )
 from rb_interp.studies.anchor import circuits as circuit
+from rb_interp.studies.anchor.checks import MECHANISM_CLAIMS
 from rb_interp.studies.anchor.claims import CLAIMS
-from rb_interp.studies.anchor.error_rates import MECHANISM_CLAIMS
 
 NAMES = ("average-then-key", "key-to-anchors")
 """Circuit names by attention that say what a model does (the others say that it does neither)."""

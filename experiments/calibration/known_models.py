@@ -35,9 +35,9 @@ from rb_interp.models.reference import reference
 from rb_interp.models.schemes import draw
 from rb_interp.probes import geometry
 from rb_interp.settings import LARGE, MIDDLE, SMALL
-from rb_interp.studies.anchor.causes import MATCHED_DRAWS
-from rb_interp.studies.anchor.error_rates import family
-from rb_interp.studies.anchor.readings import MEMORY, REASONING, plan
+from rb_interp.studies.anchor.causes import MATCHED_DRAWS, MEMORY, REASONING
+from rb_interp.studies.anchor.checks import family
+from rb_interp.studies.anchor.measure import plan
 from rb_interp.tasks import AnchorDataset, AnchorTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import train_members

@@ -25,7 +25,7 @@ import pandas as pd
 
 from rb_interp.statistics.intervals import proportion_interval, stratified_auc
 from rb_interp.store import write_file
-from rb_interp.studies.anchor.error_rates import (
+from rb_interp.studies.anchor.checks import (
     MAX_FALSE_POSITIVE,
     MIN_TRUE_POSITIVE,
     read_table,

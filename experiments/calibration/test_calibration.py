@@ -25,12 +25,12 @@ from rb_interp.models.config import NORMS, ModelConfig
 from rb_interp.models.reference import REFERENCES, reference
 from rb_interp.models.schemes import draw
 from rb_interp.statistics.intervals import proportion_interval
-from rb_interp.studies.anchor.claims import CLAIMS
-from rb_interp.studies.anchor.error_rates import (
+from rb_interp.studies.anchor.checks import (
     MECHANISM_CLAIMS,
     shipped_rates,
     shipped_trained_rates,
 )
+from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.tasks import AnchorTask
 
 TASK = AnchorTask.preset("smoke")

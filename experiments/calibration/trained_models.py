@@ -56,7 +56,7 @@ from experiments.calibration.starts import (
 from rb_interp.models.config import NORMS, ModelConfig
 from rb_interp.settings import SMALL
 from rb_interp.studies.anchor import circuits
-from rb_interp.studies.anchor.error_rates import family
+from rb_interp.studies.anchor.checks import family
 
 FAMILIES = tuple(replace(ModelConfig.preset("quick"), norm=norm) for norm in NORMS)
 """The models that are trained, one for each place of LayerNorm."""

@@ -1,4 +1,8 @@
-"""A claim as data: the number that it reads, its conditions, and what is judged beside it."""
+"""A claim as data: the number that it reads, its conditions, and what is judged beside it.
+
+At the end stand the claims that several studies of paper 1 make: what is learned first, and how
+embeddings lie.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from rb_interp.arguments import checked
 from rb_interp.errors import ArgumentError
+from rb_interp.settings import LARGE, MIDDLE, SMALL
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -119,6 +124,24 @@ class Condition:
         return self.comparison if self.minus else f"{self.of.place}: {self.comparison}"
 
 
+def at_least(of: Term, threshold: float, minus: Term | None = None) -> Condition:
+    """The condition that a term, or its excess over another, reaches a threshold.
+
+    >>> at_least(Term("learning_order", "bias", 0.8, "final"), 0.1).comparison
+    'bias >= 0.1'
+    """
+    return Condition(of, ">=", threshold, minus)
+
+
+def at_most(of: Term, threshold: float, minus: Term | None = None) -> Condition:
+    """The condition that a term, or its excess over another, does not exceed a threshold.
+
+    >>> at_most(Term("learning_order", "bias", 0.8, "final"), 0.1).comparison
+    'bias <= 0.1'
+    """
+    return Condition(of, "<=", threshold, minus)
+
+
 @checked
 @dataclass(frozen=True)
 class Claim:
@@ -182,6 +205,17 @@ class Claim:
             last_place = place
         text = " and ".join(parts) + UNIT_NOTES.get(self.unit, "")
         return f"{text}; in seeds with {self.gate.comparison}" if self.gate else text
+
+
+def make_claim(
+    id: str, statement: str, source: str, *conditions: Condition, **options: Any
+) -> Claim:
+    """A claim whose conditions stand one after the other; ``options`` are other fields of `Claim`.
+
+    >>> make_claim("X", "B is high.", "here", at_least(Term("order", "B", 0.8, "final"), 0.1)).criterion
+    'gamma 0.8, final: B >= 0.1'
+    """
+    return Claim(id, statement, source, conditions, **options)
 
 
 @checked
@@ -252,3 +286,69 @@ class Grouping:
     by: str
     groups: Mapping[int, str]
     claims: tuple[Claim, ...]
+
+
+def curve(quantity: str, label: str, gamma: float = SMALL, **where: Any) -> Term:
+    """A statistic of a member's learning curves; ``where`` names the sweep."""
+    return Term("learning_order", quantity, gamma, "final", label=label, **where)
+
+
+def learning_order_claims(
+    prefix: str, statements: tuple[str, ...], sources: tuple[str, ...], **where: Any
+) -> tuple[Claim, ...]:
+    """Five claims on which mapping is learned first, with ids ``prefix`` and 1 to 5.
+
+    The second and third speak of a mapping that is learned at a large initialisation, the fifth at
+    a small one. ``where``: ``sweep`` and ``sweep_label`` of the terms.
+    """
+    large, middle, small = (curve("bias", "B", gamma, **where) for gamma in (LARGE, MIDDLE, SMALL))
+    conditions = (
+        (at_least(small, 0.10), at_least(curve("bias_test", "B_test", **where), 0.10)),
+        (
+            at_most(curve("abs_bias", "|B|", LARGE, **where), 0.10),
+            at_least(curve("margin_mem", "label entropy - L_mem (nats)", LARGE, **where), 0.3),
+            at_least(
+                curve("margin_rsn_train", "label entropy - L_rsn_train (nats)", LARGE, **where), 0.3
+            ),
+        ),
+        (
+            at_most(curve("acc_rsn_test", "accuracy on rsn_test", LARGE, **where), 0.20),
+            at_least(
+                curve("acc_gap", "accuracy on rsn_train - accuracy on rsn_test", LARGE, **where),
+                0.20,
+            ),
+        ),
+        (Condition(small, ">", 0.0, middle), Condition(middle, ">", 0.0, large)),
+        (at_least(curve("acc_rsn_test", "accuracy on rsn_test", **where), 0.90),),
+    )
+    gammas = (None, LARGE, LARGE, None, SMALL)
+    learned = (reasoning_learned(gamma, **where) if gamma else None for gamma in gammas)
+    parts = zip(statements, sources, conditions, learned, strict=True)
+    return tuple(
+        Claim(f"{prefix}{i}", *part[:3], learned=part[3]) for i, part in enumerate(parts, start=1)
+    )
+
+
+def reasoning_learned(gamma: float = LARGE, **where: Any) -> Condition:
+    """The reasoning mapping is learned at the end, as far as it was trained on."""
+    return at_least(curve("acc_rsn_train", "accuracy on rsn_train", gamma, **where), 0.95)
+
+
+def geometry(
+    quantity: str, label: str, gamma: float = SMALL, stage: str = "final", **where: Any
+) -> Term:
+    """A reading of the probe ``geometry``; ``where`` names the sweep."""
+    return Term("geometry", quantity, gamma, stage, label=label, **where)
+
+
+def ordered_anchors(stage: str = "final", **where: Any) -> Condition:
+    """Reasoning anchors are the more alike, the closer their values."""
+    label = "Spearman(|s_i - s_j|, cos) over reasoning anchors"
+    return at_most(geometry("order_rho", label, stage=stage, **where), -0.80)
+
+
+def alike_anchors(stage: str, **where: Any) -> Condition:
+    """Memory anchors share one direction."""
+    return at_least(
+        geometry("cos_memory", "mean cos between memory anchors", stage=stage, **where), 0.50
+    )

@@ -18,13 +18,7 @@ import pandas as pd
 from rb_interp.arguments import checked
 from rb_interp.claims import rule
 from rb_interp.claims.claim import CalibrationStatus, CausalCheck, Claim, Grouping, Term
-from rb_interp.claims.samples import (
-    COLUMNS,
-    ConditionSample,
-    Numbers,
-    ReadingsTable,
-    joined_text,
-)
+from rb_interp.claims.samples import COLUMNS, ConditionSample, Numbers, ReadingsTable, joined_text
 from rb_interp.claims.verdict import CheckedCause, ConditionResult, Group, Verdict, Verdicts, Within
 from rb_interp.errors import RunError
 from rb_interp.statistics.intervals import Interval, median_and_range, proportion_interval

@@ -24,7 +24,7 @@ from markupsafe import Markup, escape
 
 from rb_interp.claims.claim import Term
 from rb_interp.claims.rule import FEWEST, OUTCOMES
-from rb_interp.claims.verdict_text import cautions, effect_text
+from rb_interp.claims.verdict import cautions, effect_text
 from rb_interp.errors import StudyError, nearest
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.kit import save_figures
@@ -44,10 +44,8 @@ ENDS = {
     "share": ("share", "low", "high"),
     "effect": ("effect", "low", "high"),
     "control": ("control", "control_low", "control_high"),
-    **{
-        name: tuple(f"{name}_{end}" for end in ("rate", "low", "high"))
-        for name in ("true_positive", "false_positive")
-    },
+    "true_positive": ("true_positive_rate", "true_positive_low", "true_positive_high"),
+    "false_positive": ("false_positive_rate", "false_positive_low", "false_positive_high"),
 }
 """A number over seeds or models -> the columns of a table with it and its ends."""
 DIGIT = re.compile(r"(?<![\w)-])-(?=[.\d])")
@@ -84,19 +82,15 @@ def render_page(study: ReportedStudy, evidence: Evidence, images: Mapping[str, b
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined
     )
     environment.trim_blocks = environment.lstrip_blocks = True
-    environment.filters |= {
-        "number": number,
-        "two": two_digits,
-        "typeset": typeset,
-        "seeds": seeds_text,
-    }
-    shown = Page(study, evidence, images)
-    template = (
-        study.report.read_text(encoding="utf-8")
-        if study.report
-        else '{% extends "page.md.jinja" %}'
-    )
-    text = environment.from_string(template).render(shown.names())
+    environment.filters["number"] = number
+    environment.filters["two"] = two_digits
+    environment.filters["typeset"] = typeset
+    environment.filters["seeds"] = seeds_text
+    template = '{% extends "page.md.jinja" %}'
+    if study.report:
+        template = study.report.read_text(encoding="utf-8")
+    page = Page(study, evidence, images)
+    text = environment.from_string(template).render(page.names())
     body, sections = _html(text)
     shell = environment.get_template("page.html.jinja")
     return shell.render(title=study.title, question=study.question, body=body, sections=sections)
@@ -105,7 +99,8 @@ def render_page(study: ReportedStudy, evidence: Evidence, images: Mapping[str, b
 def _html(text: str) -> tuple[Markup, dict[str, str]]:
     """Markdown as HTML whose headings have ids, and id -> words of the second-level headings."""
     markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
-    tokens, sections = markdown.parse(text), {}
+    tokens = markdown.parse(text)
+    sections = {}
     for heading, words in pairwise(tokens):
         if heading.type == "heading_open":
             plain = re.sub(r"<[^>]*>", "", words.content).lower()
@@ -138,21 +133,18 @@ class Page:
     def __init__(
         self, study: ReportedStudy, evidence: Evidence, images: Mapping[str, bytes]
     ) -> None:
-        self.study, self.evidence, self.images, self.placed = study, evidence, images, []
+        self.study = study
+        self.evidence = evidence
+        self.images = images
+        self.placed = []
 
     def names(self) -> dict[str, Any]:
         """Every name that a template may use."""
-        meta = self.evidence.meta
-        return {
-            **{
-                name: getattr(self, name)
-                for name in dir(self)
-                if not name.startswith("_") and name != "names"
-            },
-            "warnings": list(warnings(self.evidence)),
-            "glossary": self._glossary(),
-            "versions": meta.get("versions") or {},
-        }
+        names = {name: getattr(self, name) for name in dir(self) if not name.startswith("_")}
+        names["warnings"] = list(warnings(self.evidence))
+        names["glossary"] = self._glossary()
+        names["versions"] = self.evidence.meta.get("versions") or {}
+        return names
 
     def figure(
         self, id: str, title: str, claims: str = "", caller: Callable[[], str] = str
@@ -180,11 +172,11 @@ class Page:
     def table(self, headings: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Markup:
         """A table; numbers as readers see them."""
         lines = [headings, ["---"] * len(headings), *rows]
-        cells = [
-            " | ".join(str(escape(_text(cell))).replace("|", "\\|") for cell in line)
-            for line in lines
-        ]
-        return Markup("\n" + "\n".join(f"| {line} |" for line in cells) + "\n")
+        text = Markup("\n")
+        for line in lines:
+            cells = (str(escape(_text(cell))).replace("|", "\\|") for cell in line)
+            text += Markup(f"| {' | '.join(cells)} |\n")
+        return text
 
     def terms(self, probe: str, quantities: Mapping[str, str], **address: Any) -> list[Term]:
         """Terms of a probe, to be read at every rate: quantity -> what the page calls it.
@@ -244,9 +236,8 @@ class Page:
             table = self.evidence.sweep(sweep).table(found, **where)
             table = table.sort_values("gamma", kind="stable") if "gamma" in columns else table
             found = table.to_dict("records")
-        return self.table(
-            list(columns.values()), ([_cell(row, column) for column in columns] for row in found)
-        )
+        lines = [[_cell(row, column) for column in columns] for row in found]
+        return self.table([*columns.values()], lines)
 
     @_or_sentence
     def grid(
@@ -260,18 +251,16 @@ class Page:
     ) -> Markup:
         """A table with the values of ``across`` as columns, and of ``down`` as rows; a cell is as
         in `rows`."""
-        found, down = (
-            self.evidence.sweep(sweep).table(name, **where),
-            [down] if isinstance(down, str) else list(down),
-        )
+        found = self.evidence.sweep(sweep).table(name, **where)
+        down = [down] if isinstance(down, str) else list(down)
         heads = list(dict.fromkeys(found[across]))
         lines = []
         for place, group in found.groupby(down, sort=False):
             cells = {row[across]: _cell(row, cell) for row in group.to_dict("records")}
             lines.append([*place, *(cells.get(head, "") for head in heads)])  # pyright: ignore[reportGeneralTypeIssues]
-        return self.table(
-            [*down, *(f"γ = {head:g}" if across == "gamma" else head for head in heads)], lines
-        )
+        if across == "gamma":
+            heads = [f"γ = {head:g}" for head in heads]
+        return self.table([*down, *heads], lines)
 
     def constant(self, place: str) -> Any:
         """A value by its place, ``package.module:name``."""
@@ -281,29 +270,21 @@ class Page:
     def checks(self) -> Markup:
         """Each causal check: what is done and its control, effect and control by rate, both
         verdicts."""
-        gammas, own = (
-            self.evidence.gammas,
-            {verdict.id: verdict for verdict in self.evidence.verdicts},
-        )
-        lines, both = [], Markup("{}<br>control {}")
-        for check, found in zip(self.study.load("checks"), self.evidence.checks, strict=True):
-            done = f"{check.done}. Control: {check.control_done}. Refuted if {check.refuted_if}. In {found.quantity}."
-            cells = {
-                cell["gamma"]: both.format(_cell(cell, "effect"), _cell(cell, "control"))
-                for cell in found.by_gamma
-            }
-            read = (cells.get(gamma, "") for gamma in gammas)
-            lines.append(
-                [check.of, typeset(done), *read, *map(_decided, (found.verdict, own.get(check.of)))]
-            )
-        columns = (
-            "claim",
-            "intervention",
-            *(f"γ = {gamma:g}" for gamma in gammas),
-            "it decides",
-            "the claim",
-        )
-        return self.table(columns, lines)
+        gammas = self.evidence.gammas
+        verdicts = {verdict.id: verdict for verdict in self.evidence.verdicts}
+        both = Markup("{}<br>control {}")
+        lines = []
+        for check, result in zip(self.study.load("checks"), self.evidence.checks, strict=True):
+            done = f"{check.done}. Control: {check.control_done}. "
+            done += f"Refuted if {check.refuted_if}. In {result.quantity}."
+            cells = dict.fromkeys(gammas, "")
+            for cell in result.by_gamma:
+                cells[cell["gamma"]] = both.format(_cell(cell, "effect"), _cell(cell, "control"))
+            outcomes = (_decided(result.verdict), _decided(verdicts.get(check.of)))
+            read = (cells[gamma] for gamma in gammas)
+            lines.append([check.of, typeset(done), *read, *outcomes])
+        rates = (f"γ = {gamma:g}" for gamma in gammas)
+        return self.table(["claim", "intervention", *rates, "it decides", "the claim"], lines)
 
     def threshold(self, claim: str, number: int = 0) -> str:
         """The threshold of a condition, as it is written in figures."""
@@ -327,9 +308,8 @@ class Page:
         assert self.evidence.within is not None
         groups = self.evidence.within.groups
         every = {verdict.id: verdict for verdict in self.evidence.verdicts}
-        lines = [
-            ["seeds", "", *(f"{len(g.seeds)} of {g.total}, {share_text(*g.share)}" for g in groups)]
-        ]
+        sizes = (f"{len(g.seeds)} of {g.total}, {share_text(*g.share)}" for g in groups)
+        lines = [["seeds", "", *sizes]]
         for verdict in groups[0].verdicts:
             of = [every.get(verdict.id), *(group.verdicts[verdict.id] for group in groups)]
             lines.append([verdict.id, *map(_decided, of)])
@@ -337,14 +317,8 @@ class Page:
 
     def all_claims(self) -> Markup:
         """Every claim with its criterion, what was measured, and why it was judged so."""
-        headings = (
-            "claim",
-            "criterion, and what was measured",
-            "met by",
-            "median [range]",
-            "untrained",
-            "verdict",
-        )
+        measured = "criterion, and what was measured"
+        headings = ("claim", measured, "met by", "median [range]", "untrained", "verdict")
         return self.table(headings, map(self._claim, self.evidence.verdicts))
 
     def _claim(self, verdict: Verdict) -> list[Any]:
@@ -359,21 +333,23 @@ class Page:
             text += Markup("<br>{} {}: {}").format(
                 head, typeset(one.criterion or one.statistic), told
             )
-        share = verdict.n_meeting / verdict.n_seeds if verdict.n_seeds else math.nan
-        share = share_text(share, verdict.share_low, verdict.share_high) if verdict.n_seeds else ""
+        share = ""
+        if verdict.n_seeds:
+            share = verdict.n_meeting / verdict.n_seeds
+            share = share_text(share, verdict.share_low, verdict.share_high)
         marks = {True: "calibrated", False: "not calibrated", None: ""}
         withheld = verdict.withheld and verdict.calibrated is not None
-        told = [
-            f"withheld; alone {verdict.uncalibrated_outcome}"
-            if withheld
-            else marks[verdict.calibrated]
-        ]
-        told.append(verdict.reason.partition(":")[0] if verdict.learned is False else "")
-        told.append("met at initialisation" if verdict.met_at_initialisation else "")
-        told = Markup("<br>").join([badge(verdict.outcome), *filter(None, told)])
+        notes = [marks[verdict.calibrated]]
+        if withheld:
+            notes = [f"withheld; alone {verdict.uncalibrated_outcome}"]
+        if verdict.learned is False:
+            notes.append(verdict.reason.partition(":")[0])
+        if verdict.met_at_initialisation:
+            notes.append("met at initialisation")
+        decided = Markup("<br>").join([badge(verdict.outcome), *filter(None, notes)])
         met = Markup("{}<br>{}").format(verdict.met_by, share)
         id = Markup('<span id="claim-{}">**{}**</span>').format(verdict.id, verdict.id)
-        return [id, text, met, effect_text(verdict), number(verdict.untrained), told]
+        return [id, text, met, effect_text(verdict), number(verdict.untrained), decided]
 
     def _glossary(self) -> dict[str, str]:
         """Words of every report, of verdicts, of the study, and those that it shares."""
@@ -414,13 +390,9 @@ def _text(cell: Any) -> Any:
         return cell
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
-    return (
-        number(cell)
-        if isinstance(cell, int | float)
-        else "n/a"
-        if cell is None or cell is pd.NA
-        else cell
-    )
+    if isinstance(cell, int | float):
+        return number(cell)
+    return "n/a" if cell is None or cell is pd.NA else cell
 
 
 def _cell(row: Mapping[str, Any], column: str) -> Any:

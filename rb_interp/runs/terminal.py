@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rb_interp.claims.rule import OUTCOMES
-from rb_interp.claims.verdict_text import effect_text, notes
+from rb_interp.claims.verdict import effect_text, notes
 from rb_interp.errors import RunError, StudyError, printable
 from rb_interp.statistics.intervals import number
 

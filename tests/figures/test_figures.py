@@ -12,8 +12,7 @@ from rb_interp.figures import kit
 from rb_interp.figures.kit import SET_COLOURS, SETS, save_figures
 from rb_interp.figures.paper_1 import draw_learning
 from rb_interp.statistics.intervals import Interval
-from rb_interp.studies.anchor.figures import FIGURES
-from rb_interp.studies.anchor.figures_mechanism import PARTS, draw_attention_by_role
+from rb_interp.studies.anchor.figures import FIGURES, PARTS, draw_attention_by_role
 
 pytestmark = pytest.mark.wide
 

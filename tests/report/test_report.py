@@ -10,15 +10,15 @@ from matplotlib.figure import Figure
 from report.pages import visible
 
 from rb_interp.claims import CalibrationStatus, Term, Verdicts, judge
-from rb_interp.claims.verdict_text import notes
+from rb_interp.claims.verdict import notes
 from rb_interp.figures.kit import draw
 from rb_interp.report.page import Page, typeset, warnings, write_report
 from rb_interp.runs.config import from_mapping
 from rb_interp.settings import to_toml
 from rb_interp.studies.anchor import ANCHOR
+from rb_interp.studies.anchor.checks import MECHANISM_CLAIMS
 from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.config import AnchorConfig
-from rb_interp.studies.anchor.error_rates import MECHANISM_CLAIMS
 from rb_interp.studies.anchor.figures import FIGURES
 
 pytestmark = pytest.mark.wide

@@ -7,26 +7,7 @@ show.
 
 # ruff: noqa: F401 (colours and markers are read as kit.RED and are no part of the API)
 
-from rb_interp.figures.kit.files import Drawing, draw, render, save_figures, settle
-from rb_interp.figures.kit.panels import (
-    SIGNS,
-    Series,
-    band,
-    curve,
-    dots,
-    heat_map,
-    interval_of,
-    kept_steps,
-    level,
-    named,
-    rates,
-    rates_axis,
-    stack,
-    steps,
-    threshold,
-    zero,
-)
-from rb_interp.figures.kit.style import (
+from rb_interp.figures.kit.figure import (
     ATTENTION,
     BLUE,
     CORPUS_COLOURS,
@@ -47,13 +28,43 @@ from rb_interp.figures.kit.style import (
     SETS,
     TRAINED,
     WIDTH,
+    Drawing,
+    draw,
     gamma_colour,
     gamma_marker,
+    key,
+    legend,
+    line,
+    margin,
+    missing,
     new_figure,
+    note,
     panels,
+    render,
+    save_figures,
+    say,
+    settle,
     styled,
+    title_of,
 )
-from rb_interp.figures.kit.text import key, legend, line, margin, missing, note, say, title_of
+from rb_interp.figures.kit.plotting import (
+    SIGNS,
+    Series,
+    band,
+    curve,
+    dots,
+    heat_map,
+    interval_of,
+    kept_steps,
+    level,
+    named,
+    rates,
+    rates_axis,
+    stack,
+    steps,
+    threshold,
+    zero,
+)
 
 __all__ = [
     "Series",

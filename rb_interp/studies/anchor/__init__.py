@@ -43,7 +43,7 @@ ANCHOR = Study(
     report=Path(__file__).with_name("report.md.jinja"),
     quantities=Path(__file__).with_name("quantities.toml"),
     checks=f"{__name__}.checks:CHECKS",
-    calibration=f"{__name__}.error_rates:calibration",
+    calibration=f"{__name__}.checks:calibration",
     groups=f"{__name__}.claims:groups",
     circuits=f"{__name__}.circuits:circuits",
 )

@@ -27,14 +27,16 @@ from rb_interp.interventions.subspaces import leading, matched_spans, subspace_e
 from rb_interp.interventions.swaps import key_and_sum, n_other_answers, permuted_number_line
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.averaging import value_matrix
-from rb_interp.runs import Run, StudyResult, readings_table
+from rb_interp.runs import Run, StudyResult, Sweep, readings_table
 from rb_interp.runs.member_models import MemberModels, measure_members
 from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.reading import Reading
-from rb_interp.studies.anchor.readings import MEMORY, REASONING, own_stage
 from rb_interp.tasks import SETS, AnchorDataset, Inputs
 from rb_interp.training.member_group import Member
 
+REASONING = "rsn_train"
+MEMORY = "mem"
+"""Sets of inputs that are read."""
 ROWS = 300
 """Inputs of each set, at most."""
 PAIRS = 64
@@ -50,6 +52,11 @@ ROLES = ("key", "first_anchor", "last_anchor", "noise", "last")
 
 NamedEffect = tuple[str, str, Effect]
 """Name of the intervention, the set that it was made on, and its effect."""
+
+
+def own_stage(sweep: Sweep, member: Member) -> str:
+    """The stage at which L0 is read: ``half`` at gamma .8, else ``matched``, the same step."""
+    return "matched" if SMALL in sweep.config.gammas and member.gamma != SMALL else "half"
 
 
 def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> StudyResult:

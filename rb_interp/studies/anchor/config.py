@@ -98,7 +98,7 @@ def stopped_early(claim: Claim) -> Claim:
     must have learned the reasoning mapping, at the gamma that the claim reads at the end first.
     Areas and the bias index are over the steps that there are.
     """
-    from rb_interp.claims.learning_order import (
+    from rb_interp.claims.claim import (
         reasoning_learned,  # loads scipy, and --help does not
     )
 

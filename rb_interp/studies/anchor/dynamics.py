@@ -29,7 +29,7 @@ both are in this list: split the order table by circuit. Coming first is no caus
 causes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any, Literal, NamedTuple, cast
 
@@ -40,7 +40,10 @@ from jaxtyping import Float, Real
 from rb_interp import probes
 from rb_interp.claims.claim import COMPARE
 from rb_interp.errors import RunError
+from rb_interp.interventions.sites import Site
+from rb_interp.models.arrays import ActivationSource
 from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.variance import component_hooks
 from rb_interp.runs import Run, StudyResult, readings_table
 from rb_interp.runs.member_models import MemberModels, measure_members
 from rb_interp.runs.results import frame
@@ -48,10 +51,21 @@ from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.learning_order import fraction_left
 from rb_interp.studies.anchor.circuits import ANCHORS_MIN, CARRY_MIN, KEY_MIN
 from rb_interp.studies.anchor.claims import BY_ID
-from rb_interp.studies.anchor.readings import OPTIONS, one_pass
 from rb_interp.tasks import SETS, Inputs
+from rb_interp.tasks.anchor import GROUPS
 from rb_interp.tasks.dataset import HALF
 from rb_interp.training.member_group import Member
+
+OPTIONS: dict[Callable[..., probes.Reading], dict[str, Any]] = {
+    probes.value_alignment: {"groups": GROUPS, "contrast": ("reasoning", "memory")},
+    probes.geometry: {
+        "groups": GROUPS,
+        "alike": ("memory", "reasoning"),
+        "ordered": ("key", "reasoning"),
+    },
+}
+"""Which tokens a probe compares."""
+
 
 Side = Literal[">=", "<=", ">", "<"]
 OFFSET = 25
@@ -305,3 +319,11 @@ def _order(
     n_loss_never = np.isnan(loss).sum()
     interval = t_interval(ratio)
     return (len(both), both.sum(), n_first, n_after, *interval, n_never, n_loss_never)
+
+
+def one_pass(model: HookedModel, inputs: Inputs, components: bool = True) -> ActivationSource:
+    """All that the probes read of some rows: the patterns, and what the components write."""
+    hooks = [Site("pattern", layer).hook for layer in range(model.cfg.n_layers)]
+    if components:
+        hooks += component_hooks(model).values()
+    return probes.captured(model, inputs.tokens, hooks)

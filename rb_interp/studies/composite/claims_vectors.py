@@ -2,14 +2,16 @@
 
 import math
 
-from rb_interp.claims import Claim, Condition, Term
-from rb_interp.studies.composite.claims_flow import share
-from rb_interp.studies.composite.config import (
-    MAX_RATIO,
-    MIDDLE,
-    N_MATRICES,
-    SMALL,
-)
+from rb_interp.claims import Condition, Term
+from rb_interp.claims.claim import at_least, at_most, make_claim
+from rb_interp.studies.composite.config import MAX_RATIO, MIDDLE, N_MATRICES, SMALL
+
+
+def share(grouping: str, gamma: float, layer: int, label: str, set: str = "seen_test") -> Term:
+    """Share of variance at the last position after a layer's attention that a grouping explains, at
+    the last step."""
+    return Term("variance_shares", grouping, gamma, "final", set, layer, label)
+
 
 _ANSWER = {
     g: share("answer", g, 1, "share of v's variance that the answer explains")
@@ -64,57 +66,48 @@ def _answer_context(gamma: float) -> tuple[Term, ...]:
 
 
 REPRESENTATION_CLAIMS = (
-    Claim(
+    make_claim(
         "D1",
         "In an inferential solution the last position is parallel after L1 for pairs and keys with "
         "the same answer.",
         "Fig. 4a",
-        (
-            Condition(_cosine("answer_cosines", "equal", SMALL), ">=", 0.90),
-            Condition(_cosine("answer_cosines", "difference", SMALL), ">=", 0.30),
-        ),
+        at_least(_cosine("answer_cosines", "equal", SMALL), 0.90),
+        at_least(_cosine("answer_cosines", "difference", SMALL), 0.30),
         context=_context("answer_cosines", SMALL),
     ),
-    Claim(
+    make_claim(
         "D2",
         "In a symmetric solution it is not.",
         "Fig. 4b",
-        (Condition(_cosine("answer_cosines", "equal", MIDDLE), "<=", 0.60),),
+        at_most(_cosine("answer_cosines", "equal", MIDDLE), 0.60),
         context=_context("answer_cosines", MIDDLE),
     ),
-    Claim(
+    make_claim(
         "D3",
         "Equal answers set vectors apart from different ones more in inferential solutions.",
         "Fig. 4, contrast",
-        (
-            Condition(
-                _cosine("answer_cosines", "difference", SMALL),
-                ">=",
-                0.20,
-                _cosine("answer_cosines", "difference", MIDDLE),
-            ),
+        at_least(
+            _cosine("answer_cosines", "difference", SMALL),
+            0.20,
+            _cosine("answer_cosines", "difference", MIDDLE),
         ),
         context=_context("answer_cosines", SMALL, MIDDLE),
     ),
-    Claim(
+    make_claim(
         "D4",
         "In an inferential solution L1's value rows of first anchors are parallel where the first "
         "step gives the same.",
         "Fig. 4c",
-        (
-            Condition(_cosine("step_cosines", "equal", SMALL), ">=", 0.80),
-            Condition(_cosine("step_cosines", "difference", SMALL), ">=", 0.30),
-        ),
+        at_least(_cosine("step_cosines", "equal", SMALL), 0.80),
+        at_least(_cosine("step_cosines", "difference", SMALL), 0.30),
         context=(*_context("step_cosines", SMALL), _cosine("step_cosines", "difference", MIDDLE)),
     ),
-    Claim(
+    make_claim(
         "D5",
         "In an inferential solution the answer fixes the last position after L1's attention.",
         "Sec. 5.2",
-        (
-            Condition(_ANSWER[SMALL], ">=", 0.80),
-            Condition(_ANSWER[SMALL], ">=", 0.20, _ANSWER[MIDDLE]),
-        ),
+        at_least(_ANSWER[SMALL], 0.80),
+        at_least(_ANSWER[SMALL], 0.20, _ANSWER[MIDDLE]),
         context=(*_answer_context(SMALL), *_answer_context(MIDDLE)),
     ),
 )
@@ -139,121 +132,94 @@ _ORDER, _SPREAD = (
 
 
 COMPLEXITY_CLAIMS = (
-    Claim(
+    make_claim(
         "K1",
         "With small initialisation the neurons of L0's W_Q point in few directions, with larger "
         "initialisation not.",
         "Fig. 5a,b",
-        (
-            Condition(
-                _condensed("share_abs", SMALL, "|cos|"),
-                ">=",
-                0.20,
-                _condensed("share_abs", MIDDLE, "|cos|"),
-            ),
+        at_least(
+            _condensed("share_abs", SMALL, "|cos|"), 0.20, _condensed("share_abs", MIDDLE, "|cos|")
         ),
         context=tuple(_condensed("share", gamma, "cos") for gamma in (SMALL, MIDDLE)),
     ),
-    Claim(
+    make_claim(
         "K2",
         "Small initialisation leaves matrices of few directions.",
         "Fig. 13",
-        (
-            Condition(
-                Term(
-                    "complexity_contrast",
-                    "matrices_lower",
-                    None,
-                    "final",
-                    label=f"number of {N_MATRICES} matrices whose PR at gamma {SMALL:g} is at most {MAX_RATIO:g} times "
-                    f"that at gamma {MIDDLE:g}",
-                ),
-                ">=",
-                10,
+        at_least(
+            Term(
+                "complexity_contrast",
+                "matrices_lower",
+                None,
+                "final",
+                label=f"number of {N_MATRICES} matrices whose PR at gamma {SMALL:g} is at most {MAX_RATIO:g} times "
+                f"that at gamma {MIDDLE:g}",
             ),
+            10,
         ),
     ),
-    Claim(
+    make_claim(
         "K3",
         "With small initialisation the items' embeddings lie in few directions.",
         "Fig. 12",
-        (
-            Condition(
-                _items(
-                    "participation_ratio", SMALL, "PR of the items / that of the untrained model"
-                ),
-                "<=",
-                0.5,
-            ),
-            Condition(_SPREAD[SMALL], "<=", math.log(MAX_RATIO), _SPREAD[MIDDLE]),
+        at_most(
+            _items("participation_ratio", SMALL, "PR of the items / that of the untrained model"),
+            0.5,
         ),
+        at_most(_SPREAD[SMALL], math.log(MAX_RATIO), _SPREAD[MIDDLE]),
         context=tuple(
             _items("participation", gamma, "PR of the items") for gamma in (SMALL, MIDDLE)
         ),
     ),
-    Claim(
+    make_claim(
         "K4",
         "The largest eigenvalue of the items' covariance grows first, the others later.",
         "Fig. 12, growth",
-        (
-            Condition(
-                Term(
-                    "eigenvalue_growth",
-                    "order",
-                    SMALL,
-                    "final",
-                    label="Spearman(rank, step of half the final value) over the five largest eigenvalues",
-                ),
-                ">=",
-                0.70,
+        at_least(
+            Term(
+                "eigenvalue_growth",
+                "order",
+                SMALL,
+                "final",
+                label="Spearman(rank, step of half the final value) over the five largest eigenvalues",
             ),
+            0.70,
         ),
     ),
-    Claim(
+    make_claim(
         "K5",
         "With small initialisation the items are ordered by value.",
         "Fig. 5c",
-        (Condition(_ORDER[SMALL], ">=", 0.90),),
+        at_least(_ORDER[SMALL], 0.90),
     ),
-    Claim(
+    make_claim(
         "K6",
         "With larger initialisation the items are not ordered by value.",
         "Fig. 5d",
-        (Condition(_ORDER[MIDDLE], "<=", 0.60),),
+        at_most(_ORDER[MIDDLE], 0.60),
     ),
-    Claim(
+    make_claim(
         "K7",
         "With small initialisation items that differ by 3 or 4 are alike.",
         "Fig. 5c, steps",
-        (
-            Condition(
-                _items("contrast", SMALL, "mean of C(3), C(4) - mean of C(2), C(5)"), ">", 0.0
-            ),
-            Condition(
-                _items("nearest", SMALL, "share of items whose nearest one is 3 or 4 away"),
-                ">=",
-                0.50,
-            ),
-        ),
+        Condition(_items("contrast", SMALL, "mean of C(3), C(4) - mean of C(2), C(5)"), ">", 0.0),
+        at_least(_items("nearest", SMALL, "share of items whose nearest one is 3 or 4 away"), 0.50),
     ),
-    Claim(
+    make_claim(
         "K8",
         "Among members of one gamma, inferential ones have an L0 W_Q of fewer directions than "
         "symmetric ones.",
         "Sec. 5.3, the hypothesis",
-        (
-            Condition(
-                Term(
-                    "phase_by_complexity",
-                    "auc",
-                    None,
-                    "final",
-                    label="AUC: chance that an inferential member has a lower PR of L0's W_Q than a symmetric one of "
-                    "the same gamma",
-                ),
-                ">=",
-                0.80,
+        at_least(
+            Term(
+                "phase_by_complexity",
+                "auc",
+                None,
+                "final",
+                label="AUC: chance that an inferential member has a lower PR of L0's W_Q than a symmetric one of "
+                "the same gamma",
             ),
+            0.80,
         ),
         unit="interval",
     ),

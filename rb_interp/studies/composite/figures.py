@@ -19,12 +19,11 @@ from rb_interp.figures.paper_1 import learning
 from rb_interp.probes._lattice import LAGS
 from rb_interp.probes.weights import ALIKE, MATRICES
 from rb_interp.statistics.intervals import two_digits
-from rb_interp.studies.composite.complexity import LEADING, growth
 from rb_interp.studies.composite.config import MIDDLE, SMALL
 from rb_interp.studies.composite.flow import CARRIES, NONE, SEVERAL
 from rb_interp.studies.composite.map import AXES
 from rb_interp.studies.composite.phase import INFERENTIAL, MIXED, PHASES, SYMMETRIC, UNFIT
-from rb_interp.studies.composite.representation import KEYS
+from rb_interp.studies.composite.representation import KEYS, LEADING, growth
 
 CURVES = {
     "train": ("trained on", kit.INK, "-"),

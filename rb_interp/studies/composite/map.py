@@ -26,6 +26,7 @@ from typing import Annotated, ClassVar, NamedTuple
 from pydantic import AfterValidator, Field
 
 from rb_interp.claims import Claim, Condition, Term
+from rb_interp.claims.claim import at_least, make_claim
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs import Study
@@ -303,8 +304,8 @@ def _setting(id: str, axis: str, name: str, symbol: str) -> Claim:
     statement = f"A higher {name} makes a pair inferred whose mirror is not trained either."
     rank = of_map(f"{axis}_order", f"Spearman(log {symbol}, I)")
     gain = of_map(f"{axis}_gain", f"I at the highest {symbol} that is fitted - I at the lowest")
-    conditions = (Condition(rank, ">=", 0.60), Condition(gain, ">=", 0.20))
-    return Claim(id, statement, "Fig. 14", conditions)
+    conditions = (at_least(rank, 0.60), at_least(gain, 0.20))
+    return make_claim(id, statement, "Fig. 14", *conditions)
 
 
 def _blocks(norm: str) -> list[Condition]:
@@ -313,16 +314,16 @@ def _blocks(norm: str) -> list[Condition]:
     inferential = [phase("I", gamma, "", sweep) for gamma in (SMALL, MIDDLE)]
     symmetric = [phase("S", gamma, "", sweep) for gamma in (MIDDLE, SMALL)]
     return [
-        Condition(inferential[0], ">=", 0.50, inferential[1]),
-        Condition(symmetric[0], ">=", 0.50, symmetric[1]),
-        Condition(of_map("order", ORDER, sweep), ">=", 0.60),
+        at_least(inferential[0], 0.50, inferential[1]),
+        at_least(symmetric[0], 0.50, symmetric[1]),
+        at_least(of_map("order", ORDER, sweep), 0.60),
     ]
 
 
 def _crossing(depth: int) -> Condition:
     """A boundary at some depth."""
     label = "I - S crosses 0 inside the grid (1: yes)"
-    return Condition(of_map("crosses", label, f"depth_{depth}"), ">=", 1.0)
+    return at_least(of_map("crosses", label, f"depth_{depth}"), 1.0)
 
 
 def _boundaries() -> list[Term]:
@@ -335,41 +336,38 @@ def _boundaries() -> list[Term]:
 
 
 CLAIMS: tuple[Claim, ...] = (
-    Claim(
+    make_claim(
         "C7",
         "The smaller the initialisation, the more the unseen pair is inferred, and the less "
         "mirrored.",
         "Sec. 4, order",
-        (Condition(of_map("order", ORDER, "depth_2"), ">=", 0.60),),
+        at_least(of_map("order", ORDER, "depth_2"), 0.60),
         context=tuple(_context("depth_2")),
     ),
-    Claim(
+    make_claim(
         "C8",
         "Deeper models need a smaller initialisation to fit seen pairs.",
         "Fig. 2, depth",
-        (
-            Condition(
-                of_map("fit_rise", "smallest fitted gamma at depth 6 - at depth 2"), ">=", 0.1
-            ),
-        ),
+        at_least(of_map("fit_rise", "smallest fitted gamma at depth 6 - at depth 2"), 0.1),
         context=tuple(
             of_map("gamma_fit", "smallest fitted gamma", f"depth_{depth}") for depth in (2, 4, 6)
         ),
     ),
-    Claim(
+    make_claim(
         "C9",
         "At every depth there is a boundary between symmetric and inferential answers.",
         "Fig. 2, depth",
-        tuple(_crossing(depth) for depth in DEPTHS_CROSSING),
+        *tuple(_crossing(depth) for depth in DEPTHS_CROSSING),
         context=tuple(_boundaries()),
     ),
     _setting("C10", "rate", "learning rate", "lr"),
     _setting("C11", "decay", "weight decay", "wd"),
-    Claim(
+    make_claim(
         "C12",
         "GPT-2's blocks show the same contrast and the same order, with the norm before and after.",
         "Fig. 2c",
-        (*_blocks("pre"), *_blocks("post")),
+        *_blocks("pre"),
+        *_blocks("post"),
         context=(*_context("gpt2_pre"), *_context("gpt2_post")),
     ),
 )

@@ -1,8 +1,8 @@
 """Measure the composite study: every member at its last step.
 
-``phase``, ``flow``, ``representation`` and ``complexity`` say what is read of one member and of
-several together. Beside it stands ``attention_between_roles`` of every head, on early rows of
-seen_test whose pair is no exception, and of unseen. Members of another number of layers than two
+``phase``, ``flow`` and ``representation`` say what is read of one member and of several together.
+Beside it stands ``attention_between_roles`` of every head, on early rows of seen_test whose pair is
+no exception, and of unseen. Members of another number of layers than two
 have no flow, and no reading of vectors; those of several heads have no attention criterion. In the
 sweep both_unseen only the phase is read.
 """
@@ -22,7 +22,7 @@ from rb_interp.runs import Run, Sweep
 from rb_interp.runs.member_models import MemberModels, measure_members
 from rb_interp.runs.results import StudyResult, arrays_over_seeds, readings_table
 from rb_interp.statistics.reading import Reading
-from rb_interp.studies.composite import complexity, flow
+from rb_interp.studies.composite import flow, representation
 from rb_interp.studies.composite.phase import (
     MemberReading,
     early,
@@ -32,7 +32,6 @@ from rb_interp.studies.composite.phase import (
     read_phase,
     two_phases,
 )
-from rb_interp.studies.composite.representation import has_grid, read_grid, read_shares
 from rb_interp.studies.composite.task import CompositeDataset
 from rb_interp.training.member_group import Member
 
@@ -46,11 +45,11 @@ def measure(run: Run, progress: bool = True) -> StudyResult:
     result = measure_members(run, partial(read_member, main=sweep), progress=progress)
     main = result.readings.loc[result.readings["sweep"] == ""]
     phases = flow.with_flows(phase_table(main), main)
-    eigenvalues = complexity.eigenvalue_table(sweep.spectra(), sweep.sound_members)
+    eigenvalues = representation.eigenvalue_table(sweep.spectra(), sweep.sound_members)
     several = list(of_members(main, phases, sweep.curves()))
-    several += complexity.growth_order(eigenvalues)
-    several += complexity.complexity_contrast(main, sweep.members)
-    several += complexity.phase_by_complexity(main, phases)
+    several += representation.growth_order(eigenvalues)
+    several += representation.complexity_contrast(main, sweep.members)
+    several += representation.phase_by_complexity(main, phases)
     readings = readings_table(result.readings, final_rows(several, sweep.config.train.steps))
     arrays = dict(result.arrays)
     cosines = {name: array for name, array in arrays.items() if "/grid/" in name}
@@ -95,22 +94,19 @@ def read_model(
     """Every reading of a model, with its set."""
     yield "", read_phase(model, data, untrained=untrained)
     unseen = data.rows("unseen")
-    rows_by_set = {
-        "seen_test": flow.inferential_rows(data),
-        "unseen": unseen[early(data, unseen)],
-    }
+    rows_by_set = {"seen_test": flow.inferential_rows(data), "unseen": unseen[early(data, unseen)]}
     for set, rows in rows_by_set.items():
         for reading in read_attention(model, data, rows, untrained):
             yield set, reading
     if model.cfg.n_layers == flow.LAYERS:
         yield "seen_test", flow.read_interchange(model, data, untrained=untrained)
         yield "seen_test", flow.read_knock_out(model, data, untrained=untrained)
-        for reading in read_shares(model, data, untrained=untrained):
+        for reading in representation.read_shares(model, data, untrained=untrained):
             yield "seen_test", reading
-        if has_grid(data):
-            for reading in read_grid(model, data, untrained=untrained):
+        if representation.has_grid(data):
+            for reading in representation.read_grid(model, data, untrained=untrained):
                 yield "grid", reading
-    for reading in complexity.read_complexity(model, data, untrained):
+    for reading in representation.read_complexity(model, data, untrained):
         yield "", reading
 
 
@@ -132,14 +128,7 @@ def read_attention(
     roles = flow.ROLES
     for layer, head in product(layers, range(model.cfg.n_heads)):
         reading = attention(
-            now,
-            inputs,
-            query=roles,
-            to=roles,
-            layer=layer,
-            head=head,
-            untrained=before,
-            n_null=0,
+            now, inputs, query=roles, to=roles, layer=layer, head=head, untrained=before, n_null=0
         )
         values = _shares(reading.values)
         start = _shares(reading.untrained)

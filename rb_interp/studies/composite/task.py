@@ -259,12 +259,7 @@ class CompositeTask(TaskSettings):
             table[first - 1, second - 1] = rng.choice(shifts)
         return table
 
-    def answers(
-        self,
-        data: CompositeDataset,
-        rows: PerRow,
-        tokens: RowTokens,
-    ) -> PerRow:
+    def answers(self, data: CompositeDataset, rows: PerRow, tokens: RowTokens) -> PerRow:
         """Right answers of tokens; inferential for held-out pairs.
 
         Their keys and anchors have the positions of the given rows.

@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field
 
 from rb_interp.claims import Claim, Condition, Term
-from rb_interp.claims.learning_order import alike_anchors, learning_order_claims, ordered_anchors
+from rb_interp.claims.claim import alike_anchors, at_least, learning_order_claims, ordered_anchors
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import StudyConfig, SweepConfig
@@ -269,8 +269,8 @@ def _drift(quantity: str, label: str, sweep: str = "descent", gamma: float = SMA
 
 def _predicted(sweep: str) -> tuple[Condition, ...]:
     """The drift is as predicted, and not by what all tokens of a kind share."""
-    return Condition(_drift("r2", R2, sweep), ">=", AGREES), Condition(
-        _drift("r2_excess", EXCESS, sweep), ">=", 0.10
+    return at_least(_drift("r2", R2, sweep), AGREES), at_least(
+        _drift("r2_excess", EXCESS, sweep), 0.10
     )
 
 
@@ -311,7 +311,7 @@ THEORY = (
         "T2",
         "With large initialisation that prediction is worse.",
         "Prop. 1",
-        (Condition(_drift("r2", R2), ">=", 0.20, _drift("r2", R2, gamma=LARGE)),),
+        (at_least(_drift("r2", R2), 0.20, _drift("r2", R2, gamma=LARGE)),),
     ),
     Claim(
         "T3",

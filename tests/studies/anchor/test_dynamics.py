@@ -22,6 +22,7 @@ from rb_interp.runs.run import Run
 from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.dynamics import (
     MECHANISMS,
+    OPTIONS,
     QUANTITIES,
     dynamics,
     event_step,
@@ -29,7 +30,6 @@ from rb_interp.studies.anchor.dynamics import (
     loss_step,
     order_table,
 )
-from rb_interp.studies.anchor.readings import OPTIONS
 from rb_interp.tasks import SETS
 
 pytestmark = pytest.mark.wide

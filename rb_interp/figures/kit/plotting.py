@@ -14,8 +14,15 @@ from numpy.typing import ArrayLike
 
 from rb_interp.claims.claim import Term
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
-from rb_interp.figures.kit.style import COSINES, DASHED, GREY, INK, gamma_colour, gamma_marker
-from rb_interp.figures.kit.text import margin
+from rb_interp.figures.kit.figure import (
+    COSINES,
+    DASHED,
+    GREY,
+    INK,
+    gamma_colour,
+    gamma_marker,
+    margin,
+)
 from rb_interp.plots import hatch, is_dark
 from rb_interp.statistics.intervals import Interval, two_digits
 

@@ -9,10 +9,10 @@ import pytest
 
 from rb_interp.claims import CalibrationStatus, Verdict, expected_by_chance, judge
 from rb_interp.models import ModelConfig
-from rb_interp.studies.anchor import error_rates
+from rb_interp.studies.anchor import checks
+from rb_interp.studies.anchor.checks import MECHANISM_CLAIMS, calibration, standing
 from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.config import AnchorConfig
-from rb_interp.studies.anchor.error_rates import MECHANISM_CLAIMS, calibration, standing
 
 BY_ID = {claim.id: claim for claim in CLAIMS}
 HERE = "norm none, 2 layers, learned positions"
@@ -45,8 +45,8 @@ OTHER_DETECTOR = rated(1.0, math.nan, detector="M3", source="gauge")
 def plant(monkeypatch):
     def put(row: dict, *trained: dict) -> None:
         found, on_trained = pd.DataFrame([row]), pd.DataFrame([OTHER_DETECTOR, *trained])
-        monkeypatch.setattr(error_rates, "shipped_rates", lambda: found)
-        monkeypatch.setattr(error_rates, "shipped_trained_rates", lambda: on_trained)
+        monkeypatch.setattr(checks, "shipped_rates", lambda: found)
+        monkeypatch.setattr(checks, "shipped_trained_rates", lambda: on_trained)
 
     return put
 
