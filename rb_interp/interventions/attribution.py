@@ -184,7 +184,14 @@ class Cells:
                 cells[..., number, :] = np.nan
                 del positions[role]
         self._note_unread(pair, positions)
-        self._note_control(pair, patched)
+        if len(patched) > 1:
+            acts, control_acts = (patched != pair.start).any(-1)
+            n_unmoved = int((acts & ~control_acts).sum())
+            if n_unmoved:
+                self.notes["control"] = (
+                    f"in {n_unmoved} of the {int(acts.sum())} cells that do something it changes "
+                    f"nothing."
+                )
         return pair.matrix(axes, cells, self.notes, method)
 
     def _note_unread(self, pair: PairedRun, positions: dict[str, Int[np.ndarray, "row n"]]) -> None:
@@ -197,18 +204,6 @@ class Cells:
         for (layer, roles), components in unread.items():
             self.notes[f"{', '.join(components)} of L{layer}"] = (
                 f"no path leads from {roles} to the answer, so these shares are 0 in any model."
-            )
-
-    def _note_control(self, pair: PairedRun, patched: PatchedCells) -> None:
-        """Note in how many of the cells that do something the control does nothing."""
-        if len(patched) < 2:
-            return
-        acts, control_acts = (patched != pair.start).any(-1)
-        n_unmoved = int((acts & ~control_acts).sum())
-        if n_unmoved:
-            self.notes["control"] = (
-                f"in {n_unmoved} of the {int(acts.sum())} cells that do something it changes "
-                f"nothing."
             )
 
 

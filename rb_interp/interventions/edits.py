@@ -29,6 +29,8 @@ from rb_interp.tasks.inputs import Inputs
 
 __all__ = ["Edit", "edits_of", "interchange_edits", "last_logits", "values_at", "with_edits"]
 
+Numbers = Int[Tensor, "*n"]
+
 
 @checked
 @single_threaded
@@ -62,9 +64,7 @@ def values_at(model: HookedModel, rows: Inputs, sites: Sites) -> dict[Site, Tens
     return values
 
 
-def gather(
-    site: Site, activation: Tensor, at: Int[Tensor, "*n"], rows: Int[Tensor, "*n"] | None = None
-) -> Tensor:
+def gather(site: Site, activation: Tensor, at: Numbers, rows: Numbers | None = None) -> Tensor:
     """An activation at positions ``[row, n]``, or at single ones of given rows, in a head or neuron
     of its hook."""
     if rows is None:
@@ -77,9 +77,9 @@ def gather(
 def scatter(
     site: Site,
     activation: Tensor,
-    at: Int[Tensor, "*n"],
+    at: Numbers,
     values: Tensor,
-    rows: Int[Tensor, "*n"] | None = None,
+    rows: Numbers | None = None,
 ) -> Tensor:
     """A copy of an activation with values at positions ``[row, n]``, or at single ones of given
     rows, as `gather`."""

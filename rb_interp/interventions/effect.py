@@ -61,6 +61,8 @@ TABLE_COLUMNS = [
     "answered",
     "n",
 ]
+RowValues = Float[np.ndarray, " row"]
+"""A number for each row."""
 SHARE_NAMES = {"denoise": "recovered", "noise": "lost"}
 """Direction -> what its share is called: clean cells recover in corrupted rows, corrupted ones lose
 in clean rows."""
@@ -85,7 +87,7 @@ class Effect(TableRepr):
     """What a metric lost, such as ``loss_increase`` (after less before) or ``accuracy_drop`` (before
     less after); ``_change`` (after less before) if nobody knows which way is worse;
     ``moved_as_predicted`` (1 if the answer became the predicted one), ``recovered``, or ``lost``."""
-    values: Float[np.ndarray, " row"]
+    values: RowValues
     """Effect on each input."""
     control: np.ndarray
     """The control's effect on each input, ``[draw, row]``."""
@@ -190,7 +192,7 @@ def notes_with_caution(notes: Mapping[str, str], answered: float) -> list[str]:
     return lines
 
 
-def _interval(values: Float[np.ndarray, " row"], quantity: str, lowest: int) -> Interval:
+def _interval(values: RowValues, quantity: str, lowest: int) -> Interval:
     """That of a share of inputs, from ``lowest`` on, of a difference of shares, or of a mean."""
     interval = t_interval(values)
     if quantity not in ("moved_as_predicted", "accuracy_drop"):
@@ -208,7 +210,7 @@ def _interval(values: Float[np.ndarray, " row"], quantity: str, lowest: int) -> 
 
 
 def ratio_interval(
-    part: Float[np.ndarray, "*cell row"], whole: Float[np.ndarray, " row"]
+    part: Float[np.ndarray, "*cell row"], whole: RowValues
 ) -> tuple[Float[np.ndarray, "*cell"], Float[np.ndarray, "*cell"]]:
     """Ends of the 95 % interval of mean(part) / mean(whole) over paired inputs (Fieller, 1954).
 
@@ -254,9 +256,9 @@ class Matrix(TableRepr):
     ``receiver``."""
     metric: str
     """Its name."""
-    clean: Float[np.ndarray, " row"]
+    clean: RowValues
     """The metric of each clean row, unpatched."""
-    corrupted: Float[np.ndarray, " row"]
+    corrupted: RowValues
     """The metric of each corrupted row, unpatched."""
     patched: np.ndarray
     """The metric of each row with each cell patched, ``[*axes, row]``; NaN if there is no cell."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from rb_interp.errors import ModelError
 from rb_interp.interventions import sites
 from rb_interp.interventions.edits import Edit, values_at
-from rb_interp.interventions.effect import REDRAWN, Direction, Effect, Matrix
+from rb_interp.interventions.effect import REDRAWN, Direction, Effect, Matrix, RowValues
 from rb_interp.interventions.metrics import (
     AnswerAt,
     Answers,
@@ -61,8 +61,8 @@ class PairedRun:
         notes: what a reader must know, by subject.
     """
 
-    corrupted: Float[np.ndarray, " row"]
-    end: Float[np.ndarray, " row"]
+    corrupted: RowValues
+    end: RowValues
 
     def __init__(
         self,
@@ -106,22 +106,18 @@ class PairedRun:
             self.end = metrics[source]
             self.sources.append(kinds[source])
             self.activations.append(runs[source][1])
-            self._check_difference()
+            difference = abs(self.clean.mean() - self.corrupted.mean())
+            scale = np.abs(self.clean).mean() + np.abs(self.corrupted).mean()
+            if not difference > 1e-6 * scale:
+                raise ModelError(
+                    f"the mean {self.metric.name} is {self.clean.mean():.3g} on clean and corrupted "
+                    f"rows, so there is nothing to recover; let them differ in what the answer "
+                    f"depends on, with another right answer."
+                )
         if control is not None:
             self.notes |= control_note(control, self.base, self.sources)
             self.sources.append(control)
             self.activations.append(capture(model, control.tokens, hooks) if hooks else {})
-
-    def _check_difference(self) -> None:
-        """Raise ModelError if the metric's means on clean and corrupted rows are alike."""
-        clean = self.clean.mean()
-        scale = np.abs(self.clean).mean() + np.abs(self.corrupted).mean()
-        if not abs(clean - self.corrupted.mean()) > 1e-6 * scale:
-            raise ModelError(
-                f"the mean {self.metric.name} is {clean:.3g} on clean and corrupted rows, so there "
-                f"is nothing to recover; let them differ in what the answer depends on, with "
-                f"another right answer."
-            )
 
     def note_control(self, control_sites: Sequence[Site]) -> None:
         """Note in how many rows the control has the values of the base rows at all of the sites."""
@@ -150,9 +146,7 @@ class PairedRun:
         read = self.read_positions[site.layer + (not acts_in_its_layer)]
         return bool(np.take_along_axis(read, positions, 1).any())
 
-    def of(
-        self, logits: Float[Tensor, "row d_vocab"], rows: Any = slice(None)
-    ) -> Float[np.ndarray, " row"]:
+    def of(self, logits: Float[Tensor, "row d_vocab"], rows: Any = slice(None)) -> RowValues:
         """The metric of each row, or of runs of some rows."""
         answers = []
         for untouched in self.answers:
@@ -160,7 +154,7 @@ class PairedRun:
             answers.append(Answers(untouched.logits[rows], labels))
         return measure(self.metric, logits, *answers).numpy()
 
-    def lost(self, after: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
+    def lost(self, after: RowValues) -> RowValues:
         """What a run costs each clean row: after less before, or the reverse if a fall is worse."""
         return self.clean - after if self.metric.worse < 0 else after - self.clean
 

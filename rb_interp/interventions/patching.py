@@ -51,6 +51,7 @@ from rb_interp.tasks.inputs import Inputs
 
 __all__ = ["patching_matrix"]
 
+Runs = Int[Tensor, " run"]
 PASS_VALUES = 400_000
 """Values in the widest activation of one pass of cells, at most; larger ones leave the cache."""
 PROGRESS_AFTER_SECONDS = 5
@@ -151,7 +152,7 @@ class Write(NamedTuple):
     position: Int[Tensor, " write"]
     values: Tensor
 
-    def within(self, runs: Int[Tensor, " run"]) -> Write:
+    def within(self, runs: Runs) -> Write:
         """The writes of some runs, which are sorted, numbered by their place among these."""
         chosen = ((self.run >= runs[0]) & (self.run <= runs[-1])).nonzero()[:, 0]
         number = torch.searchsorted(runs, self.run[chosen])
@@ -204,7 +205,7 @@ class CellRuns:
 
     def run(
         self, source: Inputs, activations: Activations
-    ) -> Iterator[tuple[int, Int[Tensor, " run"], Float[Tensor, "run d_vocab"]]]:
+    ) -> Iterator[tuple[int, Runs, Float[Tensor, "run d_vocab"]]]:
         """Each group's runs that differ, with values from the source, and their logits."""
         runs, positions, source_positions = [], [], []
         for role, (base, other) in enumerate(self.cells.positions(self.pair.base, source)):
@@ -225,16 +226,12 @@ class CellRuns:
             for group, site in enumerate(bar):
                 if site not in results:
                     write = self._write(site, activations[site.hook], *where)
-                    results[site] = self._changed_runs(site, write)
+                    changed = write.run.unique()
+                    logits = self.pair.base_logits[:0]
+                    if len(changed):
+                        logits = self._passes(self._first_block(site), changed, write)
+                    results[site] = changed, check_finite(logits)
                 yield group, *results[site]
-
-    def _changed_runs(self, site: Site, write: Write) -> tuple[Tensor, Tensor]:
-        """The runs that a write changes, and their logits."""
-        changed = write.run.unique()
-        if not len(changed):
-            return changed, self.pair.base_logits[:0]
-        logits = self._passes(self._first_block(site), changed, write)
-        return changed, check_finite(logits)
 
     def _choose_passes(self) -> None:
         """Begin late and end narrow if this gives the values of the whole pass."""
@@ -264,7 +261,11 @@ class CellRuns:
         comparisons = []
         try:
             if self.late:
-                self.mask = self._attention_mask()
+                # what a pass that begins at a block needs of the whole pass
+                tokens = self.tokens.to(self.device)
+                _, _, shortformer, mask = self.model.input_to_embed(tokens)  # type: ignore[attr-defined]
+                given = {"shortformer_pos_embed": shortformer, "attention_mask": mask}
+                self.mask = {name: value for name, value in given.items() if value is not None}
                 for layer in sorted({site.layer for site in self.groups}):
                     stream = self._passes(layer, rows, stop_at_layer=layer + 1)
                     comparisons.append((stream, self.untouched[self.streams[layer + 1].hook]))
@@ -277,13 +278,6 @@ class CellRuns:
             if not torch.allclose(actual, expected, rtol=0, atol=tolerance):
                 return False
         return True
-
-    def _attention_mask(self) -> dict[str, Tensor]:
-        """What a pass that begins at a block needs of the whole pass."""
-        embedded = self.model.input_to_embed(self.tokens.to(self.device))  # type: ignore[attr-defined]
-        _, _, shortformer, mask = embedded
-        values = {"shortformer_pos_embed": shortformer, "attention_mask": mask}
-        return {name: value for name, value in values.items() if value is not None}
 
     def _write(
         self, site: Site, source: Tensor, run: Tensor, position: Tensor, source_position: Tensor
@@ -323,7 +317,7 @@ class CellRuns:
     def _passes(
         self,
         first_block: int,
-        runs: Int[Tensor, " run"],
+        runs: Runs,
         write: Write | None = None,
         stop_at_layer: int | None = None,
     ) -> Tensor:
@@ -349,7 +343,7 @@ class CellRuns:
     def _pass(
         self,
         first_block: int,
-        runs: Int[Tensor, " run"],
+        runs: Runs,
         write: Write | None,
         narrow: bool,
         stop_at_layer: int | None,

@@ -247,7 +247,14 @@ def permuted_number_line(
     name = "a direction"
     if isinstance(direction, str):
         name = f"the {direction} direction"
-        direction = _line_direction(model, vectors, direction)
+        if direction == "value":
+            direction = leading(value_matrix(model))[:, 0]
+        elif direction == "component":
+            direction = np.linalg.svd(vectors - vectors.mean(0), full_matrices=False)[2][0]
+        else:
+            raise ModelError(
+                f"got direction='{direction}'; expected 'value', 'component' or a vector."
+            )
     steps = [_reversal(vectors, np.asarray(direction, dtype=np.float64))]
     rng = np.random.default_rng([seed, 13])
     for control_direction in random_directions(n_draws, vectors.shape[1], rng):
@@ -276,16 +283,6 @@ def permuted_number_line(
         answered=float(is_right.mean()),
         notes=caller_hooks(model),
     )
-
-
-def _line_direction(model: HookedModel, vectors: np.ndarray, name: str) -> np.ndarray:
-    """The direction that a name stands for."""
-    if name == "value":
-        return leading(value_matrix(model))[:, 0]
-    if name == "component":
-        _, _, components = np.linalg.svd(vectors - vectors.mean(0), full_matrices=False)
-        return components[0]
-    raise ModelError(f"got direction='{name}'; expected 'value', 'component' or a vector.")
 
 
 def _reversal(vectors: np.ndarray, direction: np.ndarray) -> np.ndarray:

@@ -314,11 +314,26 @@ def measure_pairs(
         given = np.einsum("rqk,rq,rk->", pattern, weights, key)
         values[name + EXCESS] = float((given - offset) / n)
     batches = [[name] for name in with_null] if with_null else [list(pairs)]
-    nulls = partial(_pair_nulls, attention, queries, keys, pairs, excesses, batches)
+
+    def draw_nulls(n_null: int, seed: int) -> dict[str, Null]:
+        rng = np.random.default_rng(seed)
+        nulls = {}
+        for names in batches:
+            orders = permutations(n_null, len(pattern), rng, attention.padding_group)
+            total = other_rows(pattern, queries, keys, orders)
+            table = total / np.where(count > 0, count, np.nan)
+            for name in names:
+                nulls[name] = Null(PERMUTED, table[(..., *pairs[name])] + ROUNDING)
+            for name, (weights, offset, n) in excesses.items():
+                key = keys[..., [pairs[name][1]]]
+                given = other_rows(pattern, weights[..., None], key, orders)[:, 0, 0]
+                nulls[name + EXCESS] = Null(PERMUTED, (given - offset) / n + ROUNDING)
+        return nulls
+
     notes = _null_notes(attention.padding_group, queries, keys, pairs, with_null or list(pairs))
     for name in set(notes) & set(excesses):
         notes[name + EXCESS] = notes[name]
-    return Measurement(values, nulls, {"attention": table}, len(pattern), null_notes=notes)
+    return Measurement(values, draw_nulls, {"attention": table}, len(pattern), null_notes=notes)
 
 
 def _null_notes(
@@ -341,34 +356,6 @@ def _null_notes(
         elif n_lone:
             notes[name] = LONE_ROWS_NOTE.format(n_lone, len(padding_group))
     return notes
-
-
-def _pair_nulls(
-    attention: HeadAttention,
-    queries: Queries,
-    keys: Keys,
-    pairs: Pairs,
-    excesses: Mapping[str, Excess],
-    batches: Sequence[Sequence[str]],
-    n_null: int,
-    seed: int,
-) -> dict[str, Null]:
-    """The nulls of some pairs, those of a batch with the same draws."""
-    pattern = attention.pattern
-    rng = np.random.default_rng(seed)
-    count = queries.sum((0, 1))[:, None]
-    nulls = {}
-    for names in batches:
-        orders = permutations(n_null, len(pattern), rng, attention.padding_group)
-        total = other_rows(pattern, queries, keys, orders)
-        table = total / np.where(count > 0, count, np.nan)
-        for name in names:
-            nulls[name] = Null(PERMUTED, table[(..., *pairs[name])] + ROUNDING)
-        for name, (weights, offset, n) in excesses.items():
-            key = keys[..., [pairs[name][1]]]
-            given = other_rows(pattern, weights[..., None], key, orders)[:, 0, 0]
-            nulls[name + EXCESS] = Null(PERMUTED, (given - offset) / n + ROUNDING)
-    return nulls
 
 
 def _mask(positions: Int[np.ndarray, "row n"], length: int) -> Mask:

@@ -106,7 +106,11 @@ def read_model(
         n_null, seed: number of draws of each null, and their seed. Nulls are drawn of ``model``.
         reasons: why a number may not be finite.
         layer, head: what the reading is of; None if it is of no single one.
+
+    Raises ModelError for a layer or head that does not exist.
     """
+    if layer is not None:
+        check_layer_head(model, layer, head, name, untrained, caches=True)
     measurement = measure(model)
     untrained_values = {}
     if untrained is not None:
@@ -150,9 +154,8 @@ def read_head(
 ) -> Reading:
     """A reading of the attention of one head on some rows; see `read_model`.
 
-    Raises ModelError for a layer or head that does not exist, RolesError for roles of other rows.
+    Raises RolesError for roles of other rows, and what `read_model` raises.
     """
-    check_layer_head(model, layer, head, name, untrained, caches=True)
     check_rows(inputs, name)
 
     def measure_head(source: ActivationSource) -> Measurement:
@@ -224,16 +227,12 @@ def undefined_notes(
         missing = [name for name in numbers if not np.isfinite(numbers[name]) and name in values]
         diverged = bool(missing) and source is not None and not finite_weights(source)
         for name in missing:
-            reason = f"the model's {DIVERGED}" if diverged else _reason(name, by_beginning)
+            reason = f"the model's {DIVERGED}"
+            if not diverged:
+                fitting = [by_beginning[text] for text in by_beginning if name.startswith(text)]
+                reason = fitting[0]
             notes[name] = start + reason
     return notes
-
-
-def _reason(quantity: str, by_beginning: Mapping[str, str]) -> str:
-    for beginning, reason in by_beginning.items():
-        if quantity.startswith(beginning):
-            return reason
-    return NOT_FINITE
 
 
 CAPTURE_BYTES = 2**30

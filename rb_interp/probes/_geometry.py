@@ -189,7 +189,16 @@ def geometry(
     given = {name: np.asarray(numbers) for name, numbers in (values or {}).items()}
     named = token_groups(groups, roles, "geometry", (*given, *alike, *ordered))
     for name, numbers in given.items():
-        check_numbers(name, numbers, len(named[name]))
+        n = len(named[name])
+        if (
+            numbers.shape != (n,)
+            or numbers.dtype.kind not in "iuf"
+            or not np.isfinite(numbers).all()
+        ):
+            raise RolesError(
+                f"geometry got values of the group '{name}' as {describe(numbers)}; expected a number "
+                f"for each of its {n} tokens."
+            )
     numbers = {name: given.get(name, named[name]) for name in (*ordered, *given)}
     tokens, group = numbered(named)
 
@@ -206,16 +215,6 @@ def geometry(
 
     reading = read_model("geometry", model, measure, untrained, n_null, seed, REASONS)
     return with_participation_ratios(reading)
-
-
-def check_numbers(name: str, numbers: np.ndarray, n: int) -> None:
-    """Raise RolesError unless a group of n tokens has n finite numbers."""
-    numeric = numbers.dtype.kind in "iuf"
-    if numbers.shape != (n,) or not numeric or not np.isfinite(numbers).all():
-        raise RolesError(
-            f"geometry got values of the group '{name}' as {describe(numbers)}; expected a number for "
-            f"each of its {n} tokens."
-        )
 
 
 def with_participation_ratios(reading: Reading) -> Reading:
@@ -262,8 +261,7 @@ def _values(grouped: GroupedEmbeddings) -> dict[str, float]:
     values["participation"] = participation(joined)
     values["participation_ratio"] = math.nan
     theory = grouped.theory_cosines()
-    if theory is not None:
-        along = pairs(cosines(grouped.vectors[grouped.line]))
+    if theory is not None:  # of the line too
         values["theory"] = pearson(pairs(theory), along)
     return values
 

@@ -63,6 +63,9 @@ from rb_interp.tasks.inputs import Inputs, Roles
 LAGS = 10
 """Distances k for which C(k) is a value."""
 COMPONENTS = 3
+TokenIds = Int[np.ndarray, " token"]
+Cosines = Float[np.ndarray, "token token"]
+Scores = Float[np.ndarray, "token component"]
 REASONS = {
     **RATIO_REASON,
     "": "the tokens are too few, or their embeddings are zero or all the same.",
@@ -110,35 +113,24 @@ def lattice(
     ids = np.unique(token_groups({"tokens": tokens}, roles, "lattice")["tokens"])
 
     def measure(source: ActivationSource) -> Measurement:
-        check_tokens_and_steps(ids, steps, len(model_of(source).W_E))
+        d_vocab = len(model_of(source).W_E)
+        if not len(ids) or not 0 <= ids[0] <= ids[-1] < d_vocab:
+            got = f"tokens from {ids[0]} to {ids[-1]}" if len(ids) else "no tokens"
+            raise ModelError(
+                f"lattice got {got}; give some of this model's tokens, 0 to {d_vocab - 1}."
+            )
+        if not steps or min(steps) < 2 or max(steps) >= d_vocab:
+            raise ArgumentError(
+                f"lattice got steps={tuple(steps)}; give one or more distances between tokens, each "
+                f"from 2 to {d_vocab - 1}."
+            )
         return layout_of(token_vectors(source, ids), ids, steps)
 
     reading = read_model("lattice", model, measure, untrained, n_null, seed, REASONS)
     return with_participation_ratios(reading)
 
 
-def check_tokens_and_steps(
-    ids: Int[np.ndarray, " token"], steps: Sequence[int], d_vocab: int
-) -> None:
-    """Raise an error unless a model has the tokens and two of them can be each step apart.
-
-    ModelError for other tokens than a model's, ArgumentError for other steps.
-    """
-    if not len(ids) or not 0 <= ids[0] <= ids[-1] < d_vocab:
-        got = f"tokens from {ids[0]} to {ids[-1]}" if len(ids) else "no tokens"
-        raise ModelError(
-            f"lattice got {got}; give some of this model's tokens, 0 to {d_vocab - 1}."
-        )
-    if not steps or min(steps) < 2 or max(steps) >= d_vocab:
-        raise ArgumentError(
-            f"lattice got steps={tuple(steps)}; give one or more distances between tokens, each "
-            f"from 2 to {d_vocab - 1}."
-        )
-
-
-def layout_of(
-    vectors: Embeddings, ids: Int[np.ndarray, " token"], steps: Sequence[int]
-) -> Measurement:
+def layout_of(vectors: Embeddings, ids: TokenIds, steps: Sequence[int]) -> Measurement:
     """The values of `lattice` (participation_ratio: nan), read from the tokens' embeddings."""
     cos = cosines(vectors - vectors.mean(0)).round(TIES)
     scores = principal_components(vectors)[0][:, :COMPONENTS]
@@ -153,9 +145,9 @@ def layout_of(
 
 
 def _nulls(
-    cos: Float[np.ndarray, "token token"],
-    scores: Float[np.ndarray, "token component"],
-    ids: Int[np.ndarray, " token"],
+    cos: Cosines,
+    scores: Scores,
+    ids: TokenIds,
     steps: Sequence[int],
     d_model: int,
     n_null: int,
@@ -173,9 +165,9 @@ def _nulls(
 
 
 def order_values(
-    cos: Float[np.ndarray, "token token"],
-    scores: Float[np.ndarray, "token component"],
-    ids: Int[np.ndarray, " token"],
+    cos: Cosines,
+    scores: Scores,
+    ids: TokenIds,
     steps: Sequence[int],
 ) -> dict[str, float]:
     """C(k), contrast, nearest and pc_order of numbered tokens."""

@@ -138,7 +138,7 @@ def token_similarity(
         totals = checked_counts(counts, len(model_of(source).W_E))
         typical = typical_tokens(totals)
         vectors = token_vectors(source, np.concatenate([typical.prontoqa, typical.stories]))
-        tables = partial(_tables, vectors, typical, n_draws) if n_draws else None
+        tables = partial(token_intervals, vectors, typical, n_draws) if n_draws else None
         return Measurement(
             _values(vectors, typical),
             partial(similarity_nulls, vectors, typical),
@@ -182,13 +182,6 @@ def _arrays(
     return arrays
 
 
-def _tables(
-    vectors: Vectors, typical: TypicalTokens, n_draws: int, seed: int
-) -> dict[str, pd.DataFrame]:
-    rng = np.random.default_rng(seed)
-    return {"token_intervals": token_intervals(vectors, typical, n_draws, rng)}
-
-
 def similarity_nulls(
     vectors: Vectors, typical: TypicalTokens, n_null: int, seed: int
 ) -> dict[str, Null]:
@@ -220,12 +213,13 @@ def similarity_nulls(
 
 
 def token_intervals(
-    vectors: Vectors, typical: TypicalTokens, n_draws: int, rng: np.random.Generator
-) -> pd.DataFrame:
-    """Bootstrap interval over tokens of each cosine and difference.
+    vectors: Vectors, typical: TypicalTokens, n_draws: int, seed: int
+) -> dict[str, pd.DataFrame]:
+    """Table ``token_intervals``: bootstrap interval over tokens of each cosine and difference.
 
     Draws without a pair are left out.
     """
+    rng = np.random.default_rng(seed)
     resampled = []
     for tokens in (typical.prontoqa, typical.stories):
         n = len(tokens)
@@ -240,7 +234,7 @@ def token_intervals(
         finite = draws[np.isfinite(draws)]
         low, high = np.quantile(finite, ENDS) if len(finite) else (math.nan, math.nan)
         rows.append((name, low, high))
-    return pd.DataFrame(rows, columns=["quantity", "low", "high"])
+    return {"token_intervals": pd.DataFrame(rows, columns=["quantity", "low", "high"])}
 
 
 def once(typical: TypicalTokens) -> dict[str, Weights]:

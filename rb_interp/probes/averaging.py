@@ -54,7 +54,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from scipy.special import entr
 
 from rb_interp._threads import single_threaded
@@ -141,16 +141,12 @@ def distance_from_average(
     arrays = {"tv_per_row": per_row, "mean_pattern": pattern.mean(0)}
     total = sizes.sum(1)
     typical = sizes[np.abs(total - total.mean()).argmin()]  # of a row with the usual padding
-    typical_sizes = tuple(typical[typical > 1].tolist())
-
-    def nulls(n_null: int, seed: int) -> dict[str, Null]:
-        return {"tv": simplex_null(typical_sizes, n_null, seed)}
-
+    nulls = partial(simplex_null, tuple(typical[typical > 1].tolist()))
     return Measurement(values, nulls, arrays, len(pattern))
 
 
 @lru_cache(maxsize=64)  # heads share it
-def simplex_null(sizes: tuple[int, ...], n_null: int, seed: int) -> Null:
+def simplex_null(sizes: tuple[int, ...], n_null: int, seed: int) -> dict[str, Null]:
     """TV of patterns whose rows are uniform on the simplex of what each query sees.
 
     One pattern serves all inputs.
@@ -159,7 +155,8 @@ def simplex_null(sizes: tuple[int, ...], n_null: int, seed: int) -> Null:
     total = np.zeros(n_null)
     for size in sizes:
         total += np.abs(dirichlet_rows(n_null, size, rng) - 1 / size).sum(1) / 2
-    return Null("attention rows drawn uniformly from the simplex", total / len(sizes), side="less")
+    text = "attention rows drawn uniformly from the simplex"
+    return {"tv": Null(text, total / len(sizes), "less")}
 
 
 UNDEFINED = (
@@ -217,15 +214,22 @@ def value_alignment(
     >>> reading.values["spectrum_ratio"] >= 1
     True
     """
-    check_layer_head(model, layer, head, "value_alignment", untrained, caches=True)
     check_rows(inputs, "value_alignment")
     length = inputs.tokens.shape[1]
 
     def measure(source: ActivationSource) -> Measurement:
         W_V = value_matrix(source, layer=layer, head=head)
-        check_directions(k, W_V.shape)
+        if not 1 <= k <= min(W_V.shape):
+            raise ModelError(
+                f"value_alignment got k={k}; W_V of this model is {W_V.shape[0]} x {W_V.shape[1]}. "
+                f"Use k=1 to k={min(W_V.shape)}."
+            )
         named = token_groups(groups, inputs.roles, "value_alignment", contrast or ())
-        check_not_empty(named)
+        for name, ids in named.items():
+            if not len(ids):
+                raise RolesError(
+                    f"value_alignment got no tokens in the group '{name}'; name at least one."
+                )
         W_O = float64(layer_heads(source, layer, "W_O")[head])
         tokens, group = numbered(named)
         embeddings = token_embeddings(source, tokens, length, layer, head)
@@ -238,24 +242,6 @@ def value_alignment(
     return read_model(
         "value_alignment", model, measure, untrained, n_null, seed, UNDEFINED, layer, head
     )
-
-
-def check_directions(k: int, shape: tuple[int, ...]) -> None:
-    """Raise ModelError unless a matrix of a shape has k singular directions."""
-    if not 1 <= k <= min(shape):
-        raise ModelError(
-            f"value_alignment got k={k}; W_V of this model is {shape[0]} x {shape[1]}. "
-            f"Use k=1 to k={min(shape)}."
-        )
-
-
-def check_not_empty(groups: Mapping[str, Int[np.ndarray, " n"]]) -> None:
-    """Raise RolesError for a group without tokens."""
-    for name, ids in groups.items():
-        if not len(ids):
-            raise RolesError(
-                f"value_alignment got no tokens in the group '{name}'; name at least one."
-            )
 
 
 def align(

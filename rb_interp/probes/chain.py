@@ -270,12 +270,16 @@ def chain_outcomes(model: ActivationSource, inputs: ChainInputs) -> list[Outcome
         )
     by_length = np.argsort(lengths, kind="stable")
     order = by_length[lengths[by_length] <= n_ctx].tolist()
+    of_arrays = getattr(model_of(model), "arrays", {}).get("logits")  # of all examples
     outcomes = {}
     for start in range(0, len(order), BATCH):  # of like length, so that little is filled up
         numbers = order[start : start + BATCH]
         rows = torch.from_numpy(_padded([inputs.examples[number] for number in numbers]))
         gold = rows[:, 1:]
-        logits = _logits(model, rows[:, :-1], numbers)
+        if of_arrays is None:
+            logits = logits_of(model, rows[:, :-1])
+        else:
+            logits = of_arrays[numbers, : rows.shape[1] - 1]
         right = logits.argmax(-1) == gold  # at t, the token of position t + 1; losses likewise
         losses = F.cross_entropy(logits.float().swapaxes(1, 2), gold, reduction="none").double()
         for row, number in enumerate(numbers):
@@ -284,16 +288,6 @@ def chain_outcomes(model: ActivationSource, inputs: ChainInputs) -> list[Outcome
             judged = judge(example, right[row].tolist(), true > false)
             outcomes[number] = Outcome(example, judged, part_losses(example, losses[row]))
     return [outcomes[number] for number in sorted(outcomes)]
-
-
-def _logits(
-    model: ActivationSource, rows: Int[Tensor, "row pos"], numbers: Sequence[int]
-) -> Float[Tensor, "row pos d_vocab"]:
-    """Logits of some examples, by their numbers; arrays hold those of all."""
-    logits = getattr(model_of(model), "arrays", {}).get("logits")
-    if logits is None:
-        return logits_of(model, rows)
-    return logits[numbers, : rows.shape[1]]
 
 
 def judge(example: Encoded, right: Sequence[bool], says_true: bool) -> dict[str, list[bool]]:

@@ -65,6 +65,7 @@ Ranges = Int[np.ndarray, "group 2"] | Sequence[tuple[int, int]] | Sequence[Seque
 """Lowest and highest label of each group, both inclusive."""
 Vectors = Float[np.ndarray, "row d"]
 Labels = Int[np.ndarray, " row"]
+Cosines = Float[np.ndarray, " pair"]
 RowPairs = tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]
 """First and second row of each pair."""
 
@@ -158,7 +159,7 @@ def compare_targets(
 
 
 def _target_nulls(
-    cosines: Float[np.ndarray, " pair"], labels: Labels, row_pairs: RowPairs, n_null: int, seed: int
+    cosines: Cosines, labels: Labels, row_pairs: RowPairs, n_null: int, seed: int
 ) -> dict[str, Null]:
     first, second = row_pairs
     draws = []
@@ -169,9 +170,7 @@ def _target_nulls(
     return {"difference": Null("targets permuted over rows", np.array(draws))}
 
 
-def means_by_target(
-    cosines: Float[np.ndarray, " pair"], equal: Bool[np.ndarray, " pair"]
-) -> dict[str, float]:
+def means_by_target(cosines: Cosines, equal: Bool[np.ndarray, " pair"]) -> dict[str, float]:
     """Mean cosine of pairs with equal and with different targets, and the difference.
 
     NaN without such a pair.
@@ -249,25 +248,19 @@ def label_range(
     def measure(source: ActivationSource) -> Measurement:
         logits = logits_of(source, inputs.tokens, select=lambda logits: logits[:, -1])
         probabilities = float64(logits.double().softmax(-1))
-        check_ranges(groups, bounds, *probabilities.shape)
+        numbers = np.unique(groups)
+        n_rows, d_vocab = probabilities.shape
+        is_range = [0 <= low <= high < d_vocab for low, high in bounds]
+        numbered = np.array_equal(numbers, np.arange(len(bounds)))
+        if len(groups) != n_rows or not numbered or not all(is_range):
+            raise TaskError(
+                f"label_range got the groups {numbers.tolist()} and ranges {bounds}; expected a "
+                f"group for each row, and for each group from 0 a range, with low <= high within "
+                f"0..{d_vocab - 1}, both inclusive."
+            )
         return outputs_in_range(probabilities, labels, groups, bounds)
 
     return read_model("label_range", model, measure, untrained, n_null, seed)
-
-
-def check_ranges(
-    groups: Labels, ranges: Sequence[tuple[int, int]], n_rows: int, d_vocab: int
-) -> None:
-    """Raise TaskError unless each row has a group and each group, counted from 0, a range."""
-    numbers = np.unique(groups)
-    is_range = [0 <= low <= high < d_vocab for low, high in ranges]
-    numbered = np.array_equal(numbers, np.arange(len(ranges)))
-    if len(groups) != n_rows or not numbered or not all(is_range):
-        raise TaskError(
-            f"label_range got the groups {numbers.tolist()} and ranges {ranges}; expected a group "
-            f"for each row, and for each group from 0 a range, with low <= high within "
-            f"0..{d_vocab - 1}, both inclusive."
-        )
 
 
 def outputs_in_range(

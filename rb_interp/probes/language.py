@@ -75,9 +75,7 @@ from rb_interp.probes.embeddings import (
 )
 from rb_interp.probes.typical import (
     MIN_COUNT,
-    Counts,
     NamedCounts,
-    TypicalTokens,
     checked_counts,
     typical_tokens,
     with_corpus_names,
@@ -144,21 +142,17 @@ def embedding_rank(
 
     def measure(source: ActivationSource) -> Measurement:
         totals = checked_counts(counts, len(model_of(source).W_E))
-        lists = token_lists(typical_tokens(totals), totals)
+        typical = typical_tokens(totals)
+        lists = {
+            "prontoqa": typical.prontoqa,
+            "stories": typical.stories,
+            "control": typical.control,
+            "all": np.flatnonzero(totals.sum(0) >= MIN_COUNT),
+        }
         return ranks_of({name: token_vectors(source, ids) for name, ids in lists.items()})
 
     reading = read_model("embedding_rank", model, measure, untrained, n_null, seed, RANK_REASONS)
     return with_corpus_names(with_participation_ratios(reading), counts)
-
-
-def token_lists(typical: TypicalTokens, counts: Counts) -> dict[str, Int[np.ndarray, " token"]]:
-    """The lists of tokens whose rank is read."""
-    return {
-        "prontoqa": typical.prontoqa,
-        "stories": typical.stories,
-        "control": typical.control,
-        "all": np.flatnonzero(counts.sum(0) >= MIN_COUNT),
-    }
 
 
 def ranks_of(vectors: Mapping[str, Vectors]) -> Measurement:
@@ -266,20 +260,16 @@ def next_token(
         known = np.flatnonzero(np.diff(followers.indptr))
         ids = ids[known]
         first = int(np.isin(ids, typical.prontoqa).sum())
-        labels = label_products(followers[known], totals.shape[1])
+        followers = followers[known]
+        n = np.asarray(followers.sum(1))
+        # P^s and u both sum to 1, so (P^s - u) . (P^s' - u) is P^s . P^s' - 1 / d_vocab
+        labels = (followers @ followers.T).toarray() / n[:, None] / n - 1 / totals.shape[1]
         measurement = follow(labels, token_vectors(source, ids), first)
         arrays = {"tokens_prontoqa": ids[:first], "tokens_stories": ids[first:]}
         return measurement._replace(arrays=arrays, n=len(tokens))
 
     reading = read_model("next_token", model, measure, untrained, n_null, seed, NEXT_TOKEN_REASON)
     return with_corpus_names(reading, counts)
-
-
-def label_products(followers: csr_array, d_vocab: int) -> Gram:
-    """Inner products (P^s - u) . (P^s' - u) of tokens, from the counts of what follows each."""
-    n = np.asarray(followers.sum(1))
-    # P^s and u both sum to 1, so the product is P^s . P^s' - 1 / d_vocab
-    return (followers @ followers.T).toarray() / n[:, None] / n - 1 / d_vocab
 
 
 def follow(labels: Gram, vectors: Vectors, first: int) -> Measurement:

@@ -107,7 +107,18 @@ def variance_explained(
     """
     check_layer_head(model, layer or 0, head, "variance_explained", untrained, caches=True)
     check_rows(inputs, "variance_explained")
-    labels = numbered_groupings(row_groupings(inputs) if groupings is None else groupings, inputs)
+    labels = {}
+    named = row_groupings(inputs) if groupings is None else groupings
+    if not named:
+        raise RolesError("variance_explained got no grouping; give {name: a label for each row}.")
+    for name, values in named.items():
+        if not isinstance(name, str) or np.shape(values) != (len(inputs),):
+            raise RolesError(
+                f"variance_explained got the grouping {describe(name)} with "
+                f"{describe(np.asarray(values))}; expected a name and one label for each of "
+                f"{len(inputs)} rows."
+            )
+        labels[name] = numbered_groups(np.asarray(values))
     with_null = list(NULL_GROUPINGS if groupings is None else labels)
 
     def measure(source: ActivationSource) -> Measurement:
@@ -117,22 +128,6 @@ def variance_explained(
     return read_model(
         "variance_explained", model, measure, untrained, n_null, seed, UNDEFINED, layer, head
     )
-
-
-def numbered_groupings(groupings: Mapping, inputs: Inputs) -> dict[str, Labels]:
-    """The group number of each row under each grouping; RolesError for labels of other rows."""
-    if not groupings:
-        raise RolesError("variance_explained got no grouping; give {name: a label for each row}.")
-    labels = {}
-    for name, values in groupings.items():
-        if not isinstance(name, str) or np.shape(values) != (len(inputs),):
-            raise RolesError(
-                f"variance_explained got the grouping {describe(name)} with "
-                f"{describe(np.asarray(values))}; expected a name and one label for each of "
-                f"{len(inputs)} rows."
-            )
-        labels[name] = numbered_groups(np.asarray(values))
-    return labels
 
 
 def explain(

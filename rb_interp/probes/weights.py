@@ -68,7 +68,7 @@ from rb_interp.errors import ArgumentError, nearest
 from rb_interp.models import structure
 from rb_interp.models.arrays import ActivationSource, model_of
 from rb_interp.probes._core import Measurement, read_model
-from rb_interp.probes.activations import check_layer_head, float64
+from rb_interp.probes.activations import float64
 from rb_interp.probes.embeddings import cosines, pairs
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
@@ -112,23 +112,20 @@ def weight_rank(
     >>> list(weight_rank(build_model(AnchorTask(), gamma=0.8)).values)
     ['stable_rank_W_QK', 'stable_rank_W_OV', 'stable_rank_W_in', 'stable_rank_W_out']
     """
-    check_layer_head(model, layer, None, "weight_rank", untrained, caches=True)
-    measure = partial(stable_ranks, layer=layer)
+
+    def measure(source: ActivationSource) -> Measurement:
+        attn = model_of(source).blocks[layer].attn
+        W_Q, W_K, W_V, W_O = (float64(getattr(attn, name)) for name in ATTENTION)
+        values = {
+            "stable_rank_W_QK": _product_rank(W_Q, W_K),
+            "stable_rank_W_OV": _product_rank(W_V, W_O.swapaxes(1, 2)),
+        }
+        for name, matrix in layer_matrices(source, layer).items():
+            if name in MLP:
+                values[f"stable_rank_{name}"] = spectrum(matrix)[1]
+        return Measurement(values)
+
     return read_model("weight_rank", model, measure, untrained, n_null, seed, ZERO, layer)
-
-
-def stable_ranks(model: ActivationSource, layer: int) -> Measurement:
-    """The values of `weight_rank`."""
-    attn = model_of(model).blocks[layer].attn
-    W_Q, W_K, W_V, W_O = (float64(getattr(attn, name)) for name in ATTENTION)
-    values = {
-        "stable_rank_W_QK": _product_rank(W_Q, W_K),
-        "stable_rank_W_OV": _product_rank(W_V, W_O.swapaxes(1, 2)),
-    }
-    for name, matrix in layer_matrices(model, layer).items():
-        if name in MLP:
-            values[f"stable_rank_{name}"] = spectrum(matrix)[1]
-    return Measurement(values)
 
 
 def _product_rank(
@@ -175,21 +172,16 @@ def weight_spectra(
     >>> reading.values["stable_rank_W_Q"] <= reading.values["participation_W_Q"]
     True
     """
-    check_layer_head(model, layer, None, "weight_spectra", untrained, caches=True)
 
     def measure(source: ActivationSource) -> Measurement:
-        return spectra_of(layer_matrices(source, layer))
+        values = {}
+        arrays = {}
+        for name, matrix in layer_matrices(source, layer).items():
+            spread, rank, arrays[f"singular_values_{name}"] = spectrum(matrix)
+            values |= {f"participation_{name}": spread, f"stable_rank_{name}": rank}
+        return Measurement(values, arrays=arrays)
 
     return read_model("weight_spectra", model, measure, untrained, n_null, seed, ZERO, layer)
-
-
-def spectra_of(matrices: Mapping[str, Matrix]) -> Measurement:
-    """The values of `weight_spectra`, read from matrices by name."""
-    spectra = {name: spectrum(matrix) for name, matrix in matrices.items()}
-    values = {f"participation_{name}": result[0] for name, result in spectra.items()}
-    values |= {f"stable_rank_{name}": result[1] for name, result in spectra.items()}
-    arrays = {f"singular_values_{name}": result[2] for name, result in spectra.items()}
-    return Measurement(values, arrays=arrays)
 
 
 def layer_matrices(model: ActivationSource, layer: int) -> dict[str, Matrix]:
@@ -252,7 +244,6 @@ def condensation(
     >>> list(reading.values)[:3]
     ['share_W_in', 'share_abs_W_in', 'abs_cos_W_in']
     """
-    check_layer_head(model, layer, None, "condensation", untrained, caches=True)
 
     def measure(source: ActivationSource) -> Measurement:
         return condense(layer_matrices(source, layer), matrices)

@@ -114,9 +114,10 @@ def test_intervals_over_tokens_cover_what_other_tokens_of_the_kind_read():
     planted = {f"cos_{name}": truth for name in ("prontoqa", "stories", "control", "counterpart")}
     planted |= dict.fromkeys(("difference", "difference_control", "difference_counterpart"), 0.0)
     covered = dict.fromkeys(planted, 0)
-    for _ in range(repeats):
+    for seed in range(repeats):
         vectors = rng.normal(size=(3 * n, 6)) + np.eye(6)[0]
-        ends = token_intervals(vectors, typical, 100, rng).set_index("quantity")
+        tables = token_intervals(vectors, typical, 100, seed)
+        ends = tables["token_intervals"].set_index("quantity")
         for name, value in planted.items():
             covered[name] += ends["low"][name] <= value <= ends["high"][name]
     for name, count in covered.items():
@@ -129,7 +130,7 @@ def test_a_token_and_its_match_are_drawn_as_one():
     vectors = np.tile(np.random.default_rng(0).normal(size=(12, 4)) + 1, (2, 1))
     both = np.arange(12, 24)
     typical = TypicalTokens(np.arange(12), both, both, 0.0, both, np.arange(12), 0.0)
-    ends = token_intervals(vectors, typical, 50, np.random.default_rng(0)).set_index("quantity")
+    ends = token_intervals(vectors, typical, 50, 0)["token_intervals"].set_index("quantity")
     for name in ("difference_control", "difference_counterpart"):
         np.testing.assert_allclose(ends.loc[name].astype(float), 0, atol=1e-12)
     assert ends["high"]["difference"] > 0.02
