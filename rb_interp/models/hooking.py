@@ -49,20 +49,17 @@ def _stand_in(model: HookedModel, name: str) -> nn.Module | None:
     path, _, last = name.rpartition(".")
     if not last.startswith("hook_"):
         return None
-    owner = _module_at(model, path)
+    owner: Any = model
+    for part in path.split(".") if path else ():
+        owner = getattr(owner, part, None)
     aliases = getattr(owner, "hook_aliases", None) or {}  # of a bridge
     alias = aliases.get(last)
-    module = _module_at(owner, alias if isinstance(alias, str) else last)
+    module = owner
+    for part in (alias if isinstance(alias, str) else last).split("."):
+        module = getattr(module, part, None)
     if not isinstance(module, nn.Module) or isinstance(module, nn.Identity):
         return None
     return None if hasattr(module, "fwd_hooks") else module
-
-
-def _module_at(module: Any, path: str) -> Any:
-    """What stands at a path within a module; None if it leads nowhere."""
-    for part in path.split(".") if path else ():
-        module = getattr(module, part, None)
-    return module
 
 
 @contextmanager

@@ -92,6 +92,7 @@ def hooked(source: Any, caller: str = "", *, caches: bool = False) -> Any:
     else."""
     is_cache = hasattr(source, "cache_dict")
     model = source.model if is_cache else source
+    has_hooks = hasattr(model, "hook_dict") or not isinstance(model, nn.Module)
     problem = ""
     if is_cache and not caches:
         if hasattr(model, "arrays"):
@@ -103,7 +104,7 @@ def hooked(source: Any, caller: str = "", *, caches: bool = False) -> Any:
             "a model wrapped by torch.compile, in which hooks need not fire; pass the inner model: "
             "model._orig_mod."
         )
-    elif isinstance(source, type) or not _has_interface(model):
+    elif isinstance(source, type) or not (has_hooks and hasattr(model, "cfg")):
         problem = (
             f"an object of type {type(source).__name__}; pass a HookedTransformer, or a model with "
             f"its hook names and cfg."
@@ -111,12 +112,6 @@ def hooked(source: Any, caller: str = "", *, caches: bool = False) -> Any:
     if problem:
         raise ModelError(f"{caller} got {problem}".lstrip())
     return source
-
-
-def _has_interface(model: Any) -> bool:
-    """Whether a model has ``cfg``, and ``hook_dict`` if it is a module of torch."""
-    has_hooks = hasattr(model, "hook_dict") or not isinstance(model, nn.Module)
-    return hasattr(model, "cfg") and has_hooks
 
 
 def lens_config(
