@@ -22,7 +22,7 @@ import torch
 import rb_interp as rb
 from rb_interp._threads import single_threaded
 from rb_interp.report.page import write_report
-from rb_interp.runs import member_models
+from rb_interp.runs import measurement
 from rb_interp.studies.anchor.causes import measure_causes
 from rb_interp.studies.anchor.circuits import measure_equivalence
 from rb_interp.studies.anchor.dynamics import dynamics
@@ -56,7 +56,7 @@ def main() -> None:
     }
     for threads in dict.fromkeys((1, os.cpu_count() or 1)):
         print(f"{threads} threads")
-        member_models.MAX_THREADS = threads
+        measurement.MAX_THREADS = threads
         for name, work in parts.items():
             if name in (options.parts or parts):
                 timed(name, single_threaded(work))

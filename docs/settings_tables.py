@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from rb_interp.runs.definition import names
+from rb_interp.runs.config import study_names
 from rb_interp.runs.studies import study
 from rb_interp.settings import Settings
 
@@ -23,7 +23,7 @@ def tables() -> str:
     """One table for each class of settings of every installed study: its own fields, and those that
     it changes."""
     found: dict[type, None] = {}
-    for name in names():
+    for name in study_names():
         for preset in ("quick", "paper"):
             config = study(name).preset(preset)
             for value in (config, *config.sweeps.values()):

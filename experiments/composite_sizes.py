@@ -27,7 +27,7 @@ from typing import Any
 import pandas as pd
 
 import rb_interp as rb
-from rb_interp.runs.member_models import MemberModels
+from rb_interp.runs.measurement import MemberModels
 from rb_interp.studies.composite.phase import phase_of, read_phase
 
 SMALL_BATCH, SMALL_MODEL = {"batch_size": 256}, {"d_model": 64, "d_head": 64, "d_mlp": 192}

@@ -247,7 +247,7 @@ class Ablate(OnMembers):
         import pandas as pd
 
         from rb_interp.interventions.ablating import ablations
-        from rb_interp.runs.member_models import each_member
+        from rb_interp.runs.measurement import each_member
         from rb_interp.runs.results import ablation_means
 
         _, sweep = self.open_sweep()

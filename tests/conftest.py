@@ -24,3 +24,11 @@ def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
 def anchor_run(smoke_run: Callable[[str], Run]) -> Run:
     """The golden run of the anchor study. Whoever damages it works on a copy."""
     return smoke_run("anchor")
+
+
+@pytest.fixture(scope="session")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of a small study that tests define, made once."""
+    from own_studies import ONE
+
+    return ONE.run(preset="smoke", out=tmp_path_factory.mktemp("one") / "run", progress=False)

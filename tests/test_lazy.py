@@ -45,12 +45,12 @@ run("reproduce", "--help")
 check(*heavy, *(f"rb_interp.studies.{name}" for name in ("emb_mlp", "labels", "language")))
 import rb_interp.text.corpora, rb_interp.text.task
 check(*heavy, "datasets", "transformers", "pyarrow", "tomllib", "tomli")
-from rb_interp.runs.definition import names
+from rb_interp.runs.config import study_names
 from rb_interp.runs.studies import study
-for name in names():
+for name in study_names():
     study(name).preset("smoke")
     check()
-for one in map(study, names()):  # claims are held against their study before training
+for one in map(study, study_names()):  # claims are held against their study before training
     one.check_claims(one.preset("smoke"))
 assert not {"transformer_lens", "matplotlib"} & {*sys.modules}
 

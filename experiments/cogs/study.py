@@ -18,7 +18,7 @@ from cogs.sentences import RULES
 from cogs.task import CogsTask
 from rb_interp.claims import Claim, Condition, Term
 from rb_interp.runs import MemberModels, Run, StudyConfig, StudyResult, SweepConfig, readings_table
-from rb_interp.runs.member_models import measure_members
+from rb_interp.runs.measurement import measure_members
 from rb_interp.settings import Gammas, ReadRows
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.addition_and_scan.config import (

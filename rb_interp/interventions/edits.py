@@ -20,10 +20,15 @@ from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions.sites import Site, Sites, aligned, parse_sites, site_positions
-from rb_interp.models.bridges import resid_mid_is_a_copy
-from rb_interp.models.hooking import attached, check_not_compiled, evaluation
-from rb_interp.models.protocol import HookedModel
-from rb_interp.models.structure import check_range, device_of, rows_of_a_pass
+from rb_interp.models.protocol import HookedModel, resid_mid_is_a_copy
+from rb_interp.models.structure import (
+    attached,
+    check_not_compiled,
+    check_range,
+    device_of,
+    evaluation,
+    rows_of_a_pass,
+)
 from rb_interp.probes.activations import Tokens, as_rows, capture
 from rb_interp.tasks.inputs import Inputs
 

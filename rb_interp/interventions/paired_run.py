@@ -29,9 +29,8 @@ from rb_interp.interventions.metrics import (
     metric_of,
 )
 from rb_interp.interventions.sites import Site
-from rb_interp.models.hooking import caller_hooks
 from rb_interp.models.protocol import HookedModel
-from rb_interp.models.structure import visible
+from rb_interp.models.structure import caller_hooks, visible
 from rb_interp.probes.activations import capture
 from rb_interp.tasks.inputs import Inputs
 

@@ -42,10 +42,15 @@ from rb_interp.interventions.effect import Direction, Matrix
 from rb_interp.interventions.metrics import METRICS, AnswerAt, MetricLike, answer_positions
 from rb_interp.interventions.paired_run import Activations, PairedRun
 from rb_interp.interventions.sites import Site
-from rb_interp.models.bridges import resid_mid_is_a_copy
-from rb_interp.models.hooking import attached, caller_hooks, evaluation, hook_points
-from rb_interp.models.protocol import HookedModel
-from rb_interp.models.structure import device_of, rows_of_a_pass
+from rb_interp.models.protocol import HookedModel, resid_mid_is_a_copy
+from rb_interp.models.structure import (
+    attached,
+    caller_hooks,
+    device_of,
+    evaluation,
+    hook_points,
+    rows_of_a_pass,
+)
 from rb_interp.probes.activations import as_rows
 from rb_interp.tasks.inputs import Inputs
 

@@ -30,13 +30,14 @@ from torch import Tensor
 
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, RolesError, nearest
-from rb_interp.models.hooking import check_not_compiled, hook_points
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import (
     adds_positions,
+    check_not_compiled,
     has_attention,
     has_mlp,
     heads_sharing,
+    hook_points,
     key_value_head,
 )
 from rb_interp.tasks.inputs import REST, Inputs, rest_positions

@@ -1,7 +1,6 @@
 from . import reference
-from .build import build_model
+from .build import build_model, initialisation_table, scale_init
 from .config import MatrixGammas, ModelConfig
-from .initialise import initialisation_table, scale_init
 
 __all__ = [
     "MatrixGammas",

@@ -1,25 +1,38 @@
-"""Models ready to train or to probe: an architecture, a scheme's draws, and what stays frozen."""
+"""Models of a drawn initialisation: built for a task, or made by somebody else and drawn anew.
+
+Paper 1, section "Initialization": W_ij ~ N(0, (d_in^-gamma)^2), biases 0, norms 1 and 0.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rb_interp.arguments import checked
-from rb_interp.errors import ModelError
+from rb_interp.errors import ModelError, nearest
 from rb_interp.models import protocol
-from rb_interp.models.architectures import EmbMLP, OneLayer, PostNormTransformer
-from rb_interp.models.config import ModelConfig
-from rb_interp.models.protocol import HookedModel
-from rb_interp.models.schemes import DRAWN, Drawn, draw, parameters
+from rb_interp.models.config import SCHEMES, MatrixGammas, ModelConfig
+from rb_interp.models.protocol import HookedModel, split_layers, write_split_parts
+from rb_interp.models.schemes import (
+    DRAWN,
+    Drawn,
+    Parameter,
+    Rule,
+    draw,
+    intended_std,
+    parameters,
+    standard_draw,
+)
+from rb_interp.models.tensors import ModelTensor, tensors_of
 
-SIMPLIFIED = {"emb_mlp": EmbMLP, "one_layer": OneLayer}
-"""Architecture -> its class."""
+Model = TypeVar("Model", bound=nn.Module)
 
 
 @checked
@@ -88,8 +101,13 @@ def lens_model(
     ``protocol.write_weights`` puts ``exported(weights, config)`` of another member of this shape
     into it. Raises ModelError where a weight is missing, unknown or of another shape.
     """
-    transformer = PostNormTransformer if config.norm == "post" else protocol.make_lens_model
-    architecture = SIMPLIFIED.get(config.architecture, transformer)
+    from rb_interp.models import architectures  # with TransformerLens
+
+    transformer = protocol.make_lens_model
+    if config.norm == "post":
+        transformer = architectures.PostNormTransformer
+    simplified = {"emb_mlp": architectures.EmbMLP, "one_layer": architectures.OneLayer}
+    architecture = simplified.get(config.architecture, transformer)
     model = architecture(config, d_vocab, n_ctx, dtype)
     protocol.write_weights(model, exported(weights, config))
     by_name = protocol.live_parameters(model)
@@ -112,3 +130,180 @@ def exported(
         return dict(weights)
     W_E = weights["embed.W_E"]
     return {**weights, "unembed.W_U": W_E.T, "unembed.b_U": 0 * W_E[:, 0]}
+
+
+@checked
+def scale_init(
+    model: Model,
+    gamma: float | None = None,
+    per: Mapping[str, float] | None = None,
+    scheme: str = "fan_in",
+    seed: int = 0,
+) -> Model:
+    """Draw every weight of a model anew, in place, at an initialisation rate: std = d_in^-gamma,
+    biases 0, norms 1.
+
+    It takes a HookedTransformer, a TransformerBridge, a model of transformers, or any torch module
+    whose parameters are those of linear layers, embeddings and norms. Dtype, device, what is frozen
+    and the caller's random state stay. Draws are in float64 on the CPU, from a stream for each
+    tensor's name: models of one seed differ by one factor a matrix between gammas. With the same
+    settings a model of ``build_model`` gets the weights that it writes.
+
+    Args:
+        model: changed in place. Make its optimizer afterwards, or at least before its first step.
+        gamma: initialisation rate (paper 1); 0.5 is near the usual default, larger is a smaller
+            initialisation.
+        per: rates of single groups: ``embedding``, ``qk``, ``vo``, ``mlp``, ``unembedding``; the
+            others follow gamma.
+        scheme: ``fan_in``, or another of ``models.schemes``.
+        seed: of the draws.
+
+    Returns the same model. Raises ModelError for a tensor that nothing describes, a group that the
+    model has no tensor of, a scheme without what it needs. Nothing is written then.
+
+    >>> layer = scale_init(nn.Linear(400, 300), gamma=0.8)
+    >>> round(layer.weight.std().item() * 400**0.8, 1), layer.bias.any().item()
+    (1.0, False)
+    """
+    tensors = tensors_of(model)
+    rule = rule_for(model, tensors, per, scheme)
+    stds = [[intended_std(part, rule, gamma) for part in item.parts()] for item in tensors]
+    with torch.no_grad():
+        for item, part_stds in zip(tensors, stds, strict=True):
+            if item.tied_to:
+                continue
+            if item.parameter.d_in:
+                _fill(item, part_stds, standard_draw(item.parameter, scheme, seed))
+            else:
+                item.tensor.fill_(item.parameter.constant)
+        by_name = {item.parameter.name: item.tensor for item in tensors}
+        for item in tensors:
+            if item.repeats:
+                item.tensor.copy_(by_name[item.tied_to].T)
+        for attention in split_layers(model).values():
+            write_split_parts(attention)
+    DRAWN[model] = Drawn(rule, gamma)
+    return model
+
+
+def rule_for(
+    model: Any, tensors: list[ModelTensor], per: Mapping[str, float] | None, scheme: str
+) -> Rule:
+    """The rule of a scheme with rates of its own for some groups, with width and depth of the model
+    if it tells them.
+
+    Raises ModelError for an unknown scheme, and for a group that none of the tensors belongs to.
+    """
+    if scheme not in SCHEMES:
+        raise ModelError(f"scheme={scheme!r} is not known; {nearest(scheme, SCHEMES)}")
+    rates = per or {}
+    gammas = MatrixGammas(**rates)
+    groups = set()
+    for item in tensors:
+        groups |= {part.group for part in item.parts()}
+    if "qkv" in groups:
+        groups |= {"qk", "vo"}
+    for group in set(rates) - groups:
+        reason = f"its matrices are {', '.join(sorted(groups - {''}))}"
+        if group == "unembedding" and any(item.tied_to for item in tensors):
+            reason = "its unembedding is the embedding"
+        raise ModelError(
+            f"this model has no matrix of the group '{group}': {reason}; see "
+            f"initialisation_table(model)."
+        )
+    config = getattr(model, "cfg", None) or getattr(model, "config", None)
+    config = getattr(config, "get_text_config", lambda: config)()
+    d_model = getattr(config, "d_model", None) or getattr(config, "hidden_size", None)
+    n_layers = getattr(config, "n_layers", None) or getattr(config, "num_hidden_layers", None)
+    return Rule(scheme, gammas, d_model or 0, n_layers or 0)
+
+
+def _fill(item: ModelTensor, stds: list[float], drawn: np.ndarray) -> None:
+    """Write one tensor: a draw times the standard deviation of each of its parts."""
+    scale: Any = stds[0]
+    if item.values is not None:
+        shape = [1] * item.tensor.ndim
+        shape[item.axis] = len(item.values)
+        scale = torch.where(item.values, stds[1], stds[0]).double().reshape(shape)
+    item.tensor.copy_(torch.from_numpy(drawn) * scale)
+    if item.padding is not None:
+        item.tensor[item.padding] = 0
+
+
+@checked
+def initialisation_table(
+    model: Any,
+    gamma: float | None = None,
+    per: Mapping[str, float] | None = None,
+    scheme: str | None = None,
+) -> pd.DataFrame:
+    """One row per tensor of any model: its shape, what sets its scale, and its standard deviation
+    now.
+
+    Columns:
+        ``parameter``, ``shape``: a layer that holds queries, keys and values has a row for ``qk``
+        and one for ``vo``. ``group``: of matrices, as in ``per``; ``other`` where a layer's name
+        does not tell, empty for constants. ``d_in``: input dimension that sets the scale; 0 for
+        what starts as a constant. ``mean``, ``measured_std``: of the tensor as it is.
+        ``fitted_gamma``: the rate that this is the standard deviation of, -log(std) / log(d_in);
+        NaN for constants. ``intended_at_init``: the standard deviation that was intended at
+        initialisation. It is what gamma, per and scheme give; without any of them what
+        ``scale_init`` or ``build_model`` drew this model with, and NaN where neither did. Training
+        leaves it as it is. ``z``: measured less intended in standard errors: about N(0, 1) in a
+        model just drawn; beyond 4 it is another initialisation, or has been trained. NaN for
+        constants. ``trained``: whether it takes a gradient. ``tied_to``: the tensor that it is, or
+        is a copy of.
+
+    Args:
+        model: as in ``scale_init``. A copy, or a part, of a model that was drawn is not known to be
+            drawn.
+        gamma, per, scheme: as in ``scale_init``, of the initialisation to compare with.
+
+    Raises ModelError as ``scale_init`` does.
+
+    >>> layer = nn.Linear(100, 10)
+    >>> _ = layer.weight.data.normal_(0, 0.1)
+    >>> table = initialisation_table(layer).set_index("parameter")
+    >>> int(table.d_in["weight"]), round(float(table.fitted_gamma["weight"]), 1)  # 100^-0.5 is 0.1
+    (100, 0.5)
+    >>> table = initialisation_table(scale_init(layer, gamma=1.0)).set_index("parameter")
+    >>> float(table.intended_at_init["weight"]), round(float(table.measured_std["weight"]), 3)
+    (0.01, 0.01)
+    """
+    tensors = tensors_of(model)
+    drawn = DRAWN.get(model)
+    if gamma is not None or per or scheme is not None:
+        drawn = Drawn(rule_for(model, tensors, per, scheme or "fan_in"), gamma)
+    rows = []
+    for item in tensors:
+        rows += [_row(item, part, drawn) for part in item.parts()]
+    return pd.DataFrame(rows)
+
+
+def _row(item: ModelTensor, part: Parameter, drawn: Drawn | None) -> dict:
+    entries = item.entries(part.group)
+    if entries.element_size() <= 2:
+        entries = entries.float()
+    std = float(entries.std(correction=0))
+    intended = math.nan
+    error = 0.0
+    if drawn is not None:
+        intended = intended_std(part, *drawn)
+        uniform = drawn.rule.scheme == "torch_default" and part.group != "embedding"
+        kurtosis = 1.8 if uniform else 3.0
+        # of a standard deviation, to leading order
+        error = intended * math.sqrt((kurtosis - 1) / (4 * entries.numel()))
+    fitted = part.d_in > 1 and std > 0
+    return {
+        "parameter": part.name,
+        "shape": part.shape,
+        "group": part.group,
+        "d_in": part.d_in,
+        "mean": float(entries.mean()),
+        "measured_std": std,
+        "fitted_gamma": -math.log(std) / math.log(part.d_in) if fitted else math.nan,
+        "intended_at_init": intended,
+        "z": (std - intended) / error if error > 0 else math.nan,
+        "trained": part.trained,
+        "tied_to": item.tied_to,
+    }

@@ -19,10 +19,9 @@ from torch import Tensor
 
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, TaskError, nearest
-from rb_interp.models.blueprint import KAPPA, Blueprint, drawn
+from rb_interp.models.blueprint import KAPPA, Blueprint, drawn, memoriser
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.memoriser import memoriser
 from rb_interp.models.protocol import HookedModel
 from rb_interp.table_repr import TableRepr
 from rb_interp.tasks.anchor import AnchorTask

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from rb_interp.errors import ModelError
-from rb_interp.models.bridges import (
+from rb_interp.models.protocol import (
     is_bridge,
     is_native,
     modules_of,

@@ -22,8 +22,13 @@ from torch import Tensor
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError
 from rb_interp.models.arrays import ActivationSource, model_of
-from rb_interp.models.hooking import caller_hooks
-from rb_interp.models.structure import attention_layers, has_attention, visible, widest_activation
+from rb_interp.models.structure import (
+    attention_layers,
+    caller_hooks,
+    has_attention,
+    visible,
+    widest_activation,
+)
 from rb_interp.probes.activations import (
     DIVERGED,
     Select,

@@ -34,13 +34,16 @@ from rb_interp.models.arrays import (
     missing_array,
     model_of,
 )
-from rb_interp.models.hooking import attached, check_not_compiled, evaluation, hook_points
 from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.models.structure import (
+    attached,
     attention_layers,
+    check_not_compiled,
     check_range,
     device_of,
+    evaluation,
     has_attention,
+    hook_points,
     rows_of_a_pass,
 )
 from rb_interp.tasks.inputs import REST, Inputs, rest_positions

@@ -24,10 +24,10 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, describe, nearest
 from rb_interp.models.arrays import ActivationSource, Arrays, model_of
-from rb_interp.models.hooking import hook_points
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import (
     has_attention,
+    hook_points,
     layer_heads,
     norm_weights,
     normalises_embedding,

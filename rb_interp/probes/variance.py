@@ -42,9 +42,8 @@ from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import RolesError, describe
 from rb_interp.models.arrays import ActivationSource, Arrays, model_of
-from rb_interp.models.hooking import hook_points
 from rb_interp.models.protocol import HookedModel
-from rb_interp.models.structure import has_mlp, layer_heads
+from rb_interp.models.structure import has_mlp, hook_points, layer_heads
 from rb_interp.probes._core import Measurement, read_model
 from rb_interp.probes.activations import capture, check_layer_head, check_rows, float64, occupied
 from rb_interp.probes.labels import Labels, Vectors, positions_of

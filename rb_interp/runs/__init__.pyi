@@ -1,6 +1,6 @@
 from . import config
 from .config import StudyConfig, SweepConfig
-from .member_models import MemberModels
+from .measurement import MemberModels
 from .results import StudyResult, over_seeds, readings_table, summary_table
 from .run import Run
 from .shared_member import Circuit, SharedMember

@@ -18,15 +18,20 @@ from rb_interp.claims import Verdicts
 from rb_interp.errors import ArgumentError, ConfigError, RunError, StudyError, describe, nearest
 from rb_interp.figures.evidence import Evidence
 from rb_interp.models.protocol import HookedModel
-from rb_interp.runs.config import StudyConfig, check_lr, fingerprint, from_mapping, stacks
-from rb_interp.runs.definition import StudyDefinition, find_study
-from rb_interp.runs.folder import RunFolder
-from rb_interp.runs.member_models import measure_members
-from rb_interp.runs.results import KEYS, StudyResult, with_reached
+from rb_interp.runs import measurement
+from rb_interp.runs.config import (
+    StudyConfig,
+    StudyDefinition,
+    check_lr,
+    find_study,
+    fingerprint,
+    from_mapping,
+    stacks,
+)
+from rb_interp.runs.results import KEYS, RunFolder, StudyResult, with_reached
 from rb_interp.runs.shared_member import SharedMember
 from rb_interp.runs.sharing import save_member
 from rb_interp.runs.sweep import LATE, train_sweeps
-from rb_interp.runs.verdicts import is_measured, read_evidence, seeds_to_add, write_result
 from rb_interp.settings import differences, plain, to_toml
 from rb_interp.store import (
     PROBE,
@@ -185,7 +190,7 @@ class Run(RunFolder):
         self._check(PROBE)
         record = self.store.steps[PROBE]
         if self._evidence is None or self._evidence[0] != record:
-            self._evidence = (record, read_evidence(self))
+            self._evidence = (record, measurement.read_evidence(self))
         return self._evidence[1]
 
     @property
@@ -251,10 +256,10 @@ class Run(RunFolder):
         """
         with self.writing():
             self.train(progress)
-            if not is_measured(self):
+            if not measurement.is_measured(self):
                 self.probe(progress)
             while until_decided:
-                n = seeds_to_add(self.verdicts, len(self.config.seeds))
+                n = measurement.seeds_to_add(self.verdicts, len(self.config.seeds))
                 if n == 0:
                     break
                 self.add_seeds(n)
@@ -299,7 +304,7 @@ class Run(RunFolder):
                     f"measure of study '{self.study.name}' returned {describe(result)}; expected "
                     f"StudyResult(readings, tables, arrays), with readings of readings_table."
                 )
-            write_result(self, result)
+            measurement.write_result(self, result)
 
     @checked
     def probe_members(
@@ -329,7 +334,7 @@ class Run(RunFolder):
             yield str(stage), set, reading
 
         self.check_checkpoints()
-        result = measure_members(self, plan, [self.sweep(sweep).name], progress=False)
+        result = measurement.measure_members(self, plan, [self.sweep(sweep).name], progress=False)
         return with_reached(self.sweeps, result.readings)
 
     @checked

@@ -32,7 +32,7 @@ from rb_interp.errors import RbInterpError, RunError, first_line, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.schemes import draw
-from rb_interp.runs.definition import find_study
+from rb_interp.runs.config import find_study
 from rb_interp.settings import class_name, overlay
 from rb_interp.tasks.dataset import Task
 from rb_interp.tasks.inputs import Inputs

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rb_interp.arguments import checked
 from rb_interp.errors import StudyError
-from rb_interp.runs.config import StudyConfig
-from rb_interp.runs.definition import StudyDefinition, find_study, names
+from rb_interp.runs.config import StudyConfig, StudyDefinition, find_study, study_names
 
 if TYPE_CHECKING:
     from rb_interp.runs.run import Run
@@ -62,7 +61,7 @@ def study(name: str) -> Study:
 def installed_studies() -> dict[str, Study | StudyError]:
     """Every installed study by its name, or the reason why it does not load."""
     listed: dict[str, Study | StudyError] = {}
-    for name in names():
+    for name in study_names():
         try:
             listed[name] = study(name)
         except StudyError as error:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from rb_interp.claims import judge_checks
-from rb_interp.runs.verdicts import JUDGED
+from rb_interp.runs.measurement import JUDGED
 from rb_interp.studies.anchor.checks import CHECKS
 from rb_interp.studies.anchor.config import AnchorConfig
 

@@ -22,7 +22,7 @@ from rb_interp.claims import (
 )
 from rb_interp.claims.rule import decide_share, outcome_probabilities
 from rb_interp.errors import ArgumentError
-from rb_interp.runs.verdicts import JUDGED
+from rb_interp.runs.measurement import JUDGED
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.anchor.claims import CLAIMS
 

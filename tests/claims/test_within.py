@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from rb_interp.claims import Claim, Condition, Grouping, Term, Within, judge, judge_within
-from rb_interp.runs.verdicts import JUDGED
+from rb_interp.runs.measurement import JUDGED
 from rb_interp.statistics.intervals import proportion_interval
 
 KEY, MEMORY = (Term("p", name, 0.8, "final", label=name) for name in ("key", "memory"))

@@ -6,12 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from own_studies import ONE, TWO
-
-
-@pytest.fixture(scope="session")
-def one(tmp_path_factory):
-    return ONE.run(preset="smoke", out=tmp_path_factory.mktemp("one") / "run", progress=False)
+from own_studies import TWO
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from own_studies import TRAIN, One, Two
+from own_studies import ONE, SMALL, TRAIN, One, Two, start
 
-from rb_interp.errors import ConfigError, RbInterpError
-from rb_interp.runs.config import check_lr, fingerprint, from_mapping, scale_of
-from rb_interp.runs.definition import names
+from rb_interp.errors import ConfigError, RbInterpError, StudyError
+from rb_interp.runs.config import check_lr, fingerprint, from_mapping, scale_of, study_names
 from rb_interp.runs.run import Run
 from rb_interp.runs.studies import study
 from rb_interp.settings import differences, read_toml, to_toml
@@ -32,7 +31,7 @@ def test_presets_have_seeds_that_decide_every_claim():
     """Claims that were written after seeds 0 to 9 had been read, too; crossed-seeds has no
     claims."""
     for found in (
-        study(name) for name in names() if name not in ("crossed-seeds", "modular-addition")
+        study(name) for name in study_names() if name not in ("crossed-seeds", "modular-addition")
     ):
         for preset in ("quick", "paper"):
             few = (found.name, preset) == ("composite-map", "quick")
@@ -135,3 +134,30 @@ def test_a_learning_rate_that_would_change_nothing_is_refused(tmp_path):
         check_lr(replace(quick, rates=((0.5, 0.1), (0.7, 0.2))))
     with pytest.raises(ConfigError, match=r"rates=\(\(0.3, 0.1\), \(0.3, 0.2\)\); expected pairs"):
         replace(quick, rates=((0.3, 0.1), (0.3, 0.2)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sweep": "firts"}, "the sweep 'firts'; known: '' "),
+        ({"gamma": 0.08}, r"about gamma 0.08; no preset trains it, but \[0.5, 0.8\]"),
+        ({"probe": "sizes"}, "the probe 'sizes'; did you mean 'size'"),
+    ],
+)
+def test_a_misspelt_claim_is_refused_before_there_is_a_folder(change, message, tmp_path):
+    (claim,) = ONE.claims
+    wrong = replace(claim.context[0], **change)
+    for misspelt in (
+        replace(claim, context=(wrong,)),
+        replace(claim, conditions=(replace(claim.conditions[0], of=wrong),)),
+    ):
+        study = replace(ONE, claims=(misspelt,), quantities={"size": "norm"})
+        with pytest.raises(StudyError, match=f"claim S1 of study 'one' (names )?(is )?{message}"):
+            start(tmp_path / "run", SMALL, study)
+    assert not (tmp_path / "run").exists()
+    other = replace(
+        claim,
+        context=(replace(wrong, gamma=0.5, probe="mine", quantity="x", set="grid", stage="early"),),
+    )
+    if "sweep" not in change:
+        replace(ONE, claims=(other,), quantities={"size": "norm"}).check_claims(SMALL)

@@ -11,7 +11,7 @@ from own_studies import ONE, SMALL, measure, start
 
 from rb_interp.errors import ArgumentError, RunError
 from rb_interp.runs import Run
-from rb_interp.runs.verdicts import seeds_to_add
+from rb_interp.runs.measurement import seeds_to_add
 from rb_interp.training.members import evaluate_model
 
 pytestmark = pytest.mark.trains

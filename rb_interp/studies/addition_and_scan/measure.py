@@ -30,11 +30,10 @@ import pandas as pd
 import torch
 from jaxtyping import Bool, Int
 
-from rb_interp.models.hooking import evaluation
 from rb_interp.models.protocol import HookedModel
-from rb_interp.models.structure import rows_of_a_pass
+from rb_interp.models.structure import evaluation, rows_of_a_pass
 from rb_interp.probes.activations import as_rows
-from rb_interp.runs.member_models import MemberModels, measure_members
+from rb_interp.runs.measurement import MemberModels, measure_members
 from rb_interp.runs.results import StudyResult, arrays_over_seeds, readings_table
 from rb_interp.runs.run import Run
 from rb_interp.settings import LARGE, SMALL

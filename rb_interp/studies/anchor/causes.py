@@ -28,7 +28,7 @@ from rb_interp.interventions.swaps import key_and_sum, n_other_answers, permuted
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.averaging import value_matrix
 from rb_interp.runs import Run, StudyResult, Sweep, readings_table
-from rb_interp.runs.member_models import MemberModels, measure_members
+from rb_interp.runs.measurement import MemberModels, measure_members
 from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks import SETS, AnchorDataset, Inputs

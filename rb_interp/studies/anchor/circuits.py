@@ -60,7 +60,7 @@ from rb_interp.interventions.circuits import (
 )
 from rb_interp.interventions.edits import most_likely
 from rb_interp.runs import Circuit
-from rb_interp.runs.member_models import MemberModels, each_member
+from rb_interp.runs.measurement import MemberModels, each_member
 from rb_interp.runs.results import StudyResult, frame, readings_table
 from rb_interp.runs.run import Run
 from rb_interp.settings import SMALL

@@ -45,7 +45,7 @@ from rb_interp.models.arrays import ActivationSource
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.variance import component_hooks
 from rb_interp.runs import Run, StudyResult, readings_table
-from rb_interp.runs.member_models import MemberModels, measure_members
+from rb_interp.runs.measurement import MemberModels, measure_members
 from rb_interp.runs.results import frame
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.learning_order import fraction_left

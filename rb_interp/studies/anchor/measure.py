@@ -19,7 +19,7 @@ from rb_interp.interventions.circuits import CAUSES, anchor_routes
 from rb_interp.models.arrays import ActivationSource
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs import Run, StudyResult, Sweep
-from rb_interp.runs.member_models import MemberModels, measure_members
+from rb_interp.runs.measurement import MemberModels, measure_members
 from rb_interp.runs.results import frame, readings_table
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.statistics.learning_order import learning_order_of

@@ -38,7 +38,7 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from rb_interp.runs import Run
-from rb_interp.runs.member_models import MemberModels, measure_members
+from rb_interp.runs.measurement import MemberModels, measure_members
 from rb_interp.runs.results import StudyResult, frame, readings_table
 from rb_interp.statistics.intervals import Interval, interval_or_nan, proportion_interval
 from rb_interp.statistics.reading import Reading

@@ -19,7 +19,7 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._attention import EXCESS, attention
 from rb_interp.probes.activations import captured
 from rb_interp.runs import Run, Sweep
-from rb_interp.runs.member_models import MemberModels, measure_members
+from rb_interp.runs.measurement import MemberModels, measure_members
 from rb_interp.runs.results import StudyResult, arrays_over_seeds, readings_table
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite import flow, representation

@@ -19,7 +19,7 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.probes import geometry
 from rb_interp.probes.embeddings import cosines
 from rb_interp.runs import MemberModels, Run, StudyResult, readings_table
-from rb_interp.runs.member_models import measure_members
+from rb_interp.runs.measurement import measure_members
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.statistics.learning_order import learning_order_of
 from rb_interp.statistics.reading import Reading

@@ -22,7 +22,7 @@ from jaxtyping import Int
 
 from rb_interp.probes.labels import label_range
 from rb_interp.runs import Run, StudyResult, Sweep, readings_table
-from rb_interp.runs.member_models import MemberModels, measure_members
+from rb_interp.runs.measurement import MemberModels, measure_members
 from rb_interp.statistics.learning_order import bias_index, learning_order_of
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.labels.config import BEFORE_MEMORY, LabelsConfig

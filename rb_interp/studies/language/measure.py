@@ -13,7 +13,7 @@ import pandas as pd
 from rb_interp import probes
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs import Run, StudyResult, Sweep, readings_table
-from rb_interp.runs.member_models import MemberModels, measure_members
+from rb_interp.runs.measurement import MemberModels, measure_members
 from rb_interp.statistics.learning_order import by_set, corpus_loss, delta_loss, readings_of_curves
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.language.config import LanguageConfig

@@ -11,8 +11,8 @@ import pytest
 from own_studies import TASK
 
 from rb_interp.errors import RunError
-from rb_interp.runs import member_models
-from rb_interp.runs.member_models import each_member
+from rb_interp.runs import measurement
+from rb_interp.runs.measurement import each_member
 from rb_interp.training.member_group import Member
 
 MEMBERS = [Member(0.5, seed) for seed in range(12)]
@@ -32,7 +32,7 @@ def sweep(one, monkeypatch):
             if self.stopped:
                 raise RunError("stopped")
 
-    monkeypatch.setattr(member_models, "MemberModels", Models)
+    monkeypatch.setattr(measurement, "MemberModels", Models)
     sweep = one.sweep()
     monkeypatch.setattr(sweep, "dataset", lambda seed: TASK)
     return sweep

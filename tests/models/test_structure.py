@@ -19,7 +19,7 @@ from rb_interp import probes
 from rb_interp.errors import ModelError
 from rb_interp.interventions.ablating import ablations
 from rb_interp.interventions.edits import values_at, with_edits
-from rb_interp.models.hooking import attached, caller_hooks, hook_points
+from rb_interp.models.structure import attached, caller_hooks, hook_points
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.inputs import Roles
 
