@@ -48,8 +48,8 @@ from rb_interp.interventions.effect import REDRAWN, Effect
 from rb_interp.interventions.subspaces import leading
 from rb_interp.models.protocol import HookedModel, writable_tensors
 from rb_interp.models.structure import caller_hooks
-from rb_interp.probes.averaging import value_matrix
 from rb_interp.probes.embeddings import token_vectors
+from rb_interp.probes.values import value_matrix
 from rb_interp.statistics.nulls import random_directions
 from rb_interp.tasks.anchor import AnchorDataset
 

@@ -3,12 +3,13 @@ from ._core import Null, Reading, scan
 from ._geometry import geometry
 from ._lattice import lattice
 from ._token_similarity import token_similarity
+from ._uniformity import uniformity
 from .activations import capture, captured, from_arrays
-from .averaging import uniformity, value_alignment
 from .chain import chain_accuracy, chain_inputs
 from .labels import cosines_by_target, label_range
 from .language import embedding_rank, next_token
 from .typical import token_table, typical_tokens
+from .values import value_alignment
 from .variance import variance_explained
 from .weights import condensation, weight_rank, weight_spectra
 

@@ -34,7 +34,7 @@ from rb_interp.interventions.patterns import pattern_of, row_entropies
 from rb_interp.interventions.subspaces import leading, matched_spans, token_basis
 from rb_interp.interventions.swaps import key_and_sum, permuted_number_line
 from rb_interp.models.build import lens_model
-from rb_interp.probes.averaging import value_matrix
+from rb_interp.probes.values import value_matrix
 from rb_interp.runs.config import fingerprint
 from rb_interp.settings import overlay
 from rb_interp.studies.anchor import causes

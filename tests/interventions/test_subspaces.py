@@ -21,8 +21,8 @@ from rb_interp.interventions.subspaces import (
 )
 from rb_interp.models.protocol import live_tensors, read_weights
 from rb_interp.models.reference import reference
-from rb_interp.probes.averaging import value_matrix
 from rb_interp.probes.embeddings import token_embeddings
+from rb_interp.probes.values import value_matrix
 from rb_interp.statistics.nulls import random_subspaces
 
 ROWS = DATA.sample("rsn_train", 30)

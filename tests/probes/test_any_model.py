@@ -23,8 +23,8 @@ from rb_interp.probes import (
     weight_spectra,
 )
 from rb_interp.probes.activations import capture
-from rb_interp.probes.averaging import value_matrix
 from rb_interp.probes.embeddings import cosines, mean_off_diagonal, token_embeddings
+from rb_interp.probes.values import value_matrix
 from rb_interp.tasks import AnchorTask, Inputs
 from rb_interp.tasks.inputs import Roles
 

@@ -26,7 +26,7 @@ from rb_interp.interventions.patterns import (
 from rb_interp.interventions.subspaces import leading, matched_spans, subspace_effect, token_basis
 from rb_interp.interventions.swaps import key_and_sum, n_other_answers, permuted_number_line
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.averaging import value_matrix
+from rb_interp.probes.values import value_matrix
 from rb_interp.runs import Run, StudyResult, Sweep, readings_table
 from rb_interp.runs.measurement import MemberModels, measure_members
 from rb_interp.settings import LARGE, SMALL
