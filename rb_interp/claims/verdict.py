@@ -224,7 +224,8 @@ CAUTIONS = {
 def effect_text(result: ConditionResult | Verdict) -> str:
     """Median and range of what was judged."""
     numbers = (result.effect, result.low, result.high)
-    return interval_text(*(np.nan if number is None else number for number in numbers))
+    effect, low, high = [np.nan if number is None else number for number in numbers]
+    return interval_text(effect, low, high)
 
 
 def cautions(verdict: Verdict) -> dict[str, str]:

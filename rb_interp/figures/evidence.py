@@ -91,10 +91,12 @@ class Evidence:
         without any."""
         every: Any = self._late.itertuples()
         rows = [row for row in every if places is None or (row.stage, float(row.gamma)) in places]
-        told = "; ".join(
+        if not rows:
+            return ""
+        counts = [
             f"{row.stage} at γ = {row.gamma:g}: {row.late} of {row.n} members" for row in rows
-        )
-        return f"Never at the stage, so shown at the last step: {told}." if told else ""
+        ]
+        return f"Never at the stage, so shown at the last step: {'; '.join(counts)}."
 
     @property
     def task(self) -> Any:
@@ -179,27 +181,31 @@ class Evidence:
         ``NAME_summary`` of a table whose keys have a seed is `over_seeds` of its other columns, or
         of ``quantity``.
         """
-        found, base = self.tables.get(name), name.removesuffix("_summary")
-        if found is None and base != name and "seed" in self.keys.get(base, "").split():
-            quantity = where.pop("quantity", "")
-            rows, keys = self.table(base, **where), self.keys[base].split()
-            numbers = rows.select_dtypes("number").columns.difference(keys, sort=False).tolist()
-            columns = [quantity] if quantity else numbers
-            return over_seeds(rows, [key for key in keys if key != "seed"], columns)
-        if found is None or found.empty:
-            raise MissingEvidenceError(
-                f"This run has no {'table' if found is None else 'rows in the table'} “{name}”."
-            )
+        base = name.removesuffix("_summary")
+        has_seeds = "seed" in self.keys.get(base, "").split()
+        if name not in self.tables and base != name and has_seeds:
+            return self._summary_of(base, **where)
+        if name not in self.tables:
+            raise MissingEvidenceError(f"This run has no table “{name}”.")
+        rows = self.tables[name]
+        if rows.empty:
+            raise MissingEvidenceError(f"This run has no rows in the table “{name}”.")
         for column, value in where.items():
-            found = found.loc[
-                np.isclose(found[column], value) if column == "gamma" else found[column] == value
-            ]
-        if {"stage", "gamma", "reached"} <= {*found}:
-            self.asked.update(zip(found["stage"], found["gamma"].astype(float), strict=True))
-        if found.empty:
+            equal = np.isclose(rows[column], value) if column == "gamma" else rows[column] == value
+            rows = rows.loc[equal]
+        if {"stage", "gamma", "reached"} <= {*rows}:
+            self.asked.update(zip(rows["stage"], rows["gamma"].astype(float), strict=True))
+        if rows.empty:
             place = ", ".join(f"{column} = {value}" for column, value in where.items())
             raise MissingEvidenceError(f"The table “{name}” has no row with {place}.")
-        return found
+        return rows
+
+    def _summary_of(self, name: str, quantity: str = "", **where: Any) -> pd.DataFrame:
+        rows = self.table(name, **where)
+        keys = self.keys[name].split()
+        numbers = rows.select_dtypes("number").columns.difference(keys, sort=False).tolist()
+        by = [key for key in keys if key != "seed"]
+        return over_seeds(rows, by, [quantity] if quantity else numbers)
 
     def records(self, name: str, **where: Any) -> list[dict[Any, Any]]:
         """Those rows of a further table as dictionaries; none where the run lacks them."""

@@ -235,7 +235,7 @@ def _name_ends(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np.nda
                     break
             places.append(place)
             look = {"fontsize": 6, "xytext": tuple(8 * direction), "ha": "center", "va": "center"}
-            kit.note(axes, str(tokens[end]), tuple(points[end]), "data", **look)
+            kit.note(axes, str(tokens[end]), tuple(points[end].tolist()), "data", **look)
 
 
 def _ramp(colour: str) -> LinearSegmentedColormap:

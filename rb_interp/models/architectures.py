@@ -175,11 +175,13 @@ class Attention(nn.Module):
 
     def __init__(self, cfg: Any) -> None:
         super().__init__()
-        for name in "QKV":
-            self.register_parameter(f"W_{name}", _empty(cfg, cfg.n_heads, cfg.d_model, cfg.d_head))
+        self.W_Q = _empty(cfg, cfg.n_heads, cfg.d_model, cfg.d_head)
+        self.W_K = _empty(cfg, cfg.n_heads, cfg.d_model, cfg.d_head)
+        self.W_V = _empty(cfg, cfg.n_heads, cfg.d_model, cfg.d_head)
         self.W_O = _empty(cfg, cfg.n_heads, cfg.d_head, cfg.d_model)
-        for name in "QKV":
-            self.register_parameter(f"b_{name}", _empty(cfg, cfg.n_heads, cfg.d_head))
+        self.b_Q = _empty(cfg, cfg.n_heads, cfg.d_head)
+        self.b_K = _empty(cfg, cfg.n_heads, cfg.d_head)
+        self.b_V = _empty(cfg, cfg.n_heads, cfg.d_head)
         self.b_O = _empty(cfg, cfg.d_model)
         self.scale = math.sqrt(cfg.d_head)
         self.hook_q = HookPoint()  # [batch, pos, head, d_head]

@@ -118,7 +118,7 @@ def variance_explained(
                 f"{len(inputs)} rows."
             )
         labels[name] = numbered_groups(np.asarray(values))
-    with_null = list(NULL_GROUPINGS if groupings is None else labels)
+    with_null: list[str] = list(NULL_GROUPINGS if groupings is None else labels)
 
     def measure(source: ActivationSource) -> Measurement:
         outputs = position_outputs(source, inputs, layer, head, role)

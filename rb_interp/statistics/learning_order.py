@@ -43,7 +43,7 @@ speed. On training text memorised stories push Delta L down late: look at delta_
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -307,7 +307,7 @@ def _corpus_values(curves: Mapping[str, Curve], entropies: tuple[float, float]) 
 
 def _delta(
     curves: Mapping[str, Curve],
-    sets: tuple[str, str],
+    sets: Sequence[str],
     entropies: tuple[float, float] = (1.0, 1.0),
 ) -> Curve:
     """Delta L of two sets (PrOntoQA, stories), each loss over its entropy."""

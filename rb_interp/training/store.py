@@ -183,7 +183,7 @@ class CheckpointStore:
                 f"{path} is no checkpoint of rb_interp, or was made with another configuration; "
                 f"move it out of the run's folder or use another --out."
             )
-        if given["format"] == FORMAT:
+        if given["format"] == FORMAT or "digest" in given:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
             described = {key: value for key, value in given.items() if key != "digest"}
             if given.get("digest") != digest(described, tensors):

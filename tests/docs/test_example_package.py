@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rb_interp.runs import studies
+from rb_interp.runs.config import study_names
 
 tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
@@ -31,7 +32,7 @@ def test_the_example_runs_by_the_entry_point_that_it_declares(tmp_path, monkeypa
     plugin(tmp_path, "example", value, name)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.syspath_prepend(EXAMPLE)
-    assert name in studies.names()
+    assert name in study_names()
     run = studies.study(name).run(preset="smoke", out=tmp_path / "run", progress=False)
     found = [
         (verdict.id, verdict.outcome, verdict.n_seeds, verdict.reason) for verdict in run.verdicts

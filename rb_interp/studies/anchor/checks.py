@@ -23,7 +23,7 @@ claim is NOT JUDGED; where the family has none, verdicts stand and are marked as
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -249,9 +249,10 @@ def calibration(config: AnchorConfig) -> Calibration:
     return Calibration(name, standings, rates, trained)
 
 
-def _family_rows(table: pd.DataFrame, name: str) -> list[dict[Hashable, Any]]:
+def _family_rows(table: pd.DataFrame, name: str) -> list[dict[str, Any]]:
     """The rows of a table of rates that are of a family."""
-    return table.loc[table["family"] == name].to_dict("records")
+    rows = table.loc[table["family"] == name].to_dict("records")
+    return [{str(column): value for column, value in row.items()} for row in rows]
 
 
 @lru_cache(maxsize=1)
@@ -304,7 +305,7 @@ def standing(claim: str, family_name: str) -> CalibrationStatus:
     return CalibrationStatus(any(row["n_positive"] and row["n_negative"] for _, row in rates))
 
 
-def _misleads(models: str, row: Mapping[Hashable, Any]) -> str:
+def _misleads(models: str, row: Mapping[str, Any]) -> str:
     """The sentence that a withheld verdict gives; a rate of which there is no model is left out."""
     rates = []
     bounds = []
