@@ -234,7 +234,12 @@ def _name_ends(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np.nda
                 if all(np.abs(place - other).max() > NAME_SIZE for other in places):
                     break
             places.append(place)
-            look = {"fontsize": 6, "xytext": tuple(8 * direction), "ha": "center", "va": "center"}
+            look = {
+                "fontsize": 6,
+                "xytext": (8 * direction[0], 8 * direction[1]),
+                "ha": "center",
+                "va": "center",
+            }
             kit.note(axes, str(tokens[end]), tuple(points[end].tolist()), "data", **look)
 
 
