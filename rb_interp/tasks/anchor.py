@@ -38,6 +38,8 @@ GROUPS = {"key": "key", "memory": "memory_anchor", "reasoning": "reasoning_ancho
 """Group of tokens as readings name it -> its name in Roles."""
 PLATEAU = 0.99
 """A member leaves its first plateau when the share of ln d_vocab that is left is below this."""
+ABOVE_FREQUENCIES = 0.2
+"""Nats by which the loss is below the label entropy when more than frequencies was learned."""
 MEMORY_ACCURACY = 0.20
 """Memory counts as not learned up to this accuracy."""
 MEMORY = SETS.index("mem")
@@ -209,14 +211,35 @@ class AnchorTask(TaskSettings):
         """Stages of a member, by f = loss on rsn_train / ln d_vocab and by the accuracy on mem.
 
         ``half``: f <= 1/2, with the same-seed siblings. ``leaving``: f < .99, the member leaves the
-        plateau that it starts on. ``before_memory``: the last evaluation with an accuracy of at
-        most .20.
+        plateau that it starts on. ``informed``: the loss is at most the label entropy - .2 nats, so
+        the member knows more than the labels' frequencies. ``before_memory``: the last evaluation
+        with an accuracy of at most .20.
         """
         top = math.log(self.d_vocab)
+        informed_loss = self.reasoning_entropy() - ABOVE_FREQUENCIES
         half = Stage(lambda now, start: now[:, REASONING, 0] / top <= HALF, with_siblings=True)
         leaving = Stage(lambda now, start: now[:, REASONING, 0] / top < PLATEAU)
+        informed = Stage(lambda now, start: now[:, REASONING, 0] <= informed_loss)
         before_memory = Stage(lambda now, start: now[:, MEMORY, 1] <= MEMORY_ACCURACY, keep="last")
-        return {"half": half, "leaving": leaving, "before_memory": before_memory}
+        return {
+            "half": half,
+            "leaving": leaving,
+            "informed": informed,
+            "before_memory": before_memory,
+        }
+
+    def reasoning_entropy(self) -> float:
+        """Label entropy in nats of rsn_train, with every key equally often.
+
+        >>> task = AnchorTask(keys=(21, 22), reasoning_anchors=(11, 12), masked=((11, 12), (12, 11)))
+        >>> task.reasoning_entropy() / math.log(2)  # labels 43, 44, 45, 46
+        2.0
+        """
+        sums = self.combinations("rsn_train").sum(1)
+        labels = sums[:, None] + self.tokens("key")
+        counts = np.unique(labels, return_counts=True)[1]
+        shares = counts / labels.size
+        return float(-(shares * np.log(shares)).sum())
 
     @checked
     def dataset(self, seed: int) -> AnchorDataset:

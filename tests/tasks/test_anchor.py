@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rb_interp.errors import TaskError
+from rb_interp.statistics.learning_order import label_entropy
 from rb_interp.tasks import SETS, AnchorTask, Dataset, fingerprint
 
 
@@ -216,6 +217,16 @@ def test_each_new_field_changes_nothing_else():
     ).all()  # the later order takes the label of the earlier one
     np.testing.assert_array_equal(balanced.label_table, plain.label_table)
     np.testing.assert_array_equal(balanced.tokens[:, 1:], plain.tokens[:, 1:])
+
+
+def test_the_entropy_of_reasoning_labels_is_that_of_the_rows_and_bounds_a_stage():
+    task = AnchorTask()
+    data = task.dataset(seed=0)
+    entropy = label_entropy(data.labels[data.rows("rsn_train")])
+    np.testing.assert_allclose(task.reasoning_entropy(), entropy, atol=0.01)
+    losses = np.zeros((2, len(SETS), 2))
+    losses[:, SETS.index("rsn_train"), 0] = entropy - np.array([0.18, 0.22])
+    assert task.stages["informed"].reached(losses, losses).tolist() == [False, True]
 
 
 @pytest.mark.parametrize(("repeats", "length"), [(1, 3), (3, 3), (1, 6)])
