@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from rb_interp.claims import Claim, Condition, Term
+from rb_interp.figures import kit
 from rb_interp.probes import attention
 from rb_interp.runs import Study, StudyConfig, StudyResult, SweepConfig
 from rb_interp.tasks import Dataset, fingerprint
@@ -47,6 +48,13 @@ def measure(run, progress):
     )
 
 
+def draw(evidence):
+    figure, [[axes]] = kit.panels(1, 1, 2.6)
+    kit.rates(axes, evidence, kit.Series(TO_FIRST), untrained=True)
+    axes.set_ylabel("attention of the last position to the first")
+    return figure
+
+
 TO_FIRST = Term("attention", "last_to_first", 0.8, "final", "unseen")
 LOOKS = Condition(TO_FIRST, ">=", 0.4)  # evenly it is 1/3
 CLAIMS = (
@@ -65,5 +73,6 @@ STUDY = Study(
     Config,
     measure,
     claims=CLAIMS,
+    figures={"first": draw},
     quantities={"attention": "last_to_first last_to_second"},
 )

@@ -4,6 +4,7 @@ beartype."""
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import fields, is_dataclass
 from functools import cache, wraps
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
@@ -57,8 +58,11 @@ def checked(function: F) -> F:
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            names = ", ".join(signature.parameters)
-            raise ArgumentError(f"{caller}: {error}; it takes {names}.") from None
+            names = [
+                f"{name}=" if parameter.kind is parameter.KEYWORD_ONLY else name
+                for name, parameter in signature.parameters.items()
+            ]
+            raise ArgumentError(f"{caller}: {error}; it takes {', '.join(names)}.") from None
         values = bound.arguments
         floats = []
         with jaxtyped("context"):  # an axis has one size in all arguments
@@ -74,6 +78,8 @@ def checked(function: F) -> F:
                     is_mask = refuses_masks and bool in map(type, items)
                     if is_mask or not is_bearable(value, hint, conf=INT_IS_FLOAT):
                         expected = re.sub(r"\b(\w+\.)+", "", inspect.formatannotation(hint))
+                        if is_dataclass(hint):
+                            expected += f"({', '.join(field.name for field in fields(hint))})"
                         raise ArgumentError(f"got {name}={describe(value)}; expected {expected}.")
                 except (ArgumentError, ModelError) as error:  # a model says what it lacks
                     raise type(error)(f"{caller} {error}") from None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, make_dataclass
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import tyro
 from tyro.conf import AvoidSubcommands, OmitArgPrefixes, Positional, Suppress, arg, subcommand
@@ -35,7 +35,7 @@ def combinations(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
     return PrimitiveConstructorSpec(
         nargs="*",
         metavar="A,B",
-        instance_from_str=lambda words: tuple(tuple(map(int, word.split(","))) for word in words),
+        instance_from_str=lambda texts: tuple(tuple(map(int, word.split(","))) for word in texts),
         is_instance=lambda value: isinstance(value, tuple),
         str_from_instance=lambda value: [",".join(map(str, combination)) for combination in value],
     )
@@ -238,7 +238,7 @@ class Ablate(OnMembers):
     """Such as attn_out.0 or z.1.0@key; the output of each sublayer by default."""
     gammas: tuple[float, ...] = ()
     """Initialisation rates of the members; all by default."""
-    methods: tuple[str, ...] = ("zero", "mean", "resample")
+    methods: tuple[Literal["zero", "mean", "resample"], ...] = ("zero", "mean", "resample")
     """What stands in the component's place."""
     n: int = 300
     """Inputs of each set, at most."""
@@ -247,7 +247,7 @@ class Ablate(OnMembers):
         import pandas as pd
 
         from rb_interp.interventions.ablating import ablations
-        from rb_interp.runs.measurement import each_member
+        from rb_interp.runs.measurement import map_members
         from rb_interp.runs.results import ablation_means
 
         _, sweep = self.open_sweep()
@@ -281,7 +281,7 @@ class Ablate(OnMembers):
             return pd.concat(tables)
 
         members = [member for member in sweep.members if member.gamma in (self.gammas or known)]
-        table = pd.concat(each_member(sweep, members, read, desc="ablating"), ignore_index=True)
+        table = pd.concat(map_members(sweep, members, read, desc="ablating"), ignore_index=True)
         means = ablation_means(table).query("quantity != 'accuracy'")
         ends = means[["mean", "low", "high"]].to_numpy()
         means = means.assign(text=["{:.2f} [{:.2f}, {:.2f}]".format(*row) for row in ends])
@@ -349,7 +349,7 @@ def parse(arguments: Sequence[str]) -> Any:
     """The command that the arguments stand for. A study is loaded only where its settings are the
     command's flags."""
     word = arguments[0] if arguments else ""
-    words = list(arguments[1:])
+    flags = list(arguments[1:])
     if not word.startswith("-") and word not in COMMANDS:
         raise ConfigError(f"there is no command '{word}'; {nearest(word, COMMANDS)}")
     if word not in COMMANDS:
@@ -361,20 +361,20 @@ def parse(arguments: Sequence[str]) -> Any:
     kind = COMMANDS[word]
     options: dict[str, Any] = {"prog": f"rb-interp {word}", "registry": REGISTRY}
     if word in ("reproduce", "train"):
-        name, start = starting_point(words)
+        name, start = starting_point(flags)
         settings: Any = AvoidSubcommands[
             Annotated[type(start), arg(name="")]
         ]  # a sweep may be None in a preset
         if "" in start.sweeps:  # train.steps, as in a file, is the flag --steps
             settings = OmitArgPrefixes[settings]
-            words = [re.sub(r"^--(task|model|train)\.(gammas\.)?", "--", word) for word in words]
+            flags = [re.sub(r"^--(task|model|train)\.(gammas\.)?", "--", word) for word in flags]
         command: Any = make_dataclass(
             kind.__name__, [("settings", settings, start)], bases=(kind,), frozen=True
         )
         command.__doc__ = kind.__doc__
         options["default"] = command(study=name)
         kind = command
-    return tyro.cli(kind, args=words, **options)
+    return tyro.cli(kind, args=flags, **options)
 
 
 def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:

@@ -29,7 +29,7 @@ from typing_extensions import Self, dataclass_transform
 
 from rb_interp.errors import ConfigError, RbInterpError, TaskError, first_line, nearest
 
-__all__ = ["Settings", "comparable", "differences", "each_once", "overlay", "read_toml", "to_toml"]
+__all__ = ["Settings", "comparable", "differences", "distinct", "overlay", "read_toml", "to_toml"]
 
 CONFIG = ConfigDict(
     extra="forbid",
@@ -40,7 +40,7 @@ CONFIG = ConfigDict(
 )
 
 
-def each_once(values: tuple) -> tuple:
+def distinct(values: tuple) -> tuple:
     """The values; ValueError if a value occurs twice."""
     if len(set(values)) < len(values):
         raise ValueError("name each once")
@@ -62,13 +62,13 @@ Rate = Annotated[float, Field(ge=0, le=1000)]
 Gamma = Annotated[float, Field(ge=0, le=20)]
 """Above 20 every weight starts at 0 in float32."""
 Gammas = Annotated[
-    tuple[Gamma, ...], Field(min_length=1, max_length=1000), AfterValidator(each_once)
+    tuple[Gamma, ...], Field(min_length=1, max_length=1000), AfterValidator(distinct)
 ]
 LARGE, MIDDLE, SMALL = 0.3, 0.5, 0.8
 """The gammas of paper 1's claims. A larger gamma is a smaller initialisation."""
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Seeds = Annotated[
-    tuple[Seed, ...], Field(min_length=1, max_length=10_000), AfterValidator(each_once)
+    tuple[Seed, ...], Field(min_length=1, max_length=10_000), AfterValidator(distinct)
 ]
 
 

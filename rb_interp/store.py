@@ -138,8 +138,10 @@ class RunStore:
         claims open."""
         repeated: Any = table[table.duplicated(list(keys))]
         if len(repeated):
-            place = ", ".join(f"{key} = {repeated[key].iloc[0]}" for key in keys)
-            raise StudyError(f"the table '{name}' has two rows with {place}; measure each once.")
+            key_values = ", ".join(f"{key} = {repeated[key].iloc[0]}" for key in keys)
+            raise StudyError(
+                f"the table '{name}' has two rows with {key_values}; measure each once."
+            )
         path = self.folder / f"{name}.parquet"
         write_file(path, lambda unfinished: table.to_parquet(unfinished, index=False))
 

@@ -40,6 +40,13 @@ def test_a_study_of_several_sweeps_has_the_flags_of_each():
     assert (command.settings.seeds, command.settings.descent.train.steps) == ((3,), 9)
 
 
+def test_patch_in_a_run_of_several_sweeps_names_the_flag(tmp_path, capsys):
+    emb_mlp = study("emb-mlp")
+    Run.start(tmp_path / "run", emb_mlp, emb_mlp.preset("smoke"))
+    assert main(["patch", str(tmp_path / "run")]) == 2
+    assert "this run has no sweep ''; give sweep='...' (--sweep): known: " in capsys.readouterr().err
+
+
 @pytest.mark.trains
 def test_every_command_runs_on_a_run_folder(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("rb_interp.runs.run.find_study", lambda _: ONE)

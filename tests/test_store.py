@@ -171,7 +171,7 @@ def test_copies_of_a_sync_program_are_no_part_of_a_run(copy):
     assert not any(" " in name or "sync" in name for name in names)
 
 
-@pytest.mark.parametrize("content", ["", "[1]", '{"train', "3"])
+@pytest.mark.parametrize("content", ["", "[1]", '{"train', "3", '{"train": 3}'])
 def test_a_damaged_provenance_is_one_sentence(copy, content):
     (copy.folder / "provenance.json").write_text(content)
     with pytest.raises(RunError, match=r"provenance.json is damaged: it .*Put a sound copy"):

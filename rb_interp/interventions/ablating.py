@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast
+from typing import Literal, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,7 @@ from torch import Tensor
 
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
-from rb_interp.errors import ModelError, nearest
+from rb_interp.errors import ModelError
 from rb_interp.interventions.edits import Edit, edits_of, interchange_edits, values_at, with_edits
 from rb_interp.interventions.effect import REDRAWN, SHARE_NAMES, Direction, Effect
 from rb_interp.interventions.metrics import AnswerAt, MetricLike
@@ -47,14 +47,15 @@ from rb_interp.tasks.inputs import Inputs
 
 __all__ = ["ablate", "ablation", "ablations", "interchange", "patch", "patching_effect"]
 
-METHODS = ("zero", "mean", "resample")
+Method = Literal["zero", "mean", "resample"]
 """What can stand in a component's place."""
+METHODS = get_args(Method)
 
 
 @checked
 @contextmanager
 def ablate(
-    model: HookedModel, inputs: Inputs, sites: Sites, *, method: str = "mean", seed: int = 0
+    model: HookedModel, inputs: Inputs, sites: Sites, *, method: Method = "mean", seed: int = 0
 ) -> Iterator[HookedModel]:
     """A context in which the model runs without a component, or several, on the rows of ``inputs``.
 
@@ -65,11 +66,11 @@ def ablate(
         model: any model with TransformerLens's hooks.
         inputs: the rows, with the roles that the sites name.
         sites: one site or several, as `Site` or as text.
-        method: what stands in their place, of METHODS.
+        method: what stands in their place.
         seed: seed of the rows from which ``resample`` takes.
 
     Raises:
-        ModelError: the model has no such site, or there is no such method.
+        ModelError: the model has no such site.
         RolesError: the rows have no such role.
     """
     values = values_at(model, inputs, parse_sites(sites))
@@ -77,20 +78,18 @@ def ablate(
         yield model
 
 
-def replacement(values: Tensor, method: str, seed: int = 0) -> Tensor:
+def replacement(values: Tensor, method: Method, seed: int = 0) -> Tensor:
     """What stands in the place of a site's values ``[row, n, ...]``.
 
     ``resample`` takes one cycle through all rows.
 
     Raises:
-        ModelError: there is no such method, or a single row to resample from.
+        ModelError: there is a single row to resample from.
 
     >>> values = torch.tensor([[1.0], [3.0]])
     >>> [replacement(values, method).tolist() for method in METHODS]
     [[[0.0], [0.0]], [[2.0], [2.0]], [[3.0], [1.0]]]
     """
-    if method not in METHODS:
-        raise ModelError(f"there is no ablation '{method}'; {nearest(method, METHODS)}")
     if method == "zero":
         return torch.zeros_like(values)
     if method == "mean":
@@ -106,7 +105,7 @@ def replacement(values: Tensor, method: str, seed: int = 0) -> Tensor:
 
 
 def _ablation_edits(
-    model: HookedModel, inputs: Inputs, values: dict[Site, Tensor], method: str, seed: int
+    model: HookedModel, inputs: Inputs, values: dict[Site, Tensor], method: Method, seed: int
 ) -> list[Edit]:
     """Edits that write what a method puts in the place of several sites' values."""
     new = {site: replacement(of_site, method, seed) for site, of_site in values.items()}
@@ -201,7 +200,7 @@ def ablation(
     inputs: Inputs,
     sites: Sites,
     *,
-    method: str = "mean",
+    method: Method = "mean",
     control: Inputs | None = None,
     metric: MetricLike = "accuracy",
     answer_at: AnswerAt = None,
@@ -215,7 +214,7 @@ def ablation(
         model: any model with TransformerLens's hooks.
         inputs: rows, with labels if the metric asks for them, and with the roles that are named.
         sites: one site or several, as `Site` or as text.
-        method: what stands in their place, of METHODS.
+        method: what stands in their place.
         control: the same rows with their noise redrawn, or None for no control.
         metric: a name, such as ``accuracy`` or ``loss`` (nats), or a function, see
             ``interventions.metrics``; ``logit_diff`` needs its two tokens.
@@ -223,7 +222,7 @@ def ablation(
         seed: seed of the rows from which ``resample`` takes.
 
     Raises:
-        ModelError: the model has no such site, there is no such method, or the control is the rows.
+        ModelError: the model has no such site, or the control is the rows.
         RolesError: the rows have no such role.
 
     >>> from rb_interp.models.reference import reference
@@ -271,7 +270,7 @@ def ablations(
     sites: Sequence[Site | str],
     *,
     control: Inputs | None = None,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[Method] = METHODS,
     metric: MetricLike | Sequence[str] = ("accuracy", "loss"),
     seed: int = 0,
 ) -> pd.DataFrame:
@@ -293,8 +292,8 @@ def ablations(
         seed: seed of the rows from which ``resample`` takes.
 
     Raises:
-        ModelError: the model has no such site, there is no such method or metric, rows lack the
-            labels that it needs, or the control is the rows.
+        ModelError: the model has no such site, there is no such metric, rows lack the labels that it
+            needs, or the control is the rows.
         RolesError: the rows have no such role.
 
     >>> from rb_interp.models.reference import reference
@@ -388,9 +387,9 @@ def interchange(
             f"input."
         )
     taken = parse_sites(sites)
-    held = parse_sites(hold) if hold else []
+    fixed_sites = parse_sites(hold) if hold else []
     pair = PairedRun(model, "kl", answer_at, base, control=control)  # asks for no labels
-    hold_edits = interchange_edits(model, base, base, held) if held else []
+    hold_edits = interchange_edits(model, base, base, fixed_sites) if fixed_sites else []
     d_vocab = pair.base_logits.shape[1]
     if len(predicted) and not 0 <= predicted.min() <= predicted.max() < d_vocab:
         raise ModelError(
@@ -403,9 +402,9 @@ def interchange(
         edits = [*hold_edits, *interchange_edits(model, base, rows, taken)]
         changed_answers.append(pair.run(edits).argmax(1).numpy())
     pair.note_control(taken)
-    place = site_names(taken, model)
-    if held:
-        place += f"; held: {site_names(held, model)}"
+    site = site_names(taken, model)
+    if fixed_sites:
+        site += f"; held: {site_names(fixed_sites, model)}"
     counts = answers != predicted
     n_alike = int((~counts).sum())
     if n_alike:
@@ -418,7 +417,7 @@ def interchange(
     control_values = (of_control != answers)[counts] * 1.0
     return Effect(
         "interchange",
-        place,
+        site,
         "moved_as_predicted",
         values,
         control_values[None],
@@ -426,5 +425,5 @@ def interchange(
         before=0.0 if len(values) else np.nan,
         after=float(values.mean()) if len(values) else np.nan,
         answered=pair.answered,
-        notes=pair.all_notes("@" in place),
+        notes=pair.all_notes("@" in site),
     )

@@ -212,8 +212,8 @@ def default_roles(rows: Sequence[Inputs]) -> tuple[str, ...]:
     known = {"last", *shared}
     if "anchor" in shared:
         known |= {"first_anchor", "last_anchor"}
-    own = [role for role in shared if role not in ROLES]
-    return (*own, *(role for role in ROLES if role in known))
+    of_caller = [role for role in shared if role not in ROLES]
+    return (*of_caller, *(role for role in ROLES if role in known))
 
 
 EMBED = "hook_embed"

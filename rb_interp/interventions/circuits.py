@@ -36,7 +36,6 @@ that has no name here. A name says from where the last layer reads, and not what
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -271,9 +270,12 @@ CIRCUIT_RULES = {
 }
 """Circuits that have a route, in the order in which they are asked."""
 SHARES = {
-    share: re.sub("_(?=from_|L0_)", ":", share)
-    for rule in CIRCUIT_RULES.values()
-    for share in rule.shares
+    "key_from_key": "key:from_key",
+    "anchors_L0_at_last": "anchors:L0_at_last",
+    "key_from_last_anchor": "key:from_last_anchor",
+    "first_anchors_from_last_anchor": "first_anchors:from_last_anchor",
+    "key_from_anchors": "key:from_anchors",
+    "anchors_from_anchors": "anchors:from_anchors",
 }
 """The shares that decide -> the quantities of ``routes`` that they are."""
 CAUSE_RULES = {

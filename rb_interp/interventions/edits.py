@@ -69,33 +69,35 @@ def values_at(model: HookedModel, rows: Inputs, sites: Sites) -> dict[Site, Tens
     return values
 
 
-def gather(site: Site, activation: Tensor, at: Numbers, rows: Numbers | None = None) -> Tensor:
+def gather(
+    site: Site, activation: Tensor, positions: Numbers, rows: Numbers | None = None
+) -> Tensor:
     """An activation at positions ``[row, n]``, or at single ones of given rows, in a head or neuron
     of its hook."""
     if rows is None:
-        rows = torch.arange(len(at))[:, None]
+        rows = torch.arange(len(positions))[:, None]
     by_position = activation.movedim(site.position_axis, 1)
-    values = by_position[rows.to(activation.device), at.to(activation.device)]
-    return values if site.unit is None else values.select(at.ndim, site.unit)
+    values = by_position[rows.to(activation.device), positions.to(activation.device)]
+    return values if site.unit is None else values.select(positions.ndim, site.unit)
 
 
 def scatter(
     site: Site,
     activation: Tensor,
-    at: Numbers,
+    positions: Numbers,
     values: Tensor,
     rows: Numbers | None = None,
 ) -> Tensor:
     """A copy of an activation with values at positions ``[row, n]``, or at single ones of given
     rows, as `gather`."""
     if rows is None:
-        rows = torch.arange(len(at))[:, None]
+        rows = torch.arange(len(positions))[:, None]
     changed = activation.clone()
     by_position = changed.movedim(site.position_axis, 1)
     if site.unit is not None:
         by_position = by_position.select(2, site.unit)
     device = by_position.device
-    by_position[rows.to(device), at.to(device)] = values.to(by_position)
+    by_position[rows.to(device), positions.to(device)] = values.to(by_position)
     return changed
 
 
@@ -171,7 +173,7 @@ def last_logits(
     tokens: Tokens,
     edits: Sequence[Edit] = (),
     *,
-    at: Int[Tensor, " row"] | None = None,
+    positions: Int[Tensor, " row"] | None = None,
 ) -> Float[Tensor, "row d_vocab"]:
     """Logits at the last position, or at one of each row, under edits, on CPU, in evaluation mode,
     with no gradient.
@@ -180,7 +182,7 @@ def last_logits(
         model: any model with TransformerLens's hooks.
         tokens: integers ``[row, pos]``.
         edits: what each pass carries, in this order.
-        at: a position of each row; by default the last one.
+        positions: one of each row; by default the last one.
 
     Raises:
         ModelError: a token or the length is outside the model's range, or a logit is not finite.
@@ -193,7 +195,11 @@ def last_logits(
         for rows in torch.arange(len(inputs)).split(rows_of_a_pass(model, inputs)):
             with with_edits(model, edits, rows):
                 logits = model(inputs[rows].to(device))
-            last = logits[:, -1] if at is None else logits[torch.arange(len(rows)), at[rows]]
+            last = (
+                logits[:, -1]
+                if positions is None
+                else logits[torch.arange(len(rows)), positions[rows]]
+            )
             parts.append(last.cpu())
     return check_finite(torch.cat(parts))
 
@@ -277,10 +283,10 @@ def _writes(model: HookedModel, rows: Inputs, site: Site, values: Tensor) -> lis
         if same:
             numbers = torch.zeros(len(activation), dtype=torch.long)
         new = values[numbers].to(activation)
-        at = positions[numbers]
+        at_rows = positions[numbers]
         if is_copy:
-            new = new - stream[0][torch.arange(len(numbers))[:, None], at]
-        return scatter(target, activation, at, new)
+            new = new - stream[0][torch.arange(len(numbers))[:, None], at_rows]
+        return scatter(target, activation, at_rows, new)
 
     edits = [Edit(Site("resid_pre", site.layer).hook, read_stream)] if is_copy else []
     if same:

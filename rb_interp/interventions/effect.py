@@ -30,6 +30,7 @@ from jaxtyping import Float
 from scipy import special
 
 from rb_interp.arguments import checked
+from rb_interp.errors import ArgumentError
 from rb_interp.plots import NO_DRAWS, Point, points, share_cells, unit_of
 from rb_interp.statistics.intervals import (
     Interval,
@@ -73,6 +74,24 @@ in clean rows."""
 class Effect(TableRepr):
     """One intervention on one model. A notebook shows it as its table, and so does ``print``.
 
+    Attributes:
+        intervention: what was done.
+        site: where.
+        quantity: what a metric lost, such as ``loss_increase`` (after less before) or
+            ``accuracy_drop`` (before less after); ``_change`` (after less before) if nobody knows
+            which way is worse; ``moved_as_predicted`` (1 if the answer became the predicted one),
+            ``recovered``, or ``lost``.
+        values: effect on each input.
+        control: the control's effect on each input, ``[draw, row]``.
+        control_name: what the control is; NO_CONTROL if there is no draw of it.
+        before: mean metric of the rows that run, untouched.
+        after: mean metric of the rows that run, under the intervention.
+        answered: share of all given rows that the untouched model answers rightly; NaN without
+            labels.
+        notes: what a reader must know, by subject.
+
+    Raises ArgumentError for a control of other rows.
+
     >>> values, control = np.ones(4), np.zeros((1, 4))
     >>> effect = Effect("ablation", "attn_out.0", "accuracy_drop", values, control, REDRAWN)
     >>> effect.summary()["difference"]
@@ -80,32 +99,25 @@ class Effect(TableRepr):
     """
 
     intervention: str
-    """What was done."""
     site: str
-    """Where."""
     quantity: str
-    """What a metric lost, such as ``loss_increase`` (after less before) or ``accuracy_drop`` (before
-    less after); ``_change`` (after less before) if nobody knows which way is worse;
-    ``moved_as_predicted`` (1 if the answer became the predicted one), ``recovered``, or ``lost``."""
     values: RowValues
-    """Effect on each input."""
     control: np.ndarray
-    """The control's effect on each input, ``[draw, row]``."""
     control_name: str
-    """What the control is; NO_CONTROL if there is no draw of it."""
     before: float = float("nan")
-    """Mean metric of the rows that run, untouched."""
     after: float = float("nan")
-    """Mean metric of the rows that run, under the intervention."""
     answered: float = float("nan")
-    """Share of all given rows that the untouched model answers rightly; NaN without labels."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """What a reader must know, by subject."""
 
     def __post_init__(self) -> None:
-        n_draws = len(self.control)
-        object.__setattr__(self, "control", np.reshape(self.control, (n_draws, len(self.values))))
-        if not n_draws:
+        shape = (len(self.control), len(self.values))
+        if self.control.size != shape[0] * shape[1]:
+            raise ArgumentError(
+                f"Effect got a control of shape {list(self.control.shape)}; expected [draw, row] "
+                f"for {shape[1]} rows."
+            )
+        object.__setattr__(self, "control", self.control.reshape(shape))
+        if not len(self.control):
             object.__setattr__(self, "control_name", NO_CONTROL)
 
     @property
@@ -249,29 +261,34 @@ class Matrix(TableRepr):
     """Shares of the way from the rows that run to those that a cell is taken from.
 
     1 is all, 0 none, NaN no cell.
+
+    Attributes:
+        axes: name -> what stands along it: ``component``, ``layer`` and ``role``, or ``sender`` and
+            ``receiver``.
+        metric: its name.
+        clean: the metric of each clean row, unpatched.
+        corrupted: the metric of each corrupted row, unpatched.
+        patched: the metric of each row with each cell patched, ``[*axes, row]``; NaN if there is no
+            cell.
+        control_patched: the same with the control's activation, or None.
+        notes: what a reader must know of some cells, or why they are missing.
+        direction: ``denoise`` (clean cells into corrupted rows) or ``noise`` (corrupted cells into
+            clean rows).
+        method: ``patching`` for exact cells, ``attribution`` for cells to first order.
+        answered: share of pairs whose rows the untouched model both answers rightly; NaN without
+            labels.
     """
 
     axes: Mapping[str, Sequence]
-    """Name -> what stands along it: ``component``, ``layer`` and ``role``, or ``sender`` and
-    ``receiver``."""
     metric: str
-    """Its name."""
     clean: RowValues
-    """The metric of each clean row, unpatched."""
     corrupted: RowValues
-    """The metric of each corrupted row, unpatched."""
     patched: np.ndarray
-    """The metric of each row with each cell patched, ``[*axes, row]``; NaN if there is no cell."""
     control_patched: np.ndarray | None
-    """The same with the control's activation, or None."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """What a reader must know of some cells, or why they are missing."""
     direction: str = "denoise"
-    """``denoise`` (clean cells into corrupted rows) or ``noise`` (corrupted cells into clean rows)."""
     method: str = "patching"
-    """``patching`` for exact cells, ``attribution`` for cells to first order."""
     answered: float = float("nan")
-    """Share of pairs whose rows the untouched model both answers rightly; NaN without labels."""
 
     def __len__(self) -> int:
         """Number of rows."""

@@ -277,4 +277,4 @@ def answer_logits(
     """Logits that the answers are read from, under edits, on CPU."""
     if answer_at is None:  # a model of the summed embeddings has one position alone
         return last_logits(model, rows.tokens, edits)
-    return last_logits(model, rows.tokens, edits, at=answer_positions(answer_at, rows))
+    return last_logits(model, rows.tokens, edits, positions=answer_positions(answer_at, rows))

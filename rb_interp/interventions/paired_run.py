@@ -276,16 +276,16 @@ def control_note(control: Inputs, base: Inputs, sources: Sequence[Inputs]) -> di
     return equal_note(equal)
 
 
-def equal_rows(rows: Inputs, others: Inputs) -> Bool[np.ndarray, " row"]:
+def equal_rows(rows: Inputs, base: Inputs) -> Bool[np.ndarray, " row"]:
     """Whether each row has the tokens of the other, and the positions of the roles they share."""
-    if rows.tokens.shape != others.tokens.shape:
+    if rows.tokens.shape != base.tokens.shape:
         return np.zeros(len(rows), dtype=bool)
-    equal = (rows.tokens == others.tokens).all(1)
+    equal = (rows.tokens == base.tokens).all(1)
     for role, positions in rows.roles.positions.items():
-        of_others = others.roles.positions.get(role, positions)
-        if positions.shape != of_others.shape:
+        base_positions = base.roles.positions.get(role, positions)
+        if positions.shape != base_positions.shape:
             return np.zeros(len(rows), dtype=bool)
-        equal &= (positions == of_others).all(1)
+        equal &= (positions == base_positions).all(1)
     return equal
 
 

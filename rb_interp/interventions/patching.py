@@ -218,7 +218,7 @@ class CellRuns:
             runs.append(run.expand_as(base).flatten())
             positions.append(base.flatten())
             source_positions.append(other.flatten())
-        where = (torch.cat(runs), torch.cat(positions), torch.cat(source_positions))
+        cell_positions = (torch.cat(runs), torch.cat(positions), torch.cat(source_positions))
         results: dict[Site, tuple[Tensor, Tensor]] = {}
         bar = tqdm(
             self.groups,
@@ -230,7 +230,7 @@ class CellRuns:
         with bar, torch.no_grad(), evaluation(self.model):
             for group, site in enumerate(bar):
                 if site not in results:
-                    write = self._write(site, activations[site.hook], *where)
+                    write = self._write(site, activations[site.hook], *cell_positions)
                     changed = write.run.unique()
                     logits = self.pair.base_logits[:0]
                     if len(changed):

@@ -122,7 +122,7 @@ def path_patch(
             )
         runs.append(logits)
     pair.note_control([sender])
-    reason = _why_no_path(pair, sender, receiver)
+    reason = _no_path_reason(pair, sender, receiver)
     if reason:
         pair.notes["path"] = reason
     return pair.effect("path patch", f"{sender} -> {receiver}", runs, quantity="recovered")
@@ -184,7 +184,7 @@ def path_matrix(
             for column, (receiver, logits) in enumerate(zip(receivers, runs, strict=True)):
                 reason = "no path: the sender does not come before the receiver."
                 if logits is not None:
-                    reason = _why_no_path(pair, sender, receiver)
+                    reason = _no_path_reason(pair, sender, receiver)
                     if not reason:
                         patched[number, row, column] = pair.of(logits)
                 if reason:
@@ -229,10 +229,10 @@ def path_logits(
         return activation
 
     reads = [Edit(site.hook, partial(read, site=site)) for site in arrived]
-    held = _held_sublayers(model, sender, reached, mlps)
-    missing = [site for site in held if site not in base_values]
+    frozen_sites = _frozen_sublayers(model, sender, reached, mlps)
+    missing = [site for site in frozen_sites if site not in base_values]
     base_values |= values_at(model, base, missing)
-    values = {site: base_values[site] for site in held}
+    values = {site: base_values[site] for site in frozen_sites}
     values |= values_at(model, source, sender)
     last_logits(model, base.tokens, [*reads, *edits_of(model, base, values)])
     logits: dict[Site, Tensor] = {}
@@ -242,7 +242,7 @@ def path_logits(
     return [logits.get(site) for site in receivers]
 
 
-def _held_sublayers(
+def _frozen_sublayers(
     model: HookedModel, sender: Site, receivers: Sequence[Site], mlps: Mlps
 ) -> list[Site]:
     """Outputs from the first sublayer after the sender's own to the last before a receiver's.
@@ -256,17 +256,17 @@ def _held_sublayers(
         step = STEP[site.component]
         before = 2 * site.layer + (step >= STEP["resid_mid"]) + (step >= STEP["resid_post"])
         end = max(end, before)
-    held = []
+    frozen = []
     for number in range(first, end):
         layer, is_mlp = divmod(number, 2)
         name = "mlp_out" if is_mlp else "attn_out"
-        is_held = mlps == "frozen" or not is_mlp
-        if is_held and name in sites.components_of(model, layer):
-            held.append(Site(name, layer))
-    return held
+        is_frozen = mlps == "frozen" or not is_mlp
+        if is_frozen and name in sites.components_of(model, layer):
+            frozen.append(Site(name, layer))
+    return frozen
 
 
-def _why_no_path(pair: PairedRun, sender: Site, receiver: Site) -> str:
+def _no_path_reason(pair: PairedRun, sender: Site, receiver: Site) -> str:
     """Why a sender does not reach its receiver, or this the answer, in any row; empty if they do.
 
     A position reaches itself, and what sees it: by the attention of a sender's keys and values,

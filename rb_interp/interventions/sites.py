@@ -29,7 +29,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from rb_interp.arguments import checked
-from rb_interp.errors import ModelError, RolesError, nearest
+from rb_interp.errors import ModelError, nearest
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import (
     adds_positions,
@@ -40,7 +40,7 @@ from rb_interp.models.structure import (
     hook_points,
     key_value_head,
 )
-from rb_interp.tasks.inputs import REST, Inputs, rest_positions
+from rb_interp.tasks.inputs import Inputs, role_positions
 
 __all__ = ["Site", "components_of", "positions"]
 
@@ -224,32 +224,7 @@ def positions(rows: Inputs, role: str) -> Int[np.ndarray, "row n"]:
     >>> [positions(rows, role).tolist() for role in ("anchor", "last_anchor", "anchor_1", "last")]
     [[[1, 2]], [[2]], [[1]], [[3]]]
     """
-    n_rows, length = rows.tokens.shape
-    roles = rows.roles.positions
-    known = {
-        "last": np.full((n_rows, 1), length - 1),
-        "all": np.tile(np.arange(length), (n_rows, 1)),
-    }
-    anchors = roles.get("anchor", np.empty((0, 0)))
-    if anchors.shape[1]:
-        known |= {f"anchor_{i + 1}": anchors[:, i, None] for i in range(anchors.shape[1])}
-        known |= {"first_anchor": anchors[:, :1], "last_anchor": anchors[:, -1:]}
-    known |= roles  # a caller's 'last' is his
-    if role == REST and REST not in roles:
-        known[REST] = rest_positions(rows.roles, length)
-    if role not in known:
-        task = rows.roles.task
-        raise RolesError(
-            f"this intervention needs the role '{role}'; {task} has no such role: "
-            f"{nearest(role, [*known, REST])}"
-        )
-    result = known[role]
-    if len(result) != n_rows or (result.size and not 0 <= result.min() <= result.max() < length):
-        raise RolesError(
-            f"role '{role}' has {len(result)} rows, at positions {np.unique(result).tolist()}; "
-            f"there are {n_rows} rows with the positions 0 to {length - 1}. Pass roles of theirs."
-        )
-    return result
+    return role_positions(rows.roles, role, rows.tokens.shape, "this intervention")
 
 
 def site_positions(site: Site, rows: Inputs) -> Int[Tensor, "row n"]:
@@ -269,16 +244,16 @@ def aligned(
         raise ModelError(
             f"the source has tokens {other} and the rows that run {shape}; patching needs pairs."
         )
-    at, source_at = site_positions(site, rows), site_positions(site, source)
-    if at.shape != source_at.shape:
+    base_positions, source_positions = site_positions(site, rows), site_positions(site, source)
+    if base_positions.shape != source_positions.shape:
         raise ModelError(
-            f"site '{site}' has {at.shape[1]} positions in each of the rows and "
-            f"{source_at.shape[1]} in the source; "
+            f"site '{site}' has {base_positions.shape[1]} positions in each of the rows and "
+            f"{source_positions.shape[1]} in the source; "
             f"patch a role that has as many in both."
         )
-    if site.component == "pattern" and not torch.equal(at, source_at):
+    if site.component == "pattern" and not torch.equal(base_positions, source_positions):
         raise ModelError(
             f"site '{site}' stands elsewhere in the source; a pattern is over positions: patch q "
             f"or k."
         )
-    return at, source_at
+    return base_positions, source_positions

@@ -194,8 +194,8 @@ def _centred(
     else:
         tokens = all_tokens if group is None else group
     length = inputs.tokens.shape[1]
-    both = np.concatenate([tokens, all_tokens])
-    vectors = token_embeddings(model, both, length, layer, head)
+    all_ids = np.concatenate([tokens, all_tokens])
+    vectors = token_embeddings(model, all_ids, length, layer, head)
     return vectors[: len(tokens)] - vectors[len(tokens) :].mean(0)
 
 

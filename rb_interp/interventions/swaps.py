@@ -156,10 +156,9 @@ def key_and_sum(
     source_key, source_sum = _key_sum(data, source_rows)
     key_predicted = source_key + base_sum
     sum_predicted = base_key + source_sum
-    held = [hold] if hold else []
     return KeyAndSum(
         interchange(model, base, source, key_site, key_predicted, control=control),
-        interchange(model, base, source, sum_site, sum_predicted, control=control, hold=held),
+        interchange(model, base, source, sum_site, sum_predicted, control=control, hold=hold),
     )
 
 

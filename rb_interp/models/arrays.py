@@ -196,10 +196,10 @@ def _sizes(arrays: Mapping[str, Tensor]) -> dict[str, int]:
         sizes |= {axis: shape[axis] for axis in SIZED_BY if axis in shape}
     # without heads no probe can ask for another than 0
     n_heads = max(heads.values(), default=int(bool(layers)))
-    others = {name: size for name, size in heads.items() if not fits_heads(name, size, n_heads)}
-    if others:
+    unequal = {name: size for name, size in heads.items() if not fits_heads(name, size, n_heads)}
+    if unequal:
         raise ModelError(
-            f"from_arrays got {n_heads} heads, and other numbers in {others}; give arrays of one "
+            f"from_arrays got {n_heads} heads, and other numbers in {unequal}; give arrays of one "
             f"model."
         )
     return sizes | {"n_heads": n_heads}

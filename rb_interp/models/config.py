@@ -37,7 +37,8 @@ class MatrixGammas(Settings):
 class ModelConfig(Settings):
     """A decoder-only transformer with learned position embeddings, or a simplified model.
 
-    Raises ModelError for settings that contradict each other.
+    ``rb-interp train --help`` and the page on configuration say what each field means. Raises
+    ModelError for settings that contradict each other.
     """
 
     PRESETS: ClassVar[dict] = {

@@ -55,7 +55,7 @@ from rb_interp.probes._core import HeadAttention, Measurement, read_head
 from rb_interp.probes.activations import occupied
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
-from rb_interp.tasks.inputs import REST, Inputs, Roles
+from rb_interp.tasks.inputs import REST, Inputs, Roles, role_positions
 
 PERMUTED = "roles permuted over rows"
 FIXED_ROLES_NOTE = (
@@ -67,8 +67,6 @@ LONE_ROWS_NOTE = (
 WITH_NULL = ("key", "anchors")
 """Quantities of attention_by_role that have a null."""
 EXCESS = "_excess"
-LAST = "last"
-"""The last position is a role of this name, if no other has it."""
 ROUNDING = 1e-12
 """A draw is raised by this much, so that ties count against the value."""
 NULL_CHUNK = 2**22
@@ -118,9 +116,9 @@ def attention(
         model: a model, its activations on these rows (``captured``), or arrays (``from_arrays``).
         inputs: rows, and roles that name the positions asked for.
         layer, head: numbers, counted from 0.
-        query: roles that look, one name or several; by default every role of the inputs. ``last``
-            is the last position if no role has that name, ``rest`` are all positions that no role
-            names.
+        query: roles that look, one name or several; by default every role of the inputs. Built in
+            are ``last``, ``all``, ``rest`` (the positions that no role names) and the like, as in
+            ``interventions.sites``.
         to: roles that are looked at, likewise. By default a note says how many positions have no
             role.
         untrained: the same model at step 0, read beside it; None for no comparison.
@@ -381,10 +379,9 @@ def role_masks(
     for number, name in enumerate(names):
         if name == REST and name not in roles.positions:
             masks[:, :, number] = roles.rest(length)
-        elif name == LAST and name not in roles.positions:
-            masks[:, -1, number] = True
         else:
-            np.put_along_axis(masks[:, :, number], roles.position(name, "attention"), True, 1)
+            positions = role_positions(roles, name, shape, "attention")
+            np.put_along_axis(masks[:, :, number], positions, True, 1)
     return names, masks
 
 

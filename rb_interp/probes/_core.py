@@ -8,16 +8,13 @@ whole (`read_model`).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
-from hashlib import blake2b
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
 
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError
@@ -27,18 +24,16 @@ from rb_interp.models.structure import (
     caller_hooks,
     has_attention,
     visible,
-    widest_activation,
 )
 from rb_interp.probes.activations import (
     DIVERGED,
-    Select,
+    OnePass,
     capture,
     check_attends,
     check_layer_head,
     check_rows,
     finite_weights,
     float64,
-    selected,
 )
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
@@ -240,10 +235,6 @@ def undefined_notes(
     return notes
 
 
-CAPTURE_BYTES = 2**30
-"""Bytes of activations of one pass, about; if all layers need more, several passes share them."""
-
-
 @checked
 def scan(
     probe: Callable[..., Reading],
@@ -270,8 +261,8 @@ def scan(
     exist.
     """
     name = getattr(probe, "__name__", "this probe")
-    place = {"layer", "head"}
-    if not place <= {*inspect.signature(probe).parameters} or place & {*options}:
+    layer_and_head = {"layer", "head"}
+    if not layer_and_head <= {*inspect.signature(probe).parameters} or layer_and_head & {*options}:
         raise ModelError(
             f"scan reads {name} of many layers and heads; give layers=[...], or call {name} itself."
         )
@@ -301,59 +292,3 @@ def _adjusted(p_values: pd.Series) -> pd.Series:
     known = p_values.dropna()
     adjusted = false_discovery_control(known) if len(known) else known.to_numpy()
     return pd.Series(adjusted, known.index, dtype=float).reindex(p_values.index)
-
-
-class OnePass:
-    """A source for one scan: it captures of all layers what is asked of one, and remembers it."""
-
-    def __init__(self, source: ActivationSource, layers: Sequence[int]) -> None:
-        self.source = source
-        self.model = model_of(source)
-        self.layers = sorted(layers)
-        self.cache_dict: dict[str, Tensor] = {}
-        self._passes: dict[tuple, dict[str, Tensor]] = {}
-
-    @cached_property
-    def hook_dict(self) -> Any:
-        """The model's, which a bridge puts together anew at each call."""
-        return self.model.hook_dict
-
-    @cached_property
-    def finite(self) -> bool:
-        """Whether every weight is finite."""
-        return finite_weights(self.model)
-
-    def of_rows(
-        self, rows: Int[Tensor, "row pos"], names: Sequence[str], select: Select = None
-    ) -> dict[str, Tensor]:
-        """Named activations of any rows; the model runs if they are not remembered."""
-        endings = frozenset(_layer_and_ending(name)[1] for name in names)
-        key = tuple(rows.shape), blake2b(rows.numpy().data).digest(), endings
-        cached = self._passes.get(key, {})
-        if not set(names) <= cached.keys():
-            cached = capture(self.model, rows, self._wanted(rows, names))
-            self._passes[key] = cached  # in place of the layers before
-        return {name: selected(cached[name], select) for name in names}
-
-    def _wanted(self, rows: Int[Tensor, "row pos"], names: Sequence[str]) -> list[str]:
-        """The names, and the same of later layers, as many as there is memory for."""
-        widest = widest_activation(self.model, rows.shape[1])
-        most = max(1, CAPTURE_BYTES // (4 * rows.numel() * widest * len(names)))
-        parts = [_layer_and_ending(name) for name in names]
-        first = min(layer or 0 for layer, _ in parts)
-        layers = [layer for layer in self.layers if layer >= first][:most]
-        endings = [ending for layer, ending in parts if layer is not None]
-        wanted = list(names)
-        for layer, ending in product(layers, endings):
-            name = f"blocks.{layer}.{ending}"
-            if name in self.hook_dict:
-                wanted.append(name)
-        return wanted
-
-
-def _layer_and_ending(name: str) -> tuple[int | None, str]:
-    """The layer of a hook and its name within the layer; None for a hook outside the layers."""
-    if not name.startswith("blocks."):
-        return None, name
-    _, layer, ending = name.split(".", 2)
-    return int(layer), ending

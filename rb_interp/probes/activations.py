@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from functools import cached_property, partial
+from hashlib import blake2b
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -45,8 +47,9 @@ from rb_interp.models.structure import (
     has_attention,
     hook_points,
     rows_of_a_pass,
+    widest_activation,
 )
-from rb_interp.tasks.inputs import REST, Inputs, rest_positions
+from rb_interp.tasks.inputs import Inputs, role_positions
 
 __all__ = [
     "capture",
@@ -97,11 +100,11 @@ def capture(
     """
     rows = as_rows(tokens)
     names = list(dict.fromkeys(names))
-    source: Any = getattr(model, "source", model)  # of a scan, which remembers activations
+    source: Any = model.source if isinstance(model, OnePass) else model
     if hasattr(source, "cache_dict"):
         return {name: selected(_cached(source, rows, name), select) for name in names}
-    if source is not model:
-        return cast(Any, model).of_rows(rows, names, select)
+    if isinstance(model, OnePass):
+        return model.of_rows(rows, names, select)
     model = model_of(model)
     points = hook_points(model, names)
     for name in names:
@@ -323,9 +326,7 @@ def check_labels(inputs: Inputs, caller: str) -> np.ndarray:
 
 def occupied(inputs: Inputs, role: str, caller: str) -> Int[np.ndarray, "row n"]:
     """Positions of a role, one at least; RolesError if the role is missing, or has none."""
-    if role == REST and role not in inputs.roles.positions:
-        return rest_positions(inputs.roles, inputs.tokens.shape[1])
-    positions = inputs.roles.position(role, caller)
+    positions = role_positions(inputs.roles, role, inputs.tokens.shape, caller)
     if not positions.shape[1]:
         raise RolesError(
             f"{caller} got the role '{role}' without a position; give it one or more in each row."
@@ -346,8 +347,67 @@ def check_attends(model: ActivationSource, attends: Bool[np.ndarray, "*lead quer
 
 def finite_weights(source: ActivationSource) -> bool:
     """Whether every weight of a model is finite; those of a diverged one are not."""
-    known = getattr(source, "finite", None)  # a scan asks once for all heads
-    if known is not None:
-        return known
+    if isinstance(source, OnePass):
+        return source.finite  # asked once for all heads
     parameters = getattr(model_of(source), "parameters", tuple)
     return all(bool(weight.isfinite().all()) for weight in parameters())
+
+
+CAPTURE_BYTES = 2**30
+"""Bytes of activations of one pass, about; if all layers need more, several passes share them."""
+
+
+class OnePass:
+    """A source for one scan: it captures of all layers what is asked of one, and remembers it."""
+
+    def __init__(self, source: ActivationSource, layers: Sequence[int]) -> None:
+        self.source = source
+        self.model = model_of(source)
+        self.layers = sorted(layers)
+        self.cache_dict: dict[str, Tensor] = {}
+        self._passes: dict[tuple, dict[str, Tensor]] = {}
+
+    @cached_property
+    def hook_dict(self) -> Any:
+        """The model's, which a bridge puts together anew at each call."""
+        return self.model.hook_dict
+
+    @cached_property
+    def finite(self) -> bool:
+        """Whether every weight is finite."""
+        return finite_weights(self.model)
+
+    def of_rows(
+        self, rows: Int[Tensor, "row pos"], names: Sequence[str], select: Select = None
+    ) -> dict[str, Tensor]:
+        """Named activations of any rows; the model runs if they are not remembered."""
+        endings = frozenset(_layer_and_ending(name)[1] for name in names)
+        key = tuple(rows.shape), blake2b(rows.numpy().data).digest(), endings
+        cached = self._passes.get(key, {})
+        if not set(names) <= cached.keys():
+            cached = capture(self.model, rows, self._wanted(rows, names))
+            self._passes[key] = cached  # in place of the layers before
+        return {name: selected(cached[name], select) for name in names}
+
+    def _wanted(self, rows: Int[Tensor, "row pos"], names: Sequence[str]) -> list[str]:
+        """The names, and the same of later layers, as many as there is memory for."""
+        widest = widest_activation(self.model, rows.shape[1])
+        most = max(1, CAPTURE_BYTES // (4 * rows.numel() * widest * len(names)))
+        parts = [_layer_and_ending(name) for name in names]
+        first = min(layer or 0 for layer, _ in parts)
+        layers = [layer for layer in self.layers if layer >= first][:most]
+        endings = [ending for layer, ending in parts if layer is not None]
+        wanted = list(names)
+        for layer, ending in product(layers, endings):
+            name = f"blocks.{layer}.{ending}"
+            if name in self.hook_dict:
+                wanted.append(name)
+        return wanted
+
+
+def _layer_and_ending(name: str) -> tuple[int | None, str]:
+    """The layer of a hook and its name within the layer; None for a hook outside the layers."""
+    if not name.startswith("blocks."):
+        return None, name
+    _, layer, ending = name.split(".", 2)
+    return int(layer), ending

@@ -89,11 +89,11 @@ class ChainInputs(Inputs):
     Attributes:
         labels: first token of each answer.
         examples: each example, and the positions of the sentences of its chain.
-        words: first tokens of "True" and "False".
+        answer_tokens: first tokens of "True" and "False".
     """
 
     examples: tuple[Encoded, ...] = ()
-    words: tuple[int, int] = (0, 1)
+    answer_tokens: tuple[int, int] = (0, 1)
 
     def take(self, rows: np.ndarray) -> ChainInputs:
         """A selection of examples, by indices or a boolean mask."""
@@ -136,7 +136,10 @@ def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
     encoded = tuple(encode(example, tokenizer) for example in examples)
     labels = [int(example.tokens[example.answer]) for example in encoded]
     return ChainInputs(
-        _padded(encoded), np.array(labels, dtype=np.int64), examples=encoded, words=(true, false)
+        _padded(encoded),
+        np.array(labels, dtype=np.int64),
+        examples=encoded,
+        answer_tokens=(true, false),
     )
 
 
@@ -284,7 +287,7 @@ def chain_outcomes(model: ActivationSource, inputs: ChainInputs) -> list[Outcome
         losses = F.cross_entropy(logits.float().swapaxes(1, 2), gold, reduction="none").double()
         for row, number in enumerate(numbers):
             example = inputs.examples[number]
-            true, false = logits[row, example.answer - 1, list(inputs.words)].tolist()
+            true, false = logits[row, example.answer - 1, list(inputs.answer_tokens)].tolist()
             judged = judge(example, right[row].tolist(), true > false)
             outcomes[number] = Outcome(example, judged, part_losses(example, losses[row]))
     return [outcomes[number] for number in sorted(outcomes)]

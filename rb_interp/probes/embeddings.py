@@ -33,7 +33,7 @@ from rb_interp.models.structure import (
     normalises_embedding,
     value_bias,
 )
-from rb_interp.probes.activations import capture, float64
+from rb_interp.probes.activations import OnePass, capture, float64
 from rb_interp.tasks.inputs import Roles
 
 __all__ = [
@@ -337,7 +337,8 @@ def _input_candidates(
     out = f"{block}ln1.hook_out"
     norm_hooks = list(hook_points(model, (normalised, out)))
     names = [f"{block}attn.hook_v", f"{block}hook_resid_pre", *norm_hooks]
-    run = getattr(source, "of_rows", partial(capture, model))  # these are not the rows of a cache
+    # these are not the rows of a cache
+    run = source.of_rows if isinstance(source, OnePass) else partial(capture, model)
     v, *activations = run(rows, names).values()
     inputs = []
     for x in activations:

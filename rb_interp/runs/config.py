@@ -348,11 +348,11 @@ class StudyDefinition:
         for claim in (*map(config.judged, claims), *(check.check for check in checks)):
             subject = f"claim {claim.id} of study '{self.name}'"
             for term in (*claim.terms, *claim.context):
-                _check_place(subject, term, sweeps, kind.sibling_stages)
+                _check_sources(subject, term, sweeps, kind.sibling_stages)
                 _check_quantity(subject, term, quantities)
 
 
-def _check_place(
+def _check_sources(
     subject: str,
     term: Term,
     named_sweeps: Sequence[tuple[str, SweepConfig]],

@@ -38,6 +38,7 @@ from rb_interp.claims import (
 from rb_interp.claims.rule import FEWEST
 from rb_interp.errors import RunError, StudyError
 from rb_interp.figures.evidence import Evidence
+from rb_interp.runs.config import study_names
 from rb_interp.runs.results import (
     READINGS,
     RunFolder,
@@ -115,7 +116,7 @@ class MemberModels:
         return checkpoint
 
 
-def each_member(
+def map_members(
     sweep: Sweep,
     members: Sequence[Member],
     work: Callable[[MemberModels, Member], T],
@@ -183,30 +184,30 @@ def measure_members(
         sweep = run.sweep(name)
         members = sweep.sound_members
         desc = f"probing {name}".strip()
-        results = each_member(sweep, members, read, progress=progress, desc=desc)
+        results = map_members(sweep, members, read, progress=progress, desc=desc)
         for member, readings in zip(members, results, strict=True):
             for step, stage, set, reading in readings:
-                place = {
+                labels = {
                     "sweep": name,
                     "gamma": member.gamma,
                     "seed": member.seed,
                     "stage": stage,
                     "set": set,
                 }
-                prefix = "/".join(map(str, (*place.values(), reading.probe))).removeprefix("/")
+                prefix = "/".join(map(str, (*labels.values(), reading.probe))).removeprefix("/")
                 for array, values in reading.arrays.items():
                     arrays[f"{prefix}/{array}"] = np.asarray(values)
-                place["step"] = step
-                rows += [{**place, **row} for row in reading.rows()]
+                labels["step"] = step
+                rows += [{**labels, **row} for row in reading.rows()]
                 for table in reading.tables.keys() & run.study.tables.keys():
-                    declared = _selected(place, run.study.tables[table].split())
+                    declared = _selected(labels, run.study.tables[table].split())
                     tables[table].append(reading.tables[table].assign(**declared))
     joined = {table: pd.concat(parts, ignore_index=True) for table, parts in tables.items()}
     return StudyResult(readings_table(rows), joined, arrays)
 
 
-def _selected(place: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    return {key: value for key, value in place.items() if key in keys}
+def _selected(labels: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    return {key: value for key, value in labels.items() if key in keys}
 
 
 def write_result(run: RunFolder, result: StudyResult) -> None:
@@ -260,9 +261,14 @@ def is_measured(run: RunFolder) -> bool:
     return run.store.is_current(PROBE) and run.store.steps[PROBE]["version"] == _code_version(run)
 
 
+def _source(run: RunFolder) -> Path:
+    """The file of the study's measurement."""
+    return Path(inspect.getfile(inspect.unwrap(run.study.load("measure")))).resolve()
+
+
 def _code_version(run: RunFolder) -> str:
     """That of this package, and of the study if it comes from elsewhere."""
-    source = Path(inspect.getfile(inspect.unwrap(run.study.load("measure")))).resolve()
+    source = _source(run)
     if source.is_relative_to(PACKAGE):
         return code_version()
     return code_version(source.parent)
@@ -313,6 +319,10 @@ def read_evidence(run: RunFolder) -> Evidence:
             judged[name] = kind.validate_python(run.store.read_json(name))
     verdicts = judged[VERDICTS]
     again = f"rb-interp reproduce --config {run.folder / SETTINGS}"
+    if run.study.name not in study_names():
+        again = (
+            f"Run.open('{run.folder}', study=STUDY).reproduce() with STUDY of {_source(run).name}"
+        )
     evidence = Evidence(
         config=run.config,
         scale=run.scale,

@@ -282,7 +282,8 @@ class RunFolder:
         if not path.is_file():
             return {**self.metadata["host"], **self.metadata["versions"]}
         steps = self.store.read_json(path.name)
-        if not isinstance(steps, dict):
+        entries = steps.values() if isinstance(steps, dict) else [None]
+        if not all(isinstance(entry, dict | str) for entry in entries):
             raise RunError(f"{path} is damaged: it does not tell of each step. {REMEDY}")
         return {name: _versions(step) for name, step in steps.items() if isinstance(step, dict)}
 

@@ -396,8 +396,8 @@ class Run(RunFolder):
         readings: list[dict[str, Any]] = []
         if self.store.is_current(PROBE):
             table = self.readings
-            place = {"sweep": sweep, "gamma": gamma, "seed": seed, "stage": str(stage)}
-            rows: Any = table[(table[list(place)] == list(place.values())).all(axis=1)]
+            labels = {"sweep": sweep, "gamma": gamma, "seed": seed, "stage": str(stage)}
+            rows: Any = table[(table[list(labels)] == list(labels.values())).all(axis=1)]
             readings = rows.drop(columns=["sweep", "gamma", "seed"]).to_dict("records")
             find_circuits = self.study.load("circuits")
             # A study names circuits of its main sweep at the last step alone.

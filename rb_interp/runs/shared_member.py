@@ -148,11 +148,11 @@ class SharedMember:
     def __repr__(self) -> str:
         content = self.content
         circuit = self.circuit.name if self.circuit else "not named"
-        words = [f"circuit {circuit}", name_of_task(content)]
+        parts = [f"circuit {circuit}", name_of_task(content)]
         if content["seed"] is not None:
-            words += [f"gamma {content['gamma']:g}", f"seed {content['seed']}"]
-        words += [content["stage"], f"step {content['step']:,}"]
-        return f"SharedMember({self.name}: {', '.join(words)})"
+            parts += [f"gamma {content['gamma']:g}", f"seed {content['seed']}"]
+        parts += [content["stage"], f"step {content['step']:,}"]
+        return f"SharedMember({self.name}: {', '.join(parts)})"
 
 
 @checked

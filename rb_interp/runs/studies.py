@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Study(StudyDefinition):
-    """A study: a `StudyDefinition`, whose fields it has, and how it is carried out."""
+    """A study: a `StudyDefinition`, whose fields it has, and how it is carried out.
+
+    ``help(rb_interp.runs.config.StudyDefinition)`` says what each field means.
+    """
 
     @checked
     def run(

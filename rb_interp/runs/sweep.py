@@ -19,7 +19,7 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.runs.config import SweepConfig, fingerprint
 from rb_interp.store import REMEDY, RunStore
 from rb_interp.tasks.dataset import vocabulary
-from rb_interp.training.loop import kept_by
+from rb_interp.training.loop import checkpoint_names
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import Part, train_together
 from rb_interp.training.store import (
@@ -38,12 +38,12 @@ LATE = "these are its weights at the last step"
 
 
 def train_sweeps(sweeps: Sequence[Sweep], progress: bool = True) -> None:
-    """Train sweeps that share a stack (``runs.config.stacks``) to the last step, each from its last
-    saved step.
+    """Train sweeps of one stack (``runs.config.stacks``) to the last step, each from its last saved
+    step.
 
-    Batches of other seeds train by themselves. Sweeps that a stop left at different steps train one
-    after another, each in the company of all others, whose steps are not kept: so its bits do not
-    depend on where it was stopped.
+    Seeds that were added later train apart from the first ones. If a stop left the sweeps at
+    different steps, those of one step are trained at a time. All other sweeps run beside them, and
+    nothing of theirs is written. So the bits of a sweep do not depend on where it was stopped.
     """
     first = sweeps[0].config
     for seeds in dict.fromkeys(seeds for sweep in sweeps for seeds in sweep.stores):
@@ -51,9 +51,9 @@ def train_sweeps(sweeps: Sequence[Sweep], progress: bool = True) -> None:
         steps = [sweep.resume_step(seeds) for sweep in with_seeds]
         for step in sorted({step for step in steps if step is not None}):
             parts = []
-            for sweep, own_step in zip(with_seeds, steps, strict=True):
+            for sweep, sweep_step in zip(with_seeds, steps, strict=True):
                 config = sweep.config
-                store = sweep.stores[seeds] if own_step == step else None
+                store = sweep.stores[seeds] if sweep_step == step else None
                 parts.append(Part(config.train, config.gammas, seeds, dict(config.rates), store))
             train_together(
                 first.task, first.model, parts, data_seed=first.data_seed, progress=progress
@@ -193,7 +193,7 @@ class Sweep:
         for stage in train.stages:
             if min(state.tensors[f"{CURVES}{stage}"].tolist()) < 0:
                 return False
-        names = kept_by(state, train, self._members(seeds))
+        names = checkpoint_names(state, train, self._members(seeds))
         return step_name(train.steps) in names and all(map(store.exists, names))
 
     @checked
@@ -324,11 +324,11 @@ class Sweep:
                     f"{self.checkpoint_steps}."
                 )
         else:
-            kept_as, kept_gamma = self.siblings.get(step, (step, gamma))
-            if kept_as not in self.config.train.stages:
+            sibling_stage, sibling_gamma = self.siblings.get(step, (step, gamma))
+            if sibling_stage not in self.config.train.stages:
                 known = (*steps, *self.config.train.stages, *self.siblings)
                 raise RunError(f"this run kept no stage '{stage}'; {nearest(step, known)}")
-            name = stage_name(kept_as, Member(kept_gamma, seed))
+            name = stage_name(sibling_stage, Member(sibling_gamma, seed))
         return store.read(name, member=(gamma, seed))
 
     @checked

@@ -34,16 +34,16 @@ class Screen:
         if console is None and not self.console.is_terminal:  # a pipe has no width of its own
             self.console = Console(width=WIDTH)
 
-    def text(self, words: str, style: str = "") -> Text:
+    def text(self, sentence: str, style: str = "") -> Text:
         """The words as they can be shown here."""
-        words = printable(words)
+        sentence = printable(sentence)
         if not self.console.encoding.lower().startswith("utf"):
-            words = words.replace("−", "-").encode("ascii", "replace").decode()
-        return Text(words, style)
+            sentence = sentence.replace("−", "-").encode("ascii", "replace").decode()
+        return Text(sentence, style)
 
-    def say(self, words: str, style: str = "", width: int | None = None) -> None:
+    def say(self, sentence: str, style: str = "", width: int | None = None) -> None:
         """A line."""
-        self.console.print(self.text(words, style), width=width)
+        self.console.print(self.text(sentence, style), width=width)
 
     def table(
         self, headings: Sequence[str], rows: Iterable[Sequence[str | Text]], wide: bool = False

@@ -83,6 +83,8 @@ class AnchorTask(TaskSettings):
     A subclass with other labels overrides ``answers``; dataset and counterfactuals follow it. While
     the dataset is made, ``answers`` sees the plain labels in ``data.labels``.
 
+    ``rb-interp train --help`` and the page on configuration say what each field means.
+
     Raises TaskError if settings contradict each other.
 
     >>> task = AnchorTask()

@@ -125,7 +125,42 @@ class Roles(TableRepr):
         return Roles(positions, self.tokens, set, self.task)
 
 
-def rest_positions(roles: Roles, length: int) -> Int[np.ndarray, "row n"]:
+def role_positions(
+    roles: Roles, role: str, shape: tuple[int, ...], caller: str
+) -> Int[np.ndarray, "row n"]:
+    """Positions of a role in rows of a shape ``(row, pos)``: one of the roles, or a built-in one.
+
+    Built in are ``last``, ``all``, ``rest``, and with a role ``anchor`` also ``first_anchor``,
+    ``last_anchor``, ``anchor_1``, ... Raises RolesError, with the name of the caller, if there is
+    no such role, if it is of other rows, and if ``rest`` has not as many positions in every row.
+    """
+    n_rows, length = shape
+    known = {
+        "last": np.full((n_rows, 1), length - 1),
+        "all": np.tile(np.arange(length), (n_rows, 1)),
+    }
+    anchors = roles.positions.get("anchor", np.empty((0, 0)))
+    if anchors.shape[1]:
+        known |= {f"anchor_{i + 1}": anchors[:, i, None] for i in range(anchors.shape[1])}
+        known |= {"first_anchor": anchors[:, :1], "last_anchor": anchors[:, -1:]}
+    known |= roles.positions  # a caller's 'last' is his
+    if role == REST and REST not in known:
+        known[REST] = _rest_positions(roles, length)
+    if role not in known:
+        raise RolesError(
+            f"{caller} needs the role '{role}'; {roles.task} has no such role (add it to Roles): "
+            f"{nearest(role, [*known, REST])}"
+        )
+    result = known[role]
+    if len(result) != n_rows or (result.size and not 0 <= result.min() <= result.max() < length):
+        raise RolesError(
+            f"role '{role}' has {len(result)} rows, at positions {np.unique(result).tolist()}; "
+            f"there are {n_rows} rows with the positions 0 to {length - 1}. Pass roles of theirs."
+        )
+    return result
+
+
+def _rest_positions(roles: Roles, length: int) -> Int[np.ndarray, "row n"]:
     """Positions that no role names.
 
     Raises RolesError if there are none, or not as many in every row.

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from rb_interp.errors import ConfigError
-from rb_interp.settings import ReadRows, each_once
+from rb_interp.settings import ReadRows, distinct
 from rb_interp.tasks.dataset import TaskSettings
 
 CORPORA = ("prontoqa", "stories")
@@ -62,7 +62,7 @@ class TextSettings(TaskSettings):
     hops: Annotated[
         tuple[Annotated[int, Field(ge=1, le=8)], ...],
         Field(min_length=1),
-        AfterValidator(each_once),
+        AfterValidator(distinct),
     ] = (1, 2, 3, 4, 5)
     """Numbers of reasoning steps of generated PrOntoQA examples."""
     ontology: Literal["fictional"] = "fictional"

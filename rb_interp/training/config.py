@@ -16,7 +16,10 @@ StepsOrNone = Annotated[int, Field(ge=0, le=99_999_999)]
 
 
 class TrainConfig(Settings):
-    """Optimiser, schedule, evaluation and where to compute."""
+    """Optimiser, schedule, evaluation and where to compute.
+
+    ``rb-interp train --help`` and the page on configuration say what each field means.
+    """
 
     PRESETS: ClassVar[dict] = {
         "smoke": {"steps": 300, "batch_size": 64, "lr": 3e-3, "eval_rows": 200, "n_checkpoints": 3},

@@ -130,7 +130,7 @@ class Training:
                 self.step = self.target
             losses = self._evaluate(pool)[:, self.trained_on, 0]
             bar.set_postfix_str(f"training loss {np.nanmean(losses):.3g} nats", refresh=False)
-            self._keep_what_is_due()
+            self._write_checkpoints()
             if time.monotonic() - last_save > self.train.save_every:
                 self._save()
                 last_save = time.monotonic()
@@ -148,36 +148,36 @@ class Training:
         self.curves.evaluations.append((self.step, values))
         return values
 
-    def _keep_what_is_due(self) -> None:
+    def _write_checkpoints(self) -> None:
         """Write the checkpoints of the evaluation just made; doing it twice does no harm."""
         step, values = self.curves.evaluations[-1]
-        at_start = self.curves.evaluations[0][1]
+        initial = self.curves.evaluations[0][1]
         last = step == self.train.steps
         due: list[tuple[str, Sequence[Member]]] = []
         reached_now = []
         for name, stage in self.stages.items():
             steps = self.reached[name]
-            for member, now in zip(self.members, stage.reached(values, at_start), strict=True):
+            for member, now in zip(self.members, stage.reached(values, initial), strict=True):
                 if stage.keep == "first":
                     now = member not in steps and (now or last)
                 if not now:
                     continue
-                kept = [member]
+                members_of_part = [member]
                 if stage.with_siblings:
                     part = next(part for part in self.parts if member in part)
-                    kept = [sibling for sibling in part if sibling.seed == member.seed]
-                due.append((stage_name(name, member), kept))
+                    members_of_part = [sibling for sibling in part if sibling.seed == member.seed]
+                due.append((stage_name(name, member), members_of_part))
                 reached_now.append((steps, member))
         if step in checkpoint_steps(self.train):
             due.append((step_name(step), self.members))
         weights = self._state(moments=False) if due and self.stored else {}
         for name, members in due:
             for part in self.stored:
-                kept = [member for member in members if member in part.members]
-                if kept:
-                    rows = [self.members.index(member) for member in kept]
+                members_of_part = [member for member in members if member in part.members]
+                if members_of_part:
+                    rows = [self.members.index(member) for member in members_of_part]
                     tensors = {key: value[rows] for key, value in weights.items()}
-                    part.store.write(name, self.step, _keys(kept), tensors)
+                    part.store.write(name, self.step, _keys(members_of_part), tensors)
         for steps, member in reached_now:
             steps[member] = step
 
@@ -204,7 +204,7 @@ class Training:
         if not n_evaluations:
             return
         if self.curves.steps[-1] == self.step:
-            self._keep_what_is_due()
+            self._write_checkpoints()
         self._save()
 
     def _save(self) -> None:
@@ -240,7 +240,7 @@ class Training:
                 f"store."
             )
         for part, state in zip(with_state, states, strict=True):
-            for name in kept_by(state, self.train, part.members):
+            for name in checkpoint_names(state, self.train, part.members):
                 if not part.store.exists(name):
                     message = f"{part.store.path(name)} is missing, so training begins again."
                     tqdm.write(message, file=sys.stderr)
@@ -286,7 +286,7 @@ def _read_curves(
     return [(group.evaluate(), group.spectra()) for group in groups]
 
 
-def kept_by(state: Checkpoint, train: TrainConfig, members: Sequence[Member]) -> list[str]:
+def checkpoint_names(state: Checkpoint, train: TrainConfig, members: Sequence[Member]) -> list[str]:
     """Names of the checkpoints that training has written by the time of a saved state."""
     names = []
     for stage in train.stages:

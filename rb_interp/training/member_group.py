@@ -205,7 +205,7 @@ class LastGroup(MemberGroup):
     def gradients(self) -> tuple[Tensor, ...]:
         """Gradients of the current step's batch, in the order of ``trained``; each member's are its
         own."""
-        tokens, labels = (part[self.which_seed] for part in self.batches.at(self.step))
+        tokens, labels = (part[self.which_seed] for part in self.batches.of_step(self.step))
         with self.autocast():
             logits = stacked_logits(self.weights, tokens, self.model)
         loss = cross_entropy(logits, labels).mean(1).sum()
@@ -269,7 +269,7 @@ class NextGroup(MemberGroup):
     def gradients(self) -> tuple[Tensor, ...]:
         """Gradients of the current step's batch, in the order of ``trained``, in pieces of
         ``micro_batch`` rows."""
-        tokens, labels = self.batches.at(self.step)
+        tokens, labels = self.batches.of_step(self.step)
         tokens, labels = trimmed(tokens[self.which_seed], labels[self.which_seed])
         total = (labels >= 0).sum((1, 2))
         sums: tuple[Tensor, ...] = ()
@@ -362,12 +362,12 @@ def groups_by_setting(
     """
     groups = []
     for setting in dict.fromkeys(settings):
-        places = [place for place, other in enumerate(settings) if other == setting]
-        if len(places) == len(settings):
-            places = [0]
+        numbers = [number for number, other in enumerate(settings) if other == setting]
+        if len(numbers) == len(settings):
+            numbers = [0]
         trained = []
         for tensors in pieces.values():
-            trained += [tensors[place] for place in places]
+            trained += [tensors[number] for number in numbers]
         rate, decay = setting
         groups.append({"params": trained, "rate": rate, "weight_decay": decay})
     return groups

@@ -269,7 +269,7 @@ def train_model(
                 rows += [{"step": step, **row} for row in losses]
             if step == train.steps:
                 break
-            tokens, labels = batches.at(step)
+            tokens, labels = batches.of_step(step)
             loss = F.cross_entropy(model(tokens[0])[:, -1], labels[0])
             optimiser.zero_grad(set_to_none=True)
             loss.backward()

@@ -248,9 +248,9 @@ class Curves:
         for group, evaluations in sorted(self.spectra.items()):
             for step, of_members in zip(self.steps, evaluations, strict=True):
                 for member, eigenvalues in zip(self.members, of_members, strict=True):
-                    place = (group, step, member.gamma, member.seed)
+                    labels = (group, step, member.gamma, member.seed)
                     for rank, eigenvalue in enumerate(eigenvalues.tolist(), 1):
-                        rows.append((*place, rank, eigenvalue))
+                        rows.append((*labels, rank, eigenvalue))
         return pd.DataFrame(rows, columns=["group", "step", "gamma", "seed", "rank", "eigenvalue"])
 
 

@@ -93,7 +93,7 @@ class Batches:
             torch.from_numpy(np.stack(labels)).to(self.device),
         )
 
-    def at(self, step: int) -> tuple[Tokens, Labels]:
+    def of_step(self, step: int) -> tuple[Tokens, Labels]:
         """Rows of a step for each seed, and their labels."""
         if self.parts == 1 and self.size == self.n_rows:  # full batch: the order plays no part
             return self.tokens, self.labels

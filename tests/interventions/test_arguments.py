@@ -8,6 +8,7 @@ from probes.lens_models import lens_model
 
 from rb_interp.errors import RbInterpError
 from rb_interp.interventions import (
+    Effect,
     ablation,
     blocked_attention,
     interchange,
@@ -56,9 +57,21 @@ WRONG = {
         lambda: ablation(MODEL, ROWS, []),
         "needs at least one site, such as 'attn_out.0'; got none",
     ),
+    "an unknown method": (
+        lambda: ablation(MODEL, ROWS, "z.0", method="meen"),
+        "ablation got method='meen'; expected Literal['zero', 'mean', 'resample'].",
+    ),
+    "by position": (
+        lambda: ablation(MODEL, ROWS, "z.0", "mean"),
+        "ablation: too many positional arguments; it takes model, inputs, sites, method=, ",
+    ),
+    "a control of other rows": (
+        lambda: Effect("", "", "loss_increase", np.ones(4), np.ones((2, 3)), ""),
+        "Effect got a control of shape [2, 3]; expected [draw, row] for 4 rows.",
+    ),
     "bare tokens in a context": (
         lambda: entered(ablate(MODEL, TOKENS.tolist(), "z.0")),
-        "expected Inputs.",
+        "expected Inputs(tokens, labels, roles).",
     ),
     "no labels": (
         lambda: ablation(MODEL, Inputs(TOKENS), "z.0"),
@@ -121,7 +134,7 @@ WRONG = {
     "no key to block": (
         lambda: blocked_attention(MODEL, Inputs(TOKENS, LABELS), layer=0),
         "name a role of these rows by key=: this intervention needs the role 'key'; this task has no "
-        "such role: known: all, last, rest",
+        "such role (add it to Roles): known: all, last, rest",
     ),
     "no query to block": (
         lambda: blocked_attention(MODEL, ROWS, layer=0, query="anchor"),

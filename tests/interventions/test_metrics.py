@@ -114,7 +114,7 @@ def test_every_cell_has_the_number_of_a_hook_by_hand_under_any_metric_and_answer
         )
         where = torch.from_numpy(np.broadcast_to(where, 3).copy())
         clean, corrupted = (
-            Answers(last_logits(MODEL, rows.tokens, at=where), torch.from_numpy(rows.labels))
+            Answers(last_logits(MODEL, rows.tokens, positions=where), torch.from_numpy(rows.labels))
             for rows in (CLEAN, CORRUPTED)
         )
         known = metric_of(metric)
@@ -144,7 +144,8 @@ def test_costs_are_differences_of_the_metric_at_the_answer():
     no_labels, average = Inputs(CLEAN.tokens, None, CLEAN.roles), np.zeros(6)
     z = by_hooks(MODEL, CLEAN, None, [("z", 0, 2, "key")], torch.from_numpy(AT))
     before = Answers(
-        last_logits(MODEL, CLEAN.tokens, at=torch.from_numpy(AT)), torch.from_numpy(CLEAN.labels)
+        last_logits(MODEL, CLEAN.tokens, positions=torch.from_numpy(AT)),
+        torch.from_numpy(CLEAN.labels),
     )
     for metric in ("kl", "probability", "rank", spread, logit_diff([2, 3, 4], 0)):
         known = metric_of(metric)

@@ -124,8 +124,11 @@ def test_a_role_that_nobody_has_is_undefined_and_says_why():
     assert np.isnan(found.values["empty_to_key"])
     assert found.notes["empty_to_key"].startswith("no position has the query's role")
     assert found.values["key_to_empty"] == 0
-    with pytest.raises(RolesError, match="attention needs the role 'anchors'"):
-        attention(model, inputs, to=("key", "anchors"))
+    known = r"known: .*, all, .*, last, .*, rest$"
+    with pytest.raises(RolesError, match=f"attention needs the role 'xyz'; .* {known}"):
+        attention(model, inputs, to=("key", "xyz"))
+    everywhere = attention(model, inputs, query="key", to="all", n_null=0)
+    assert everywhere.values["key_to_all"] == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

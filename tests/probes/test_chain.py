@@ -150,7 +150,7 @@ def test_a_wrong_answer_costs_the_answer_alone():
 
 
 def test_always_saying_true_is_right_as_often_as_true_is_and_not_beyond_its_null():
-    reading = read(Knows([], answer=INPUTS.words[0]))
+    reading = read(Knows([], answer=INPUTS.answer_tokens[0]))
     share = np.mean([example.answer == "True" for example in EXAMPLES])
     assert reading.values["answer_two_way"] == pytest.approx(share)
     assert reading.values["answer"] == 0  # token 0 is the arg max

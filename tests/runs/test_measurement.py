@@ -12,7 +12,7 @@ from own_studies import TASK
 
 from rb_interp.errors import RunError
 from rb_interp.runs import measurement
-from rb_interp.runs.measurement import each_member
+from rb_interp.runs.measurement import map_members
 from rb_interp.training.member_group import Member
 
 MEMBERS = [Member(0.5, seed) for seed in range(12)]
@@ -57,9 +57,9 @@ def test_results_keep_their_order_and_no_models_are_shared(sweep, monkeypatch):
         used.add(models)
         return member, threading.current_thread()
 
-    found = each_member(with_workers(sweep, 3, monkeypatch), MEMBERS, work, progress=False)
+    found = map_members(with_workers(sweep, 3, monkeypatch), MEMBERS, work, progress=False)
     assert ([member for member, _ in found], len(used)) == (MEMBERS, 3)
-    alone = each_member(with_workers(sweep, 1, monkeypatch), MEMBERS[:2], work, progress=False)
+    alone = map_members(with_workers(sweep, 1, monkeypatch), MEMBERS[:2], work, progress=False)
     assert {thread for _, thread in alone} == {threading.current_thread()}
 
 
@@ -82,7 +82,7 @@ def test_a_failure_and_ctrl_c_stop_the_others(sweep, how, ctrl_c, monkeypatch):
         (RunError, "^the file is broken.$") if how == "error" else (KeyboardInterrupt, None)
     )
     with pytest.raises(error, match=message):
-        each_member(with_workers(sweep, 2, monkeypatch), MEMBERS, work, progress=False)
+        map_members(with_workers(sweep, 2, monkeypatch), MEMBERS, work, progress=False)
     assert len(begun) <= 3
 
 
@@ -94,7 +94,7 @@ def test_the_bar_is_closed_before_an_error_is_printed(sweep, n, capsys, monkeypa
         raise RunError("the file is broken.")
 
     with pytest.raises(RunError) as caught:
-        each_member(with_workers(sweep, n, monkeypatch), MEMBERS, work, desc="reading")
+        map_members(with_workers(sweep, n, monkeypatch), MEMBERS, work, desc="reading")
     assert "reading" in capsys.readouterr().err
     del caught
     gc.collect()

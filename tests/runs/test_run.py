@@ -88,6 +88,7 @@ def test_a_study_of_several_sweeps_is_the_same_case(two):
     assert (set(first.readings["sweep"]), first.gammas, first.seeds) == ({""}, [0.8], [0, 1])
     assert list(first.array(Term("size", "norms", 0.8, "final"))) == [0, 1]
     assert two.model(gamma=0.8, seed=0, sweep="second").cfg.d_model == 16
+    assert "study=STUDY).reproduce() with STUDY of own_studies.py" in two.evidence.meta["command"]
     with pytest.raises(RunError, match="this run has no sweep ''; give sweep=.*first, second"):
         two.model(gamma=0.8, seed=0)
     with pytest.raises(RunError, match="did you mean 'first'"):

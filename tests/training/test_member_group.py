@@ -126,7 +126,7 @@ def test_losses_are_of_each_corpus_alone(texts):
         np.testing.assert_allclose(found[f"stories_{kind}"], [total, 0.0])
     # Every batch has as many rows of one as of the other, of which the stories fill 4 of 80
     # targets.
-    tokens, labels = group.batches.at(5)
+    tokens, labels = group.batches.of_step(5)
     assert tokens[0, :, 0].tolist() == [7, 7, 9, 9]
     assert (labels[0] >= 0).sum(1).tolist() == [80, 80, 4, 4]
     gradient = group.gradients()[list(group.trained).index("unembed.b_U")][0]

@@ -127,14 +127,16 @@ def test_the_seed_of_the_data_can_stand_apart():
 
     members = [Member(0.8, 3), Member(0.8, 0), Member(0.3, 3)]
     group = share_out(members, MODEL, TASK, tiny, torch.device("cpu"), 1, data_seed=2)[0][0]
-    (rows, _), data = group.batches.at(0), TASK.dataset(2)
+    (rows, _), data = group.batches.of_step(0), TASK.dataset(2)
     assert group.which_seed.tolist() == [
         0,
         0,
         0,
     ]  # one set of rows, and so the same batches for all
     np.testing.assert_array_equal(group.batches.tokens[0], data.tokens[data.rows("train")])
-    assert torch.equal(rows[0], LastGroup([Member(0.8, 2)], MODEL, TASK, tiny).batches.at(0)[0][0])
+    assert torch.equal(
+        rows[0], LastGroup([Member(0.8, 2)], MODEL, TASK, tiny).batches.of_step(0)[0][0]
+    )
     for place, member in enumerate(members):
         drawn = draw(MODEL, TASK.d_vocab, TASK.length, member.gamma, member.seed)["embed.W_E"]
         np.testing.assert_array_equal(

@@ -35,7 +35,7 @@ def perturb(group):
 )
 def test_last_position_alone_gives_the_full_gradients(norm, shape):
     members = perturb(group([Member(0.3, 0), Member(0.8, 0), Member(0.8, 1)], norm=norm, **shape))
-    tokens, labels = (part[members.which_seed] for part in members.batches.at(0))
+    tokens, labels = (part[members.which_seed] for part in members.batches.of_step(0))
     logits = stacked_logits(members.weights, tokens, members.model, every_position=True)[:, :, -1]
     loss = cross_entropy(logits, labels).mean(1).sum()
     full = torch.autograd.grad(loss, list(members.trained.values()), materialize_grads=True)
@@ -91,7 +91,7 @@ def test_an_epoch_takes_every_row_once_and_reshuffles():
     batches = members.batches
     per_epoch = batches.n_rows // batches.size
     epochs = [
-        torch.cat([batches.at(epoch * per_epoch + step)[0][0] for step in range(per_epoch)])
+        torch.cat([batches.of_step(epoch * per_epoch + step)[0][0] for step in range(per_epoch)])
         for epoch in (0, 1)
     ]
     rows = [sorted(map(tuple, epoch.tolist())) for epoch in epochs]

@@ -15,12 +15,12 @@ from pydantic import AfterValidator, Field
 from rb_interp import study
 from rb_interp.models import ModelConfig
 from rb_interp.runs import StudyConfig, SweepConfig
-from rb_interp.settings import Gamma, Rate, ReadRows, Seed, each_once
+from rb_interp.settings import Gamma, Rate, ReadRows, Seed, distinct
 from rb_interp.tasks import AnchorTask
 from rb_interp.training import TrainConfig
 
 SIDE = tuple(range(6))
-Side = Annotated[tuple[Seed, ...], Field(min_length=2, max_length=1000), AfterValidator(each_once)]
+Side = Annotated[tuple[Seed, ...], Field(min_length=2, max_length=1000), AfterValidator(distinct)]
 
 
 def _as_anchor(preset: str) -> dict[str, Any]:

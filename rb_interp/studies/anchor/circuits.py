@@ -60,7 +60,7 @@ from rb_interp.interventions.circuits import (
 )
 from rb_interp.interventions.edits import most_likely
 from rb_interp.runs import Circuit
-from rb_interp.runs.measurement import MemberModels, each_member
+from rb_interp.runs.measurement import MemberModels, map_members
 from rb_interp.runs.results import StudyResult, frame, readings_table
 from rb_interp.runs.run import Run
 from rb_interp.settings import SMALL
@@ -257,7 +257,7 @@ def measure_equivalence(run: Run, circuits: pd.DataFrame, progress: bool = True)
         now = {name: most_likely(models.model, tokens[name]) for name in battery}
         return now, {name: most_likely(models.untrained, tokens[name]) for name in battery}
 
-    results = each_member(sweep, members, answer, progress=progress, desc="battery")
+    results = map_members(sweep, members, answer, progress=progress, desc="battery")
     answers: ByBattery = {name: {} for name in battery}
     untrained: ByBattery = {name: {} for name in battery}
     for member, (now, before) in zip(members, results, strict=True):

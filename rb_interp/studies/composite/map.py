@@ -31,7 +31,7 @@ from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs import Study
 from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
-from rb_interp.settings import Gammas, Rate, Seeds, each_once
+from rb_interp.settings import Gammas, Rate, Seeds, distinct
 from rb_interp.studies.composite.claims import phase
 from rb_interp.studies.composite.config import EPOCH, MIDDLE, MODELS, SMALL, TRAINING
 from rb_interp.studies.composite.task import CompositeTask
@@ -127,7 +127,7 @@ Points = Annotated[tuple[Rate, ...], Field(min_length=1, max_length=50), AfterVa
 Depths = Annotated[
     tuple[Annotated[int, Field(ge=2, le=1000)], ...],
     Field(min_length=1, max_length=50),
-    AfterValidator(each_once),
+    AfterValidator(distinct),
 ]
 
 
