@@ -44,7 +44,9 @@ def test_patch_in_a_run_of_several_sweeps_names_the_flag(tmp_path, capsys):
     emb_mlp = study("emb-mlp")
     Run.start(tmp_path / "run", emb_mlp, emb_mlp.preset("smoke"))
     assert main(["patch", str(tmp_path / "run")]) == 2
-    assert "this run has no sweep ''; give sweep='...' (--sweep): known: " in capsys.readouterr().err
+    assert (
+        "this run has no sweep ''; give sweep='...' (--sweep): known: " in capsys.readouterr().err
+    )
 
 
 @pytest.mark.trains
