@@ -4,6 +4,7 @@ generations."""
 import gc
 import os
 import sys
+import tempfile
 from importlib import import_module
 from pathlib import Path
 
@@ -29,6 +30,16 @@ collect_ignore_glob = ["docs/notebooks/*.py"]
 WIDE = ("tutorial_any_model.md",)
 LENS = ("tutorial_any_model.md", "models.md", "interventions.md")
 TRAINS = ("models.md", "training.md", "tutorial_any_model.md", "tutorial_own_study.md")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What docstrings, pages and libraries leave in temporary folders goes when the tests end."""
+    os.environ.setdefault(
+        "PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir()
+    )  # tests that fail keep theirs
+    folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    config.add_cleanup(folder.cleanup)
+    tempfile.tempdir = os.environ["TMPDIR"] = folder.name
 
 
 def pytest_collection(session: pytest.Session) -> None:

@@ -6,6 +6,7 @@ that is made within a call anew at each call. That made the tests half as long a
 
 import ast
 from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from inspect import isgeneratorfunction
 from types import CodeType
@@ -25,9 +26,22 @@ def checked(function: Callable) -> Callable:
     function.__annotations__ = {
         name: word for name, word in words.items() if _names_a_shape(str(word))
     }
-    found = jaxtyped(beartype(function), typechecker=None)
+    by_argument = any("{" in str(word) for word in words.values())  # an axis that an argument gives
+    wrap = partial(jaxtyped, typechecker=None) if by_argument else _in_context
+    found = wrap(beartype(function))
     function.__annotations__ = found.__annotations__ = words
     return found
+
+
+def _in_context(function: Callable) -> Callable:
+    """The function with sizes of its own, without binding its arguments at each call."""
+
+    @wraps(function)
+    def in_context(*args: object, **options: object) -> object:
+        with jaxtyped("context"):
+            return function(*args, **options)
+
+    return in_context
 
 
 def _names_a_shape(words: str) -> bool:

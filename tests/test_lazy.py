@@ -57,27 +57,22 @@ assert not {"transformer_lens", "matplotlib"} & {*sys.modules}
 sys.modules["transformer_lens"] = None  # whoever imports it fails
 run("train", "--preset", "smoke", "--steps", "2", "--seeds", "0", "--gammas", "0.8", "--out", sys.argv[1], status=0)
 assert rb_interp.runs.Run.open(sys.argv[1]).finished
+print(rb_interp.__file__)
 """
 
 
 def test_help_loads_no_torch_and_training_no_transformer_lens(tmp_path):
-    command = [sys.executable, "-c", OWN_PROCESS, str(tmp_path / "run")]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_an_installation_of_compiled_files_alone_imports(tmp_path):
-    """Bytecode and stubs are enough: nothing reads a module's own source."""
-    source = Path(rb.__file__).parent
+    """By an installation of bytecode and stubs alone: nothing reads a module's own source."""
     target = tmp_path / "rb_interp"
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "zoo"))
+    ignored = shutil.ignore_patterns("__pycache__", "zoo")
+    shutil.copytree(Path(rb.__file__).parent, target, ignore=ignored)
     assert compileall.compile_dir(target, quiet=1, legacy=True)
     for path in target.rglob("*.py"):
         path.unlink()
-    code = "import rb_interp as rb; print(rb.__file__, rb.AnchorTask.preset('smoke').dataset(seed=0).tokens.shape)"
+    command = [sys.executable, "-c", OWN_PROCESS, str(tmp_path / "run")]
+    threads = {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True
+        command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, **threads}
     )
-    assert done.stdout.split() == [str(target / "__init__.pyc"), "(3200,", "6)"]
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == str(target / "__init__.pyc")

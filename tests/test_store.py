@@ -154,9 +154,14 @@ def test_a_damaged_list_of_steps_is_one_sentence(copy, kind):
     with pytest.raises(RunError, match=r"steps.json is damaged: .*Put a sound copy") as caught:
         Run.open(copy.folder, study=ONE).write_report()
     assert "\n" not in str(caught.value)
+
+
+def test_a_lost_list_of_steps_is_made_again(copy):
+    path = copy.folder / "steps.json"
+    before = json.loads(path.read_text())
     path.unlink()
     ONE.run(preset="smoke", out=copy.folder, progress=False)
-    assert json.loads(path.read_text())["probe"]["files"] == json.loads(whole)["probe"]["files"]
+    assert json.loads(path.read_text())["probe"]["files"] == before["probe"]["files"]
 
 
 def test_copies_of_a_sync_program_are_no_part_of_a_run(copy):

@@ -94,8 +94,7 @@ def member():
 
 
 @cache
-def model(name: str, probe: str = ""):
-    text = probe == "chain_accuracy"
+def model(name: str, text: bool = False):
     if name in ("trained", "untrained") and not text:
         return member().model if name == "trained" else member().untrained
     task = SimpleNamespace(d_vocab=TOKENIZER.d_vocab, length=200) if text else rb.AnchorTask()
@@ -135,7 +134,7 @@ def test_what_is_not_a_number_has_a_note(probe: str):
     tried = [("as they are", *pair) for pair in PAIRS]
     tried += [(rows, "trained", "zero") for rows in DEGENERATE if probe not in WEIGHTS_ALONE]
     for (rows, name, untrained), options in product(tried, CASES[probe]):
-        now, before = (one and model(one, probe) for one in (name, untrained))
+        now, before = (one and model(one, probe == "chain_accuracy") for one in (name, untrained))
         inputs, options = made_for(probe, DEGENERATE.get(rows, lambda same: same)(every), options)
         try:
             found = getattr(probes, probe)(now, inputs, untrained=before, n_null=3, **options)
