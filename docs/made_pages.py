@@ -12,6 +12,7 @@ import json
 import re
 import runpy
 from collections.abc import Hashable
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules, walk_packages
@@ -136,6 +137,7 @@ def claims(*names: str) -> str:
     )
 
 
+@cache
 def every_claim() -> dict:
     """The claims of all studies by id."""
     return {claim.id: claim for study in STUDIES for claim in rb.study(study).load("claims")}

@@ -32,8 +32,6 @@ from rb_interp.store import (
     write_file,
 )
 
-pytestmark = pytest.mark.trains
-
 RESULTS = sorted(
     path.parent for path in (Path(__file__).parents[2] / "results").glob("*/steps.json")
 )
@@ -156,6 +154,7 @@ def test_a_damaged_list_of_steps_is_one_sentence(copy, kind):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.trains
 def test_a_lost_list_of_steps_is_made_again(copy):
     path = copy.folder / "steps.json"
     before = json.loads(path.read_text())
@@ -164,6 +163,7 @@ def test_a_lost_list_of_steps_is_made_again(copy):
     assert json.loads(path.read_text())["probe"]["files"] == before["probe"]["files"]
 
 
+@pytest.mark.trains
 def test_copies_of_a_sync_program_are_no_part_of_a_run(copy):
     folder = copy.folder / "checkpoints"
     for name in ("step_00000020 (1)", "step_00000010.sync-conflict-20240101-101010-ABCDEFG"):
@@ -193,6 +193,7 @@ def test_a_run_file_without_a_part_is_one_sentence(copy, key):
         Run.open(copy.folder, study=ONE)
 
 
+@pytest.mark.trains
 def test_a_run_that_is_reproduced_holds_its_lock_for_its_steps_alone(copy, monkeypatch):
     """`reproduce` holds it while training and probing take it; nobody else gets in between."""
     probe = Run.probe
@@ -207,6 +208,7 @@ def test_a_run_that_is_reproduced_holds_its_lock_for_its_steps_alone(copy, monke
     assert ONE.run(preset="smoke", out=copy.folder, progress=False).store.is_current(REPORT)
 
 
+@pytest.mark.trains
 def test_a_table_older_than_its_checkpoints_is_refused(copy):
     copy.add_seeds(1)
     with pytest.raises(
@@ -245,6 +247,7 @@ def test_a_damaged_file_is_refused_when_it_is_first_read(copy, name):
         Run.open(copy.folder, study=ONE).write_report()
 
 
+@pytest.mark.trains
 def test_a_damaged_checkpoint_is_refused_and_a_lost_one_is_made_again(copy):
     path = copy.folder / "checkpoints" / "step_00000020.safetensors"
     whole = path.read_bytes()
@@ -281,6 +284,7 @@ def test_another_format_or_folder_is_refused_and_nothing_is_written(
     assert contents(tmp_path) == {Path(name): content.encode()}
 
 
+@pytest.mark.trains
 def test_a_run_killed_while_it_began_begins_again(tmp_path):
     run = start(tmp_path / "run")
     run.store.begin(START)
@@ -292,6 +296,7 @@ class Killed(BaseException):
     """Nothing handles it."""
 
 
+@pytest.mark.trains
 def test_a_probe_that_is_killed_is_made_again_with_the_same_bits(one, copy, monkeypatch):
     """It is killed as it moves its fourth file into place, the second table."""
     replace, moved = os.replace, []

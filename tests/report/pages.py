@@ -27,6 +27,12 @@ def check_addresses(study, evidence) -> set[str]:
 
     A table may name another layer than the claim. Returns the claims whose numbers are read.
     """
+    return _check_reads(evidence, *read_while_drawn(study, evidence)[2:])
+
+
+def read_while_drawn(study, evidence) -> tuple:
+    """Figures by id, the page, and what they read: term, table and rows, figures' before the
+    page's."""
     read, original = [], Evidence._rows
 
     def recorded(self, table, term):
@@ -34,11 +40,16 @@ def check_addresses(study, evidence) -> set[str]:
         read.append((replace(term, sweep=term.sweep or self.name), table, rows))
         return rows
 
+    drawings = study.load("figures")
     with patch.object(Evidence, "_rows", recorded):
-        for drawing in study.load("figures").values():
-            draw(drawing, evidence)
+        figures = {id: draw(drawing, evidence) for id, drawing in drawings.items()}
         n_of_figures = len(read)
-        render_page(study, evidence, dict.fromkeys(study.load("figures"), b""))
+        # as files figures are looked at by other tests
+        page = render_page(study, evidence, dict.fromkeys(drawings, b""))
+    return figures, page, read, n_of_figures
+
+
+def _check_reads(evidence, read, n_of_figures) -> set[str]:
     judged = ReadingsTable((evidence.whole or evidence).readings)
     claims = set()
     for i, (term, table, rows) in enumerate(read):
@@ -71,14 +82,12 @@ def check_page(study, evidence, lacking=()) -> str:
 
     A bare run has sentences in place of all.
     """
-    drawings, said = study.load("figures"), set()
-    images = dict.fromkeys(drawings, b"")  # as files they are looked at by other tests
-    for id, drawing in drawings.items():
-        settle(figure := draw(drawing, evidence))
-        said |= {id} if "This run has no" in texts(figure) else set()
-    page = render_page(study, evidence, images)
+    figures, page, read, n_of_figures = read_while_drawn(study, evidence)
+    for figure in figures.values():
+        settle(figure)
+    said = {id for id, figure in figures.items() if "This run has no" in texts(figure)}
     text = visible(page)
-    for id in images:
+    for id in figures:
         assert f'<figure id="figure-{id}">' in page, id
         assert f'<h3 id="{id.replace("_", "-")}">{id}</h3>' not in page, f"{id} is not placed"
     assert said | {
@@ -98,10 +107,10 @@ def check_page(study, evidence, lacking=()) -> str:
     assert set(re.findall(r'href="#(claim-[^"]*)"', page)) <= set(
         re.findall(r'id="(claim-[^"]*)"', page)
     )
-    check_addresses(study, evidence)
+    _check_reads(evidence, read, n_of_figures)
     rows = {name: getattr(evidence, name).iloc[:0] for name in ("readings", "summary")}
     bare = replace(evidence, tables={}, arrays={}, **rows)
-    for drawing in drawings.values():
+    for drawing in study.load("figures").values():
         draw(drawing, bare)
-    assert "This run has no" in visible(render_page(study, bare, images))
+    assert "This run has no" in visible(render_page(study, bare, dict.fromkeys(figures, b"")))
     return page
