@@ -215,8 +215,7 @@ class Patch(OnMembers):
         table = matrix.to_frame().assign(**labels, reached=reached)
         print(
             f"share of the {self.metric} recovered: 1 where a cell carries all of the difference, "
-            f"0 where none of it; "
-            f"roles overlap: the last position counts under its other role too"
+            f"0 where none of it; roles overlap: the last position counts under its other role too"
         )
         texts = [f"{name} {value}" for name, value in labels.items()]
         print(", ".join([*texts, f"n {table['n'].iloc[0]}"]))

@@ -140,8 +140,7 @@ def with_edits(
         if not all(torch.equal(passed, tokens) for tokens in expected):
             raise ModelError(
                 f"this pass has not the {len(expected[0])} rows that the edits were made for; call "
-                f"the model with those "
-                f"rows, all of them in their order, or make edits for these."
+                f"the model with those rows, all of them in their order, or make edits for these."
             )
 
     def change(activation: Tensor, hook: Any, edit: Edit) -> Tensor:

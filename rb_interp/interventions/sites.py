@@ -104,9 +104,8 @@ class Site:
         if not match or (match[2] is None) != (match[1] in EMBEDDINGS):
             raise ModelError(
                 f"cannot read the site '{text}'; write component.layer@role, such as "
-                f"attn_out.1@last, with a head "
-                f"component.layer.head@role, such as z.0.2@key, and an embedding without numbers: "
-                f"embed@last."
+                f"attn_out.1@last, with a head component.layer.head@role, such as z.0.2@key, and "
+                f"an embedding without numbers: embed@last."
             )
         component, layer, unit, role = match.groups()
         return Site(component, int(layer or 0), role, None if unit is None else int(unit))
@@ -248,8 +247,7 @@ def aligned(
     if base_positions.shape != source_positions.shape:
         raise ModelError(
             f"site '{site}' has {base_positions.shape[1]} positions in each of the rows and "
-            f"{source_positions.shape[1]} in the source; "
-            f"patch a role that has as many in both."
+            f"{source_positions.shape[1]} in the source; patch a role that has as many in both."
         )
     if site.component == "pattern" and not torch.equal(base_positions, source_positions):
         raise ModelError(

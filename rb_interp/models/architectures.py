@@ -60,6 +60,11 @@ class HookedBase(HookedRootModule):
         self.cfg = protocol.lens_config(config, d_vocab, n_ctx, dtype)
         self.embed = Embed(self.cfg)
         self.hook_embed = HookPoint()
+        self.build()
+        self.setup()
+
+    def build(self) -> None:
+        """Make what comes after the embedding."""
 
     def logits(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch answer d_vocab"]:
         """The forward pass itself; the last answer is the row's."""
@@ -275,15 +280,11 @@ class PostNormTransformer(HookedBlocks):
     W_U = _weight("unembed", "W_U")  # [d_model, d_vocab]
     b_U = _weight("unembed", "b_U")  # [d_vocab]
 
-    def __init__(
-        self, config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32
-    ) -> None:
-        super().__init__(config, d_vocab, n_ctx, dtype)
+    def build(self) -> None:
         self.pos_embed = PosEmbed(self.cfg)
         self.hook_pos_embed = HookPoint()
-        self.blocks = nn.ModuleList([Block(self.cfg) for _ in range(config.n_layers)])
+        self.blocks = nn.ModuleList([Block(self.cfg) for _ in range(self.cfg.n_layers)])
         self.unembed = Unembed(self.cfg)
-        self.setup()
 
     def logits(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
         resid = self.hook_embed(self.embed(tokens)) + self.hook_pos_embed(self.pos_embed(tokens))
@@ -323,16 +324,12 @@ class EmbMLP(HookedBase):
     W_in = _weight("mlp", "W_in")  # [d_model, d_mlp]
     W_out = _weight("mlp", "W_out")  # [d_mlp, d_vocab]
 
-    def __init__(
-        self, config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32
-    ) -> None:
-        super().__init__(config, d_vocab, n_ctx, dtype)
+    def build(self) -> None:
         self.cfg.n_layers = 0
         self.cfg.n_heads = 0
         self.mlp = SumMLP(self.cfg)
         self.hook_sum = HookPoint()
         self.hook_logits = HookPoint()
-        self.setup()
 
     def logits(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch 1 d_vocab"]:
         total = self.hook_sum(self.hook_embed(self.embed(tokens)).sum(1, keepdim=True))
@@ -352,15 +349,11 @@ class OneLayer(HookedBlocks):
     ((1, 1, 100, 32), (5, 3, 100))
     """
 
-    def __init__(
-        self, config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32
-    ) -> None:
-        super().__init__(config, d_vocab, n_ctx, dtype)
+    def build(self) -> None:
         block: Any = Block(self.cfg)
         block.ln1 = nn.Identity()
         block.ln2 = nn.Identity()
         self.blocks = nn.ModuleList([block])
-        self.setup()
         for name, parameter in self.named_parameters():
             parameter.requires_grad_(".b_" not in name)
 

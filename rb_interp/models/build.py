@@ -80,8 +80,7 @@ def build_model(
     if isinstance(task, type) or not all(isinstance(size, int) for size in task_sizes):
         raise ModelError(
             f"a {type(task).__name__} tells no vocabulary and length; pass an AnchorTask, or "
-            f"anything with "
-            f"d_vocab and length."
+            f"anything with d_vocab and length."
         )
     weights = draw(config, task.d_vocab, task.length, gamma, seed)
     model = lens_model(config, task.d_vocab, task.length, weights, dtype)

@@ -90,20 +90,17 @@ class ModelConfig(Settings):
             if getattr(self, name) != only:
                 raise ModelError(
                     f"{name}={getattr(self, name)!r} with architecture='{self.architecture}'; its "
-                    f"definition has "
-                    f"{name}={only!r}."
+                    f"definition has {name}={only!r}."
                 )
         if not set(self.uniform_layers) <= set(range(self.n_layers)):
             raise ModelError(
                 f"uniform_layers={self.uniform_layers} of a model with {self.n_layers} layers; "
-                f"expected layers from 0 "
-                f"to {self.n_layers - 1}."
+                f"expected layers from 0 to {self.n_layers - 1}."
             )
         if self.tied and self.gammas.unembedding is not None:
             raise ModelError(
                 f"gammas.unembedding={self.gammas.unembedding} of a tied model; its unembedding is "
-                f"the embedding, so "
-                f"set gammas.embedding, or tied=False."
+                f"the embedding, so set gammas.embedding, or tied=False."
             )
 
 

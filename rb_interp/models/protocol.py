@@ -191,15 +191,6 @@ def live_parameters(model: HookedModel) -> dict[str, nn.Parameter]:
     return {name: owner[tensor.data_ptr()] for name, tensor in live_tensors(model).items()}
 
 
-def read_weights(model: HookedModel) -> dict[str, Tensor]:
-    """A copy of every weight under the names and shapes of HookedTransformer's state dict, whatever
-    the model."""
-    copies = {}
-    for name, tensor in live_tensors(model).items():
-        copies[name] = tensor.detach().clone().contiguous()
-    return copies
-
-
 def write_weights(model: HookedModel, weights: Mapping[str, Tensor | np.ndarray]) -> None:
     """Write every weight of a model in place, cast to its dtype and device; ModelError, and nothing
     written, if not."""
@@ -232,11 +223,10 @@ def writable_tensors(
         tensor = tensors[name]
         if tuple(value.shape) != tuple(tensor.shape):
             raise ModelError(
-                f"'{name}' has shape {tuple(value.shape)}; this model holds "
-                f"{tuple(tensor.shape)}. "
+                f"'{name}' has shape {tuple(value.shape)}; this model holds {tuple(tensor.shape)}. "
                 f"Use the ModelConfig, d_vocab and n_ctx that the weights were made with."
             )
-        if tensor.untyped_storage().data_ptr() not in storages:
+        if _storage(tensor) not in storages:
             raise ModelError(
                 f"'{name}' of this {type(model).__name__} is derived from other weights; write "
                 f"those instead."
@@ -253,7 +243,7 @@ def value_weights(model: HookedModel, layer: int) -> Tensor:
     """
     attention = model.blocks[layer].attn
     W_V = attention.W_V if getattr(attention, "_W_V", None) is None else attention._W_V
-    if W_V.untyped_storage().data_ptr() not in _storages(model):
+    if _storage(W_V) not in _storages(model):
         raise ModelError(
             f"W_V of this {type(model).__name__} is derived from other weights; write those "
             f"instead."
@@ -263,9 +253,7 @@ def value_weights(model: HookedModel, layer: int) -> Tensor:
 
 def _storages(model: HookedModel) -> set[int]:
     """Where a model's own tensors lie in memory."""
-    return {
-        tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())
-    }
+    return {_storage(tensor) for tensor in (*model.parameters(), *model.buffers())}
 
 
 WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module")

@@ -126,8 +126,7 @@ def reference(
     if highest >= task.d_vocab:
         raise TaskError(
             f"reference models add keys and anchors, here up to {highest}, outside "
-            f"d_vocab={task.d_vocab}; "
-            f"raise d_vocab above {highest}."
+            f"d_vocab={task.d_vocab}; raise d_vocab above {highest}."
         )
     label_seed = seed if label_seed is None else label_seed
     design = _DESIGNS[name]
@@ -279,11 +278,11 @@ class Design:
     """Writes the weights, from the task and a random generator."""
     stream: int
     """The stream of a seed that draws what plays no part."""
-    circuit: str
-    cause: str
-    solves: tuple[str, ...]
     mechanisms: tuple[str, ...]
     description: str
+    circuit: str = "none"
+    cause: str = "none"
+    solves: tuple[str, ...] = ()
     unsettled: tuple[str, ...] = ()
 
 
@@ -350,9 +349,6 @@ _DESIGNS = {
     "key_only": Design(
         _key_only,
         stream=61,
-        circuit="none",
-        cause="none",
-        solves=(),
         mechanisms=(*_DOMINATES, *_ALONG_BOTH, *_FETCHES),
         description="As the averager, but L0 averages how many anchors there are: the answer is "
         "the key plus the commonest sum.",
@@ -361,9 +357,6 @@ _DESIGNS = {
     "anchors_only": Design(
         _anchors_only,
         stream=62,
-        circuit="none",
-        cause="none",
-        solves=(),
         mechanisms=(*_DOMINATES, *_ALONG_BOTH, "anchors_by_L0_at_last"),
         description="L0 averages one number line of all anchors, L1 writes nothing: the answer is "
         "the anchors' sum plus one key.",
@@ -372,9 +365,6 @@ _DESIGNS = {
     "condensed": Design(
         _condensed,
         stream=64,
-        circuit="none",
-        cause="none",
-        solves=(),
         mechanisms=_DOMINATES,
         description="All embeddings share one large direction and differ by small random parts. "
         "The answer is always the same.",

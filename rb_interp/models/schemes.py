@@ -148,8 +148,7 @@ def parameters(model: ModelConfig, d_vocab: int, n_ctx: int) -> list[Parameter]:
     elif d != d_vocab:
         raise ModelError(
             f"d_model={d} and d_vocab={d_vocab} with architecture='one_layer', which has no "
-            f"unembedding; give both the "
-            f"same value."
+            f"unembedding; give both the same value."
         )
     for layer in range(model.n_layers):
         block = f"blocks.{layer}."
@@ -219,8 +218,7 @@ def _rate(parameter: Parameter, gammas: MatrixGammas, gamma: float | None) -> fl
     if len(rates) > 1:
         raise ModelError(
             f"gammas qk={gammas.qk} and vo={gammas.vo} differ, and '{parameter.name}' holds "
-            f"queries, keys and values "
-            f"in an order that is not known; give both the same."
+            f"queries, keys and values in an order that is not known; give both the same."
         )
     return rates.pop()
 

@@ -137,8 +137,7 @@ def tensors_of(model: Any) -> list[ModelTensor]:
     if not isinstance(model, nn.Module):
         raise ModelError(
             f"got an object of type {type(model).__name__}; pass a HookedTransformer, a "
-            f"TransformerBridge, a model of "
-            f"transformers, or another torch.nn.Module."
+            f"TransformerBridge, a model of transformers, or another torch.nn.Module."
         )
     if getattr(model, "_weights_processed", False):
         raise ModelError(
@@ -179,9 +178,8 @@ def _check(model: nn.Module, described: list[Described]) -> None:
         more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
         raise ModelError(
             f"{len(unknown)} of the tensors of this {kind} are no weight or bias of a linear "
-            f"layer, an embedding or a "
-            f"norm: {', '.join(unknown[:5])}{more}; call this for the modules that hold none of "
-            f"these, one by one."
+            f"layer, an embedding or a norm: {', '.join(unknown[:5])}{more}; call this for the "
+            f"modules that hold none of these, one by one."
         )
 
 
@@ -196,17 +194,17 @@ def _tied(tensors: list[ModelTensor]) -> list[ModelTensor]:
     for item in tensors:
         parameter = item.parameter
         owner = owners[memory_of(item.tensor)]
-        if owner.name != parameter.name:
-            tied = replace(owner, name=parameter.name, shape=parameter.shape)
-            item = replace(item, parameter=tied, tied_to=owner.name)
-        elif (
-            embeddings
+        repeats = (
+            owner.name == parameter.name
+            and bool(embeddings)
             and parameter.name.endswith("W_U")
             and _repeats(item.tensor, embeddings[0].tensor)
-        ):
+        )
+        if repeats:
             owner = embeddings[0].parameter
+        if owner.name != parameter.name:
             tied = replace(owner, name=parameter.name, shape=parameter.shape)
-            item = replace(item, parameter=tied, tied_to=owner.name, repeats=True)
+            item = replace(item, parameter=tied, tied_to=owner.name, repeats=repeats)
         result.append(item)
     return result
 

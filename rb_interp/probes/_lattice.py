@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -140,28 +139,19 @@ def layout_of(vectors: Embeddings, ids: TokenIds, steps: Sequence[int]) -> Measu
     values["log_participation"] = math.log(spread) if spread > 0 else math.nan
     values["participation_ratio"] = math.nan
     arrays = {"tokens": ids, "pca": first_columns(scores, COMPONENTS)}
-    nulls = partial(_nulls, cos, scores, ids, steps, vectors.shape[1])
-    return Measurement(values, nulls, arrays)
 
+    def draw_nulls(n_null: int, seed: int) -> dict[str, Null]:
+        rng = np.random.default_rng(seed)
+        draws = []
+        for order in permutations(n_null, len(ids), rng):
+            draws.append(order_values(cos[np.ix_(order, order)], scores[order], ids, steps))
+        nulls = {}
+        for name in draws[0]:
+            nulls[name] = Null("tokens permuted", np.array([draw[name] for draw in draws]))
+        gaussian = gaussian_participations(n_null, len(ids), vectors.shape[1], rng)
+        return nulls | {"participation": Null("random vectors", gaussian, "less")}
 
-def _nulls(
-    cos: Cosines,
-    scores: Scores,
-    ids: TokenIds,
-    steps: Sequence[int],
-    d_model: int,
-    n_null: int,
-    seed: int,
-) -> dict[str, Null]:
-    rng = np.random.default_rng(seed)
-    draws = []
-    for order in permutations(n_null, len(ids), rng):
-        draws.append(order_values(cos[np.ix_(order, order)], scores[order], ids, steps))
-    nulls = {}
-    for name in draws[0]:
-        nulls[name] = Null("tokens permuted", np.array([draw[name] for draw in draws]))
-    gaussian = gaussian_participations(n_null, len(ids), d_model, rng)
-    return nulls | {"participation": Null("random vectors", gaussian, "less")}
+    return Measurement(values, draw_nulls, arrays)
 
 
 def order_values(

@@ -134,9 +134,8 @@ def capture(
                 if name not in fired:
                     raise ModelError(
                         f"the hook '{name}' did not fire; the model's configuration switches it "
-                        f"off "
-                        f"(for instance cfg.use_attn_result for 'hook_result', cfg.use_attn_in for "
-                        f"'hook_attn_in')."
+                        f"off (for instance cfg.use_attn_result for 'hook_result', cfg.use_attn_in "
+                        f"for 'hook_attn_in')."
                     )
                 parts[name].append(selected(fired[name], select))
     activations = {}
@@ -190,8 +189,7 @@ def _cached(cache: ActivationCache, rows: Int[Tensor, "row pos"], name: str) -> 
     if not fits or not getattr(cache, "has_batch_dim", True):
         raise ModelError(
             f"the cache holds '{name}' of shape {list(value.shape)} and the rows are "
-            f"{list(rows.shape)}; give the "
-            f"cache of these rows, with its batch dimension."
+            f"{list(rows.shape)}; give the cache of these rows, with its batch dimension."
         )
     n_heads = cache.model.cfg.n_heads
     if "head" in sizes and not fits_heads(name, sizes["head"], n_heads):
@@ -206,9 +204,8 @@ def selected(value: Tensor, select: Select) -> Tensor:
     part: Any = value if select is None else select(value)
     if not isinstance(part, Tensor) or part.shape[:1] != value.shape[:1]:
         raise ArgumentError(
-            f"select gave {describe(part)} for an activation of shape {list(value.shape)}; expected a "
-            f"tensor of its rows, "
-            f"such as lambda z: z[:, -1] gives."
+            f"select gave {describe(part)} for an activation of shape {list(value.shape)}; "
+            f"expected a tensor of its rows, such as lambda z: z[:, -1] gives."
         )
     return part.detach().cpu()
 
@@ -229,8 +226,7 @@ def as_rows(tokens: Tokens) -> Int[Tensor, "row pos"]:
     if rows.ndim != 2 or rows.is_floating_point() or rows.is_complex() or rows.numel() == 0:
         raise ModelError(
             f"got tokens of shape {list(rows.shape)} and type {rows.dtype}; expected integers "
-            f"[row, pos], "
-            f"at least one of each. A single sequence is tokens[None]."
+            f"[row, pos], at least one of each. A single sequence is tokens[None]."
         )
     return rows.long().contiguous()  # columns put in another order are not
 

@@ -31,7 +31,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -40,7 +39,6 @@ import pandas as pd
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Tensor
 
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
@@ -223,32 +221,30 @@ def accuracies(outcomes: Sequence[Outcome]) -> Measurement:
     losses, tokens = np.sum([outcome.losses for outcome in outcomes], 0).T
     for part, mean in zip(PARTS, losses / tokens, strict=True):
         values[f"loss_{part}"] = float(mean)
-    nulls = partial(_answer_null, outcomes)
-    return Measurement(values, nulls, n=len(outcomes), tables=partial(_skills, outcomes))
 
+    def draw_nulls(n_null: int, seed: int) -> dict[str, Null]:
+        rng = np.random.default_rng(seed)
+        true = np.array([outcome.example.true for outcome in outcomes])
+        right = np.array([outcome.right["answer_two_way"][0] for outcome in outcomes])
+        says_true = true == right
+        permuted = rng.permuted(np.tile(true, (n_null, 1)), axis=1)
+        draws = (permuted == says_true).mean(1)
+        return {"answer_two_way": Null("answers permuted over examples", draws)}
 
-def _answer_null(outcomes: Sequence[Outcome], n_null: int, seed: int) -> dict[str, Null]:
-    rng = np.random.default_rng(seed)
-    true = np.array([outcome.example.true for outcome in outcomes])
-    right = np.array([outcome.right["answer_two_way"][0] for outcome in outcomes])
-    says_true = true == right
-    permuted = rng.permuted(np.tile(true, (n_null, 1)), axis=1)
-    draws = (permuted == says_true).mean(1)
-    return {"answer_two_way": Null("answers permuted over examples", draws)}
+    def tables(seed: int) -> dict[str, pd.DataFrame]:
+        by_hops: dict[int, list[Outcome]] = {}
+        for outcome in outcomes:
+            by_hops.setdefault(outcome.example.hops, []).append(outcome)
+        rows = []
+        for hops in sorted(by_hops):
+            for name, right in _by_kind(by_hops[hops]).items():
+                if right:
+                    accuracy = float(np.mean(right))
+                    row = {"hops": hops, "accuracy_of": name, "accuracy": accuracy, "n": len(right)}
+                    rows.append(row)
+        return {"skills": pd.DataFrame(rows)}
 
-
-def _skills(outcomes: Sequence[Outcome], seed: int) -> dict[str, pd.DataFrame]:
-    by_hops: dict[int, list[Outcome]] = {}
-    for outcome in outcomes:
-        by_hops.setdefault(outcome.example.hops, []).append(outcome)
-    rows = []
-    for hops in sorted(by_hops):
-        for name, right in _by_kind(by_hops[hops]).items():
-            if right:
-                accuracy = float(np.mean(right))
-                row = {"hops": hops, "accuracy_of": name, "accuracy": accuracy, "n": len(right)}
-                rows.append(row)
-    return {"skills": pd.DataFrame(rows)}
+    return Measurement(values, draw_nulls, n=len(outcomes), tables=tables)
 
 
 def _by_kind(outcomes: Sequence[Outcome]) -> dict[str, list[bool]]:
@@ -289,7 +285,10 @@ def chain_outcomes(model: ActivationSource, inputs: ChainInputs) -> list[Outcome
             example = inputs.examples[number]
             true, false = logits[row, example.answer - 1, list(inputs.answer_tokens)].tolist()
             judged = judge(example, right[row].tolist(), true > false)
-            outcomes[number] = Outcome(example, judged, part_losses(example, losses[row]))
+            ends = [example.sentences[0][0] - 1, example.answer - 1]
+            parts = losses[row, : len(example.tokens) - 1].tensor_split(ends)
+            sums = np.array([[float(part.sum()), len(part)] for part in parts])
+            outcomes[number] = Outcome(example, judged, sums)
     return [outcomes[number] for number in sorted(outcomes)]
 
 
@@ -312,11 +311,3 @@ def judge(example: Encoded, right: Sequence[bool], says_true: bool) -> dict[str,
     for step, kind in zip(steps, example.kinds, strict=True):
         judged[kind].append(step)
     return judged
-
-
-def part_losses(example: Encoded, losses: Float[Tensor, " pos"]) -> Float[np.ndarray, "part 2"]:
-    """Summed losses of question, chain and answer, and their numbers of tokens."""
-    chain = example.sentences[0][0] - 1
-    answer = example.answer - 1
-    parts = losses[: len(example.tokens) - 1].tensor_split([chain, answer])
-    return np.array([[float(part.sum()), len(part)] for part in parts])

@@ -37,7 +37,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -154,20 +153,17 @@ def compare_targets(
     values = means_by_target(raw, equal)
     for name, value in means_by_target(centred, equal).items():
         values[f"centred_{name}"] = value
-    nulls = partial(_target_nulls, raw, labels, row_pairs)
-    return Measurement(values, nulls, {"cosines": raw, "centred_cosines": centred}, len(vectors))
 
+    def draw_nulls(n_null: int, seed: int) -> dict[str, Null]:
+        draws = []
+        for order in permutations(n_null, len(labels), np.random.default_rng(seed)):
+            permuted = labels[order]
+            means = means_by_target(raw, permuted[first] == permuted[second])
+            draws.append(means["difference"])
+        return {"difference": Null("targets permuted over rows", np.array(draws))}
 
-def _target_nulls(
-    cosines: Cosines, labels: Labels, row_pairs: RowPairs, n_null: int, seed: int
-) -> dict[str, Null]:
-    first, second = row_pairs
-    draws = []
-    for order in permutations(n_null, len(labels), np.random.default_rng(seed)):
-        permuted = labels[order]
-        means = means_by_target(cosines, permuted[first] == permuted[second])
-        draws.append(means["difference"])
-    return {"difference": Null("targets permuted over rows", np.array(draws))}
+    arrays = {"cosines": raw, "centred_cosines": centred}
+    return Measurement(values, draw_nulls, arrays, len(vectors))
 
 
 def means_by_target(cosines: Cosines, equal: Bool[np.ndarray, " pair"]) -> dict[str, float]:

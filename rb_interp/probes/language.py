@@ -48,7 +48,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -168,25 +167,25 @@ def ranks_of(vectors: Mapping[str, Vectors]) -> Measurement:
         arrays[f"spectrum_{name}"] = share
     difference = values["participation_prontoqa"] - values["participation_control"]
     values["participation_difference"] = difference
-    return Measurement(values, partial(_rank_nulls, vectors), arrays)
 
+    def draw_nulls(n_null: int, seed: int) -> dict[str, Null]:
+        rng = np.random.default_rng(seed)
+        nulls = {}
+        for name, rows in vectors.items():
+            draws = gaussian_participations(n_null, len(rows), rows.shape[1], rng)
+            spread = Null("random vectors", draws, "less")
+            nulls[f"participation_{name}"] = spread
+            nulls[f"participation_ratio_{name}"] = spread
+        first = vectors["prontoqa"]
+        control = vectors["control"]
+        draws = np.full(n_null, np.nan)
+        if len(control) > 1:
+            swap = rng.random((n_null, len(first))) < 0.5
+            draws = _swapped(first, control, ~swap) - _swapped(first, control, swap)
+        swapped = Null("PrOntoQA tokens swapped with their matches", draws, "less")
+        return {**nulls, "participation_difference": swapped}
 
-def _rank_nulls(vectors: Mapping[str, Vectors], n_null: int, seed: int) -> dict[str, Null]:
-    rng = np.random.default_rng(seed)
-    nulls = {}
-    for name, rows in vectors.items():
-        draws = gaussian_participations(n_null, len(rows), rows.shape[1], rng)
-        spread = Null("random vectors", draws, "less")
-        nulls[f"participation_{name}"] = spread
-        nulls[f"participation_ratio_{name}"] = spread
-    first = vectors["prontoqa"]
-    control = vectors["control"]
-    draws = np.full(n_null, np.nan)
-    if len(control) > 1:
-        swap = rng.random((n_null, len(first))) < 0.5
-        draws = _swapped(first, control, ~swap) - _swapped(first, control, swap)
-    swapped = Null("PrOntoQA tokens swapped with their matches", draws, "less")
-    return {**nulls, "participation_difference": swapped}
+    return Measurement(values, draw_nulls, arrays)
 
 
 def _swapped(
@@ -284,22 +283,20 @@ def follow(labels: Gram, vectors: Vectors, first: int) -> Measurement:
         values[name] = correlation(pairs(x), pairs(y))
     values["n_prontoqa"] = float(first)
     values["n_stories"] = float(len(vectors) - first)
-    return Measurement(values, partial(_follow_nulls, labels, vectors, first))
 
+    def draw_nulls(n_null: int, seed: int) -> dict[str, Null]:
+        orders = banded_orders(first, len(vectors), n_null, np.random.default_rng(seed))
+        text = f"tokens permuted among {BAND} neighbours in frequency"
+        nulls = {}
+        for name, block, x, y in _sides(labels, vectors, first):
+            if "spearman" in name:
+                x = ranked_pairs(x)
+                y = ranked_pairs(y)
+            block_orders = orders[:, block] - (block.start or 0)
+            nulls[name] = Null(text, permuted_correlations(x, y, block_orders))
+        return nulls
 
-def _follow_nulls(
-    labels: Gram, vectors: Vectors, first: int, n_null: int, seed: int
-) -> dict[str, Null]:
-    orders = banded_orders(first, len(vectors), n_null, np.random.default_rng(seed))
-    text = f"tokens permuted among {BAND} neighbours in frequency"
-    nulls = {}
-    for name, block, x, y in _sides(labels, vectors, first):
-        if "spearman" in name:
-            x = ranked_pairs(x)
-            y = ranked_pairs(y)
-        block_orders = orders[:, block] - (block.start or 0)
-        nulls[name] = Null(text, permuted_correlations(x, y, block_orders))
-    return nulls
+    return Measurement(values, draw_nulls)
 
 
 def successors(

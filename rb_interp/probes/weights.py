@@ -56,7 +56,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -273,19 +272,16 @@ def condense(matrices: Mapping[str, Matrix], names: Sequence[str]) -> Measuremen
         values |= {f"{share}_{name}": value for share, value in shares.items()}
         arrays[f"cosines_{name}"] = cos[np.ix_(order, order)]
         arrays[f"group_{name}"] = groups[order]
-    shapes = {name: matrices[name].shape for name in names}
-    return Measurement(values, partial(_condensation_nulls, shapes), arrays)
 
+    def draw_nulls(n_null: int, seed: int) -> dict[str, Null]:
+        rng = np.random.default_rng(seed)
+        nulls = {}
+        for name in names:
+            for share, null in gaussian_shares(matrices[name].shape, n_null, rng).items():
+                nulls[f"{share}_{name}"] = null
+        return nulls
 
-def _condensation_nulls(
-    shapes: Mapping[str, tuple[int, ...]], n_null: int, seed: int
-) -> dict[str, Null]:
-    rng = np.random.default_rng(seed)
-    nulls = {}
-    for name, shape in shapes.items():
-        for share, null in gaussian_shares(shape, n_null, rng).items():
-            nulls[f"{share}_{name}"] = null
-    return nulls
+    return Measurement(values, draw_nulls, arrays)
 
 
 def condensed_shares(cos: Float[np.ndarray, "neuron neuron"]) -> dict[str, float]:

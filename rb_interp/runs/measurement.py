@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
@@ -200,14 +200,11 @@ def measure_members(
                 labels["step"] = step
                 rows += [{**labels, **row} for row in reading.rows()]
                 for table in reading.tables.keys() & run.study.tables.keys():
-                    declared = _selected(labels, run.study.tables[table].split())
+                    columns = run.study.tables[table].split()
+                    declared = {key: labels[key] for key in labels if key in columns}
                     tables[table].append(reading.tables[table].assign(**declared))
     joined = {table: pd.concat(parts, ignore_index=True) for table, parts in tables.items()}
     return StudyResult(readings_table(rows), joined, arrays)
-
-
-def _selected(labels: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    return {key: value for key, value in labels.items() if key in keys}
 
 
 def write_result(run: RunFolder, result: StudyResult) -> None:

@@ -88,10 +88,14 @@ class Run(RunFolder):
         if (folder / RUN).is_file():
             metadata = read_run(folder)
             if metadata["fingerprint"] != mark:
+                difference = f"it is of study '{metadata['study']}'"
+                if metadata["study"] == study.name:
+                    existing = from_mapping(type(config), metadata["config"], str(folder / RUN))
+                    difference = differences(existing, config) or "its task is of another class"
                 raise RunError(
-                    f"{folder} holds a run with another configuration "
-                    f"({_differing(folder, metadata, study, config)}); nothing was changed. Use "
-                    f"another --out, or repeat the command that made it to continue it."
+                    f"{folder} holds a run with another configuration ({difference}); nothing was "
+                    f"changed. Use another --out, or repeat the command that made it to continue "
+                    f"it."
                 )
             return cls(folder, study, config, metadata)
         check_lr(config)
@@ -426,16 +430,6 @@ class Run(RunFolder):
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}: study {self.study.name}, {self.scale}, {len(self.config.seeds)} seeds)"
-
-
-def _differing(
-    folder: Path, metadata: dict[str, Any], study: StudyDefinition, config: StudyConfig
-) -> str:
-    """In what the run of a folder differs from a study and its configuration."""
-    if metadata["study"] != study.name:
-        return f"it is of study '{metadata['study']}'"
-    existing = from_mapping(type(config), metadata["config"], str(folder / RUN))
-    return differences(existing, config) or "its task is of another class"
 
 
 def _prepare(config: StudyConfig, seeds: tuple[int, ...]) -> None:

@@ -97,9 +97,8 @@ class TextSettings(TaskSettings):
         if self.tokenizer == "gpt2" and self.d_vocab != GPT2_D_VOCAB:
             raise ConfigError(
                 f"d_vocab={self.d_vocab} with tokenizer 'gpt2', which has {GPT2_D_VOCAB:,} "
-                f"entries; "
-                f"give d_vocab={GPT2_D_VOCAB}, or tokenizer 'train' for a vocabulary of your own "
-                f"size."
+                f"entries; give d_vocab={GPT2_D_VOCAB}, or tokenizer 'train' for a vocabulary of "
+                f"your own size."
             )
 
     @property

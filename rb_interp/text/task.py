@@ -393,10 +393,8 @@ class TextTask(TextSettings):
             if shortest > self.n_ctx:
                 raise TextError(
                     f"none of {len(text.examples)} held-out PrOntoQA examples fits into "
-                    f"n_ctx={self.n_ctx} (the "
-                    f"shortest has {shortest} tokens), so no answer could be asked for; give a "
-                    f"larger n_ctx, or fewer "
-                    f"hops."
+                    f"n_ctx={self.n_ctx} (the shortest has {shortest} tokens), so no answer could "
+                    f"be asked for; give a larger n_ctx, or fewer hops."
                 )
 
     def provenance(self, seed: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ to the kind.
 A label of -1 is no target: what fills up a short row plays no part.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -273,15 +273,12 @@ class NextGroup(MemberGroup):
         tokens, labels = trimmed(tokens[self.which_seed], labels[self.which_seed])
         total = (labels >= 0).sum((1, 2))
         sums: tuple[Tensor, ...] = ()
-        for rows, following in self._pieces(tokens, labels):
+        size = self.train.micro_batch or tokens.shape[1]
+        for rows, following in zip(tokens.split(size, 1), labels.split(size, 1), strict=True):
             loss = self.loss(rows, following, total)
             gradients = torch.autograd.grad(loss, list(self.trained.values()))
             sums = tuple(map(torch.add, sums, gradients)) if sums else gradients
         return sums
-
-    def _pieces(self, tokens: Tokens, labels: Tokens) -> Iterator[tuple[Tokens, Tokens]]:
-        size = self.train.micro_batch or tokens.shape[1]
-        yield from zip(tokens.split(size, 1), labels.split(size, 1), strict=True)
 
     def _loss(
         self, tokens: Tokens, labels: Tokens, total: Int[Tensor, " member"]
@@ -343,8 +340,7 @@ def _compiled(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
                 raise
             raise ConfigError(
                 f"compile=True: torch.compile failed here ({first_line(error)}); set "
-                f"compile=False, or install what it "
-                f"needs, such as a C++ compiler."
+                f"compile=False, or install what it needs, such as a C++ compiler."
             ) from None
 
     return called

@@ -110,14 +110,6 @@ def normalise(x: Float[Tensor, "... d_model"], model: ModelConfig) -> Float[Tens
     return F.layer_norm(x, x.shape[-1:], eps=model.layer_norm_eps)
 
 
-def join_heads(
-    matrix: Float[Tensor, "member head d_model d_head"],
-) -> Float[Tensor, "member d_model all_heads"]:
-    """Per-head matrices side by side."""
-    members, heads, d_model, d_head = matrix.shape
-    return matrix.transpose(1, 2).reshape(members, d_model, heads * d_head)
-
-
 class Block:
     """One layer's weights in the form that the computation wants."""
 
@@ -133,7 +125,7 @@ class Block:
     def projection(self, name: str) -> tuple[Tensor, Tensor | None]:
         """Query, key or value matrix [member, d_model, heads * d_head] with its bias, LayerNorm
         folded in."""
-        matrix = join_heads(self[f"attn.W_{name}"])
+        matrix = self[f"attn.W_{name}"].transpose(1, 2).flatten(2)  # heads side by side
         bias = self[f"attn.b_{name}"].flatten(1) if self.model.train_biases else None
         if self.model.norm == "pre":
             matrix, shift = fold(matrix, self["ln1.w"], self["ln1.b"])
@@ -159,7 +151,8 @@ class Block:
             qkv = (q[:, None], k[:, None], v[:, None])
             z = F.scaled_dot_product_attention(*qkv, is_causal=True, scale=1.0)
         else:
-            scores = torch.bmm(q, k.transpose(1, 2)) + causal_mask(length, q)
+            future = q.new_full((length, length), -math.inf).triu(1)
+            scores = torch.bmm(q, k.transpose(1, 2)) + future
             z = torch.bmm(scores.softmax(-1), v)
         z = z.view(-1, heads, length, d_head).transpose(1, 2).reshape(*x.shape[:2], heads * d_head)
         return self.feed_forward(self.add_attention(resid, z))
@@ -249,11 +242,6 @@ def split_heads(
     if heads == 1:
         return x.view(-1, length, d_head)
     return x.reshape(-1, length, heads, d_head).transpose(1, 2).reshape(-1, length, d_head)
-
-
-def causal_mask(length: int, like: Tensor) -> Float[Tensor, "query key"]:
-    """0 where a query may look, -inf where it may not."""
-    return torch.full((length, length), -math.inf, dtype=like.dtype, device=like.device).triu(1)
 
 
 def token_embeddings(

@@ -79,11 +79,8 @@ class Checkpoint:
         Empty if none were kept.
         """
         index = self.index(gamma, seed)
-        sums = {}
-        for name, values in self.tensors.items():
-            if name.startswith(DRIFT):
-                sums[name.removeprefix(DRIFT)] = values[index]
-        return sums
+        sums = {name: tensor for name, tensor in self.tensors.items() if name.startswith(DRIFT)}
+        return {name.removeprefix(DRIFT): tensor[index] for name, tensor in sums.items()}
 
 
 class CheckpointStore:

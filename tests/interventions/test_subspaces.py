@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from interventions.rows import DATA, model_of
+from probes.lens_models import read_weights
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions import subspaces as module
@@ -19,7 +20,7 @@ from rb_interp.interventions.subspaces import (
     token_basis,
     with_subspace,
 )
-from rb_interp.models.protocol import live_tensors, read_weights
+from rb_interp.models.protocol import live_tensors
 from rb_interp.models.reference import reference
 from rb_interp.probes.embeddings import token_embeddings
 from rb_interp.probes.values import value_matrix

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 from interventions.rows import DATA, TASK, Added, Shifted, model_of
+from probes.lens_models import read_weights
 
 from rb_interp.errors import TaskError
 from rb_interp.interventions import swaps as module
 from rb_interp.interventions.edits import replaced
 from rb_interp.interventions.swaps import key_and_sum, permuted_number_line
 from rb_interp.models.build import build_model
-from rb_interp.models.protocol import read_weights
 from rb_interp.models.reference import reference
 
 

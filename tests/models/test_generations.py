@@ -4,12 +4,13 @@ else."""
 import numpy as np
 import pytest
 import torch
+from probes.lens_models import read_weights
 from torch import Tensor
 
 from rb_interp.errors import ModelError
 from rb_interp.models.build import build_model, lens_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.protocol import live_parameters, read_weights, write_weights
+from rb_interp.models.protocol import live_parameters, write_weights
 from rb_interp.models.schemes import parameters
 from rb_interp.tasks.anchor import AnchorTask
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from probes.lens_models import read_weights
 
 from rb_interp.models.build import build_model, exported
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.protocol import read_weights
 from rb_interp.models.schemes import draw
 from rb_interp.training.stacked import stacked_logits
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from probes.lens_models import read_weights
 from torch import Tensor
 
 from rb_interp.interventions.edits import Edit, last_logits
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.protocol import read_weights, write_weights
+from rb_interp.models.protocol import write_weights
 from rb_interp.models.schemes import parameters
 from rb_interp.training.stacked import stacked_logits
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from rb_interp.models.protocol import live_tensors
+
 SIZES = {
     "n_ctx": 12,
     "d_vocab": 30,
@@ -152,3 +154,8 @@ class Wrapped(torch.nn.Module):
 def hooks_on(model: Any) -> list[str]:
     """Names of hook points that still carry a hook."""
     return [name for name, point in model.hook_dict.items() if point.fwd_hooks or point.bwd_hooks]
+
+
+def read_weights(model) -> dict[str, torch.Tensor]:
+    """A copy of every weight by its TransformerLens name."""
+    return {name: tensor.detach().clone() for name, tensor in live_tensors(model).items()}

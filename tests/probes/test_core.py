@@ -23,7 +23,7 @@ import rb_interp as rb
 from rb_interp import probes
 from rb_interp.errors import ModelError, RbInterpError, RolesError
 from rb_interp.models.protocol import live_parameters
-from rb_interp.probes import _core
+from rb_interp.probes import activations
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks import Inputs, Roles
 
@@ -307,7 +307,7 @@ def test_a_scan_takes_one_pass_and_gives_the_numbers_of_single_calls(name, pair)
 def test_a_scan_without_room_takes_more_passes_and_gives_the_same(monkeypatch):
     model = lens_model("gpt2")
     once = probes.scan(probes.uniformity, model, INPUTS, n_null=5)
-    monkeypatch.setattr(_core, "CAPTURE_BYTES", 1)
+    monkeypatch.setattr(activations, "CAPTURE_BYTES", 1)
     count, found = passes(model, lambda: probes.scan(probes.uniformity, model, INPUTS, n_null=5))
     assert count == 4
     assert found.equals(once)

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 import torch
 from own_studies import ONE, SMALL, TASK, One, measure, only_store, start
+from probes.lens_models import read_weights
 from rich.console import Console
 
 from rb_interp import cli
 from rb_interp.claims import Grouping, Term
 from rb_interp.errors import RunError, TaskError
-from rb_interp.models.protocol import read_weights
 from rb_interp.runs import Run
 from rb_interp.runs.terminal import print_run
 from rb_interp.tasks import AnchorTask, anchor
