@@ -116,8 +116,7 @@ def judge_checks(
         term = check.check.conditions[0].of
         rows = effects
         if len(effects):
-            wanted = (effects["intervention"] == check.intervention) & (effects["set"] == term.set)
-            rows = effects.loc[wanted]
+            rows = effects.query("intervention == @check.intervention and set == @term.set")
         cells = _effects_by_gamma(rows, term, sibling_stages) if len(rows) else ()
         quantity = str(rows["quantity"].iloc[0]) if len(rows) else ""
         results.append(CheckedCause(check.of, check.intervention, quantity, verdict, tuple(cells)))
@@ -137,7 +136,7 @@ def _effects_by_gamma(
         same_gamma = stage_gamma is None or np.isclose(float(gamma), stage_gamma)  # type: ignore[arg-type]
         present = rows["stage"].unique()  # a run without the stage's gamma has no sibling stage
         shown_stage = sibling if not same_gamma and sibling in present else stage
-        rows = rows.loc[rows["stage"] == shown_stage]
+        rows = rows.query("stage == @shown_stage")
         n_seeds = int(rows["effect"].notna().sum())
         cell: dict[str, Any] = {"gamma": gamma, "stage": shown_stage, "n_seeds": n_seeds}
         for column, low, high in EFFECT_COLUMNS:

@@ -19,7 +19,7 @@ from rb_interp.statistics.intervals import Interval, over_seeds
 
 __all__ = ["Evidence", "MissingEvidenceError"]
 
-NO_INTERVAL = Interval(float("nan"), float("nan"), float("nan"))
+NO_INTERVAL = Interval(np.nan, np.nan, np.nan)
 
 
 class MissingEvidenceError(RbInterpError):
@@ -71,32 +71,26 @@ class Evidence:
         """Stage, rate, ``late`` and ``n``: how many members never came to a stage, for stages with
         such members."""
         columns = ["sweep", "stage", "gamma", "seed", "reached"]
-        every = [
-            table for table in (self.readings, *self.tables.values()) if {*columns[1:]} <= {*table}
-        ]
-        parts = [
-            table.assign(sweep=table.get("sweep", ""))[columns].drop_duplicates() for table in every
-        ]
-        of = pd.concat(
-            [part for part in parts if len(part)] or [pd.DataFrame(columns=columns)]
-        ).drop_duplicates()
-        members = of.assign(late=1 - of["reached"].astype(float)).groupby(
-            ["stage", "gamma"], sort=False
-        )["late"]
-        counts = members.agg(late="sum", n="size").astype(int).reset_index()
-        return counts.loc[counts["late"] > 0]
+        parts = [pd.DataFrame(columns=columns)]
+        for table in (self.readings, *self.tables.values()):
+            if len(table) and {*columns[1:]} <= {*table}:
+                parts.append(table.assign(sweep=table.get("sweep", ""))[columns])
+        members = pd.concat(parts[1:] or parts).drop_duplicates()
+        members["late"] = 1 - members["reached"].astype(float)
+        by_stage = members.groupby(["stage", "gamma"], sort=False)["late"]
+        counts = by_stage.agg(late="sum", n="size").astype(int).reset_index()
+        return counts.query("late > 0")
 
     def unreached(self, places: Collection[tuple[str, float]] | None = None) -> str:
         """A sentence on members that never came to a stage, of some stages and rates or all; ""
         without any."""
-        every: Any = self._late.itertuples()
-        rows = [row for row in every if places is None or (row.stage, float(row.gamma)) in places]
-        if not rows:
-            return ""
-        counts = [
-            f"{row.stage} at γ = {row.gamma:g}: {row.late} of {row.n} members" for row in rows
-        ]
-        return f"Never at the stage, so shown at the last step: {'; '.join(counts)}."
+        counts = []
+        for row in self._late.to_dict("records"):
+            stage, gamma = row["stage"], float(row["gamma"])
+            if places is None or (stage, gamma) in places:
+                counts.append(f"{stage} at γ = {gamma:g}: {row['late']} of {row['n']} members")
+        text = "; ".join(counts)
+        return f"Never at the stage, so shown at the last step: {text}." if counts else ""
 
     @property
     def task(self) -> Any:
@@ -133,10 +127,8 @@ class Evidence:
             raise MissingEvidenceError(f"This run has no sweep “{name}”.")
         if name not in whole._sweeps:
             prefix = f"{name}/"
-            arrays = {}
-            for key, array in whole.arrays.items():
-                if key.startswith(prefix):
-                    arrays[key.removeprefix(prefix)] = array
+            keys = [key for key in whole.arrays if key.startswith(prefix)]
+            arrays = {key.removeprefix(prefix): whole.arrays[key] for key in keys}
             config = whole.config.sweeps[name]
             whole._sweeps[name] = replace(whole._of_sweep(name), config=config, arrays=arrays)
         return whole._sweeps[name]
@@ -151,11 +143,11 @@ class Evidence:
         main_tables = {}
         for part in ("curves", "readings", "summary"):
             table = getattr(self, part)
-            rows = table.loc[table["sweep"] == name]
+            rows = table.query("sweep == @name")
             main_tables[part] = rows.assign(sweep="").reset_index(drop=True)
         tables = {}
         for key, table in self.tables.items():
-            tables[key] = table.loc[table["sweep"] == name] if "sweep" in table else table
+            tables[key] = table.query("sweep == @name") if "sweep" in table else table
         return replace(self, **main_tables, tables=tables, name=name, whole=self)
 
     @cached_property
@@ -165,9 +157,9 @@ class Evidence:
     def condition(self, claim: str, number: int = 0) -> Condition:
         """One condition of a claim, for its threshold; MissingEvidenceError where no such claim is
         judged here."""
-        for found in self.claims:
-            if found.id == claim:
-                return found.conditions[number]
+        for judged in self.claims:
+            if judged.id == claim:
+                return judged.conditions[number]
         raise MissingEvidenceError(f"No claim {claim} is judged here.")
 
     def threshold(self, claim: str, number: int = 0) -> float:
@@ -217,9 +209,9 @@ class Evidence:
     def require(self, gamma: float) -> None:
         """Raise MissingEvidenceError where no member of this run has the given gamma."""
         if gamma not in self.gammas:
-            there = ", ".join(f"{g:g}" for g in self.gammas) or "nothing"
-            here = f"This run has no member at γ\u00a0=\u00a0{gamma:g}, which this would show"
-            raise MissingEvidenceError(f"{here}; it has γ\u00a0=\u00a0{there}.")
+            present = ", ".join(f"{g:g}" for g in self.gammas) or "nothing"
+            absent = f"This run has no member at γ\u00a0=\u00a0{gamma:g}, which this would show"
+            raise MissingEvidenceError(f"{absent}; it has γ\u00a0=\u00a0{present}.")
 
     @cached_property
     def _indices(self) -> dict[str, TermIndex]:
@@ -231,9 +223,11 @@ class Evidence:
         Raises MissingEvidenceError if the term fits several layers or heads: a claim takes no
         number of these either.
         """
-        rows = getattr(self, table).iloc[self._indices[table].rows(replace(term, sweep=""))]
+        evidence = self.sweep(term.sweep)
+        numbers = evidence._indices[table].rows(replace(term, sweep=""))
+        rows = getattr(evidence, table).iloc[numbers]
         if len(rows):
-            self._ask(term)
+            evidence._ask(term)
         if len(rows[["layer", "head"]].drop_duplicates()) > 1:
             raise MissingEvidenceError(
                 f"Several layers or heads have a reading of {address(term)}; no claim takes one."
@@ -248,10 +242,8 @@ class Evidence:
 
     def rows(self, term: Term) -> pd.DataFrame:
         """Readings of a term, one row a seed, ascending; MissingEvidenceError if there are none."""
-        if term.sweep not in ("", self.name):
-            return self.sweep(term.sweep).rows(term)
         if term.gamma is not None:
-            self.require(term.gamma)
+            self.sweep(term.sweep).require(term.gamma)
         rows = self._rows("readings", term)
         if rows.empty:
             raise MissingEvidenceError(f"This run has no reading of {address(term)}.")
@@ -270,10 +262,8 @@ class Evidence:
 
     def value(self, term: Term, seed: int) -> float:
         """One member's number; NaN if it was not read."""
-        if term.sweep not in ("", self.name):
-            return self.sweep(term.sweep).value(term, seed)
         rows = self._rows("readings", term)
-        numbers = rows.loc[rows["seed"] == seed, "value"]
+        numbers = rows.query("seed == @seed")["value"]
         return float(numbers.iloc[0]) if len(numbers) else float("nan")
 
     def interval(self, term: Term) -> Interval:
@@ -289,19 +279,16 @@ class Evidence:
         return self._over_seeds(term, "untrained", "untrained", "untrained").estimate
 
     def _over_seeds(self, term: Term, *columns: str) -> Interval:
-        if term.sweep not in ("", self.name):
-            return self.sweep(term.sweep)._over_seeds(term, *columns)
         rows = self._rows("summary", term)
         return Interval(*rows[[*columns]].iloc[0].astype(float)) if len(rows) else NO_INTERVAL
 
     def array(self, term: Term) -> dict[int, np.ndarray]:
         """Seed -> array, seeds ascending; MissingEvidenceError if no seed has it."""
-        if term.sweep not in ("", self.name):
-            return self.sweep(term.sweep).array(term)
-        self._ask(term)
+        evidence = self.sweep(term.sweep)
+        evidence._ask(term)
         arrays = {}
-        for seed in self.seeds:
-            array = self.arrays.get(_array_key(term, seed))
+        for seed in evidence.seeds:
+            array = evidence.arrays.get(_array_key(term, seed))
             if array is not None:
                 arrays[seed] = np.asarray(array)
         if not arrays:
@@ -321,10 +308,9 @@ class Evidence:
 
     def mean_array(self, term: Term) -> np.ndarray:
         """Mean over seeds of an array; MissingEvidenceError if the run has none."""
-        if term.sweep not in ("", self.name):
-            return self.sweep(term.sweep).mean_array(term)
-        self._ask(term)
-        array = self.arrays.get(_array_key(term, "mean"))
+        evidence = self.sweep(term.sweep)
+        evidence._ask(term)
+        array = evidence.arrays.get(_array_key(term, "mean"))
         if array is None:
             raise MissingEvidenceError(f"No mean over seeds of {address(term)}.")
         return np.asarray(array)

@@ -136,13 +136,14 @@ class SweepConfig(Settings):
         return seed if self.data_seed is None else self.data_seed
 
 
-def sizes(task: type[Settings], preset: str) -> dict[str, Any]:
+def sizes(
+    task: type[Settings],
+    preset: str,
+    models: Mapping[str, Any] = ModelConfig.PRESETS,
+    training: Mapping[str, Any] = TrainConfig.PRESETS,
+) -> dict[str, Any]:
     """What a preset changes of a task's class, of the model and of training."""
-    return {
-        "task": task.PRESETS[preset],
-        "model": ModelConfig.PRESETS[preset],
-        "train": TrainConfig.PRESETS[preset],
-    }
+    return {"task": task.PRESETS[preset], "model": models[preset], "train": training[preset]}
 
 
 def from_mapping(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -123,12 +123,17 @@ class Reading(TableRepr):
             row["note"] = " ".join(notes).strip()
         return rows
 
-    def rows(self) -> list[dict]:
-        """The rows that a run keeps, one dictionary per quantity: all columns but the note."""
+    def rows(self, **place: Any) -> list[dict]:
+        """The rows that a run keeps, one dictionary per quantity: all columns but the note.
+
+        Args:
+            place: columns of the member, such as gamma, seed and stage.
+        """
         rows = []
         for quantity, value in self.values.items():
             null = self.nulls.get(quantity)
             row = {
+                **place,
                 "probe": self.probe,
                 "layer": self.layer,
                 "head": self.head,

@@ -322,7 +322,7 @@ def lemma_1(
     for quantity, values in quantities.items():
         for number, value in enumerate(values):
             reading = Reading("lemma_1", {quantity: float(value)}, layer=0, n=n_rows)
-            rows.append({**place, "seed": number, **reading.rows()[0]})
+            rows += reading.rows(**place, seed=number)
     return pd.DataFrame(rows)
 
 

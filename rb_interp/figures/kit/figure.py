@@ -111,6 +111,11 @@ def gamma_marker(gamma: float, gammas: list[float]) -> str:
     return MARKERS[gammas.index(gamma) % len(MARKERS)]
 
 
+def gamma_look(gamma: float, gammas: list[float]) -> tuple[tuple, str]:
+    """Colour and marker of a rate within a run."""
+    return gamma_colour(gamma, gammas), gamma_marker(gamma, gammas)
+
+
 def panels(
     rows: int, columns: int, height: float, width: float = WIDTH, **shared: Any
 ) -> tuple[Figure, np.ndarray]:
@@ -188,24 +193,18 @@ def note(
     axes: Axes,
     text: str,
     point: tuple[float, float],
-    coordinates: Any,
-    halo: float = 2.0,
+    coordinates: Any = "data",
     **look: Any,
 ) -> None:
     """Small text, readable on whatever lies under it; ``look`` goes to ``Axes.annotate``."""
     look = {"fontsize": 6.5, "zorder": 9, "textcoords": "offset points", "xytext": (0, 0), **look}
-    axes.annotate(
-        text,
-        point,
-        xycoords=coordinates,
-        path_effects=[withStroke(linewidth=halo, foreground="white")],
-        **look,
-    )
+    look["path_effects"] = [withStroke(linewidth=2.0, foreground="white")]
+    axes.annotate(text, point, xycoords=coordinates, **look)
 
 
 def title_of(evidence: Evidence, gamma: float) -> str:
     """A rate and how many seeds it has, above a column of panels."""
-    seeds = evidence.curves.loc[evidence.curves["gamma"] == gamma, "seed"].nunique()
+    seeds = evidence.curves.query("gamma == @gamma")["seed"].nunique()
     return f"γ = {gamma:g}   ({seeds_text(seeds)})"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,16 +15,16 @@ from numpy.typing import ArrayLike
 from rb_interp.claims.claim import Term
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.kit.figure import (
+    ATTENTION,
     COSINES,
     DASHED,
     GREY,
     INK,
-    gamma_colour,
-    gamma_marker,
+    gamma_look,
     margin,
 )
 from rb_interp.plots import hatch, is_dark
-from rb_interp.statistics.intervals import Interval, two_digits
+from rb_interp.statistics.intervals import Interval, interval_or_nan, two_digits
 
 MAX_POINTS = 400
 """A curve is thinned to this many evaluations."""
@@ -43,9 +43,7 @@ def curve(
 ) -> pd.DataFrame:
     """A set's learning curve (``loss`` in nats, ``accuracy``): seeds, mean, interval. Returns steps
     by seeds."""
-    rows = evidence.curves.loc[
-        np.isclose(evidence.curves["gamma"], gamma) & (evidence.curves["set"] == set)
-    ]
+    rows = evidence.curves.query("abs(gamma - @gamma) < 1e-9 and set == @set")
     if rows.empty:
         raise MissingEvidenceError(f"This run has no learning curve of {set} at γ = {gamma:g}.")
     means = evidence.table("curves_summary", gamma=gamma, set=set, quantity=quantity)
@@ -103,11 +101,11 @@ def steps(axes: Axes, last: float, log: bool = False) -> None:
     axes.xaxis.set_major_formatter(lambda value, _place: f"{value / unit:,g}")
 
 
-def kept_steps(axes: Axes, found: np.ndarray) -> None:
+def kept_steps(axes: Axes, steps: np.ndarray) -> None:
     """Axis of kept steps: logarithmic from the first on, linear before it."""
-    first = float(found[found > 0].min()) if (found > 0).any() else 1.0
+    first = float(steps[steps > 0].min()) if (steps > 0).any() else 1.0
     axes.set_xscale("symlog", linthresh=first, linscale=0.5)
-    axes.set_xlim(-0.2 * first, max(1.25 * float(found.max()), first))
+    axes.set_xlim(-0.2 * first, max(1.25 * float(steps.max()), first))
     axes.xaxis.set_major_formatter(lambda value, _place: f"{value:,g}")
     axes.set_xticks([], minor=True)
     axes.set_xlabel("training step")
@@ -138,27 +136,28 @@ def rates(
     *series: Series,
     untrained: bool = False,
     joined: bool = False,
-    read: str = "spread",
-    spread: float = 0.07,
+    average: Literal["median", "mean"] = "median",
+    width: float = 0.07,
     beside: Callable[[float, Series, Term], None] | None = None,
 ) -> None:
     """Readings of seeds at every rate, with median and range.
 
     Args:
         untrained: add the untrained models' mean as a grey bar. joined: join the members of a seed.
-        read: ``interval`` for mean and 95 % interval in place of median and range.
-        spread: half of the width that seeds take.
+        average: ``median`` with range, or ``mean`` with 95 % interval.
+        width: half of that of a rate's seeds.
         beside: draws more at a place: x, series, and its term at this rate.
 
     Raises MissingEvidenceError where nothing was read at any rate.
     """
+    over_seeds = evidence.spread if average == "median" else evidence.interval
     shifts = np.linspace(-0.3, 0.3, len(series)) if len(series) > 1 else [0.0]
     reason = MissingEvidenceError("This run has no members.")
     drawn = False
-    for shown, shift in zip(series, shifts, strict=True):
+    for reading, shift in zip(series, shifts, strict=True):
         lines: dict[float, pd.Series] = {}
         for place, gamma in enumerate(evidence.gammas):
-            term = replace(shown.term, gamma=gamma)
+            term = replace(reading.term, gamma=gamma)
             try:
                 values = evidence.values(term)
             except MissingEvidenceError as error:
@@ -166,19 +165,19 @@ def rates(
                 continue
             drawn = True
             x = place + shift
-            colour = shown.colour or gamma_colour(gamma, evidence.gammas)
-            marker = shown.marker or gamma_marker(gamma, evidence.gammas)
-            interval = getattr(evidence, read)(term)
-            label = "" if lines else shown.label
-            dots(axes, x, values, interval, colour, marker, spread, label)
+            colour, marker = gamma_look(gamma, evidence.gammas)
+            colour = reading.colour or colour
+            marker = reading.marker or marker
+            label = "" if lines else reading.label
+            dots(axes, x, values, over_seeds(term), colour, marker, width, label)
             lines[x] = values
             if beside is not None:
-                beside(x + spread, shown, term)
+                beside(x + width, reading, term)
             if untrained:
                 mean = evidence.untrained(term)
-                level(axes, x - 0.12, mean, GREY, 0.06, label="untrained models")
+                level(axes, x - 0.12, mean, GREY, 0.06, "untrained models")
         if joined:
-            colour = shown.colour or GREY
+            colour = reading.colour or GREY
             for values in pd.DataFrame(lines).to_numpy():
                 axes.plot(list(lines), values, color=colour, lw=0.6, alpha=0.5, zorder=1)
     if not drawn:
@@ -196,27 +195,31 @@ def rates_axis(axes: Axes, evidence: Evidence) -> None:
 def named(
     axes: Axes,
     evidence: Evidence,
-    results: Mapping[str, Mapping[float, tuple[ArrayLike, Interval]]],
-    width: float = 0.25,
+    terms: Mapping[str, Term],
+    relative: bool = False,
 ) -> None:
     """Seeds and their interval by name, the rates beside each other.
 
     Args:
-        results: name -> rate -> values and interval.
+        terms: name -> the number, which is read at every rate in place of its gamma.
+        relative: show values over those of the untrained models.
+
+    Raises MissingEvidenceError where a number was not read at some rate.
     """
     gammas = evidence.gammas
-    shifts = np.linspace(-width, width, len(gammas)) if len(gammas) > 1 else [0]
+    shifts = np.linspace(-0.25, 0.25, len(gammas)) if len(gammas) > 1 else [0]
     for gamma, shift in zip(gammas, shifts, strict=True):
-        colour = gamma_colour(gamma, gammas)
-        marker = gamma_marker(gamma, gammas)
+        colour, marker = gamma_look(gamma, gammas)
         label = f"γ = {gamma:g}"
-        for place, by_rate in enumerate(results.values()):
-            if gamma in by_rate:
-                values, interval = by_rate[gamma]
-                dots(axes, place + shift, values, interval, colour, marker, 0.035, label)
-                label = ""
-    axes.set_xticks(range(len(results)), list(results))
-    axes.set_xlim(-0.5, len(results) - 0.5)
+        for place, term in enumerate(terms.values()):
+            values = evidence.values(replace(term, gamma=gamma))
+            if relative:
+                values = values / evidence.values(replace(term, gamma=gamma), "untrained")
+            interval = interval_or_nan(values)
+            dots(axes, place + shift, values, interval, colour, marker, 0.035, label)
+            label = ""
+    axes.set_xticks(range(len(terms)), list(terms))
+    axes.set_xlim(-0.5, len(terms) - 0.5)
 
 
 def dots(
@@ -226,35 +229,33 @@ def dots(
     interval: Interval | None,
     colour: Any,
     marker: str = "o",
-    spread: float = 0.09,
+    width: float = 0.09,
     label: str = "",
 ) -> None:
     """Seeds as open dots beside each other; on their right the mean or median as a bar, its
-    interval as a whisker."""
+    interval as a whisker. ``width`` is half of that of the seeds."""
     values = np.asarray(values, dtype=float)
-    places = x + (
-        np.linspace(-spread, spread, len(values)) if len(values) > 1 else np.zeros(len(values))
-    )
-    look = {"ms": 3.6, "mfc": "white", "mec": colour, "mew": 0.9, "zorder": 3, "ls": ""}
-    axes.plot(places, values, marker=marker, color=colour, label=label, **look)
+    shifts = np.linspace(-width, width, len(values)) if len(values) > 1 else 0
+    open_dots(axes, x + shifts, values, colour, marker, ms=3.6, mew=0.9, zorder=3, label=label)
     if interval is not None:
-        x += 2.1 * spread
-        level(axes, x, interval.estimate, colour, max(0.4 * spread, 0.02))
+        x += 2.1 * width
+        level(axes, x, interval.estimate, colour, max(0.4 * width, 0.02))
         if np.isfinite(interval.low):
             axes.plot([x, x], interval[1:], color=colour, lw=1.2, zorder=2)
 
 
+def open_dots(
+    axes: Axes, x: ArrayLike, y: ArrayLike, colour: Any, marker: str = "o", **look: Any
+) -> None:
+    """Open dots; ``look`` goes to ``Axes.plot``."""
+    look = {"ls": "", "mfc": "white", "mec": colour, **look}
+    axes.plot(x, y, color=colour, marker=marker, **look)
+
+
 def level(axes: Axes, x: float, y: float, colour: Any, half: float, label: str = "") -> None:
     """A level bar around a place: a mean, an untrained model, a null or a control."""
-    axes.plot(
-        [x - half, x + half],
-        [y, y],
-        color=colour,
-        lw=2.2,
-        zorder=4,
-        solid_capstyle="butt",
-        label=label,
-    )
+    look: dict[str, Any] = {"lw": 2.2, "zorder": 4, "solid_capstyle": "butt", "label": label}
+    axes.plot([x - half, x + half], [y, y], color=colour, **look)
 
 
 def stack(
@@ -289,25 +290,41 @@ def threshold(
     """
     condition = evidence.condition(claim, number)
     y = condition.threshold
-    line: dict[str, Any] = {"color": INK, "lw": 0.9, "ls": DASHED, "zorder": 1}
     if gamma is None:
-        axes.plot([0, 1], [y, y], transform=axes.get_yaxis_transform(), **line)
+        dashed(axes, 0, 1, y, transform=axes.get_yaxis_transform())
     elif gamma in evidence.gammas:
         place = evidence.gammas.index(gamma)
-        axes.plot([place - 0.4, place + 0.4], [y, y], **line)
+        dashed(axes, place - 0.4, place + 0.4, y)
     else:
         return
     margin(axes, {f"{claim}\n{SIGNS[condition.operator]} {two_digits(y)}": y})
 
 
-def zero(axes: Axes, y: float = 0.0) -> None:
-    """A thin line at 0, or where nothing differs."""
-    axes.axhline(y, color=GREY, lw=0.8, zorder=0)
+def dashed(axes: Axes, left: float, right: float, y: float, **look: Any) -> None:
+    """The line of a threshold between two places; ``look`` goes to ``Axes.plot``."""
+    look = {"zorder": 1, **look}
+    axes.plot([left, right], [y, y], color=INK, lw=0.9, ls=DASHED, **look)
+
+
+def zero(axes: Axes, y: float = 0.0, **look: Any) -> None:
+    """A thin line at 0, or where nothing differs; ``look`` goes to ``Axes.axhline``."""
+    axes.axhline(y, **{"color": GREY, "lw": 0.8, "zorder": 0, **look})
 
 
 def interval_of(row: Any) -> Interval:
     """The mean over seeds in a row of a table, with its ends."""
     return Interval(*(float(row[name]) for name in ("mean", "low", "high")))
+
+
+def share_map(
+    axes: Axes,
+    shares: ArrayLike,
+    rows: Sequence[Any],
+    columns: Sequence[Any] | None = None,
+    **look: Any,
+) -> None:
+    """A matrix of numbers from 0 to 1, written out; ``look`` goes to `heat_map`."""
+    heat_map(axes, shares, rows, columns, low=0, colours=ATTENTION, write=two_digits, **look)
 
 
 def heat_map(
@@ -343,11 +360,9 @@ def heat_map(
             ink = "white" if is_dark(image.to_rgba(value)) else INK
             text = {"color": ink, "fontsize": points, "ha": "center", "va": "center"}
             axes.text(column, row, write(float(value)), **text)
-    if columns is None:
-        columns = rows
-    if columns is not None:
-        axes.set_xticks(range(len(columns)), [str(name) for name in columns])
-    if rows is not None:
-        axes.set_yticks(range(len(rows)), [str(name) for name in rows])
+    columns = rows if columns is None else columns
+    for axis, names in ((axes.xaxis, columns), (axes.yaxis, rows)):
+        if names is not None:
+            axis.set_ticks(range(len(names)), [str(name) for name in names])
     axes.tick_params(length=0)
     return image

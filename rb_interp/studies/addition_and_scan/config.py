@@ -15,6 +15,7 @@ from dataclasses import field, replace
 from typing import Any, ClassVar
 
 from rb_interp.claims import Claim, Condition, Term
+from rb_interp.claims.claim import at_least, make_claim
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import StudyConfig, SweepConfig
@@ -221,11 +222,8 @@ def _share(task: str, decay: str, gamma: float, set: str) -> Term:
 def _conditions(task: str, least: float) -> list[Condition]:
     """The contrast on the held-out set, and the share on the rows that were trained on."""
     better, worse = (_share(task, *cell, HELD_OUT[task]) for cell in COMPARED)
-    conditions = [Condition(better, ">=", least, worse)]
-    for cell in COMPARED:
-        trained = _share(task, *cell, "train")
-        conditions.append(Condition(trained, ">=", LEARNED))
-    return conditions
+    trained = [at_least(_share(task, *cell, "train"), LEARNED) for cell in COMPARED]
+    return [at_least(better, least, worse), *trained]
 
 
 def _context(task: str) -> list[Term]:
@@ -241,21 +239,21 @@ def _context(task: str) -> list[Term]:
 
 
 CLAIMS: tuple[Claim, ...] = (
-    Claim(
+    make_claim(
         "P1",
         "With small initialisation and large weight decay, addition carries over to a block of "
         "operands that was held out, better than with large initialisation and small weight decay.",
         "Fig. 17a",
-        tuple(_conditions("addition", 0.20)),
+        *_conditions("addition", 0.20),
         context=tuple(_context("addition")),
     ),
-    Claim(
+    make_claim(
         "P2",
         "With small initialisation and large weight decay, a verb that was only trained alone is "
         "used in commands, better than with large initialisation and small weight decay, at each "
         "of three numbers of rows.",
         "Fig. 6a",
-        tuple(condition for size in SIZES for condition in _conditions(f"scan_{size}", 0.10)),
+        *(condition for size in SIZES for condition in _conditions(f"scan_{size}", 0.10)),
         context=tuple(term for size in SIZES for term in _context(f"scan_{size}")),
     ),
 )

@@ -92,26 +92,22 @@ def contrasts(readings: pd.DataFrame, held_out: Mapping[str, str] = HELD_OUT) ->
     Args:
         readings: of all sweeps. held_out: task -> its held-out set.
     """
-    shares = readings.loc[readings["probe"] == "answers"]
+    shares = readings.query("probe == 'answers'")
     rows = []
     for (task, set), (name, cells) in product(held_out.items(), CONTRASTS.items()):
-        first, second = (_members(shares, task, set, *cell) for cell in cells)
+        first, second = (_members(shares, f"{task}_{decay}", set, g) for decay, g in cells)
         differences = (first["value"] - second["value"]).dropna()
         for seed, difference in differences.to_dict().items():
-            (row,) = Reading("contrast", {f"{task}:{name}": difference}).rows()
-            row["gamma"] = np.nan
-            row["seed"] = seed
-            row["stage"] = "final"
-            row["step"] = first.loc[seed, "step"]
-            row["set"] = set
-            rows.append(row)
+            reading = Reading("contrast", {f"{task}:{name}": difference})
+            place = {"gamma": np.nan, "seed": seed, "stage": "final", "set": set}
+            rows += reading.rows(**place, step=first.loc[seed, "step"])
     return readings_table(rows)
 
 
-def _members(shares: pd.DataFrame, task: str, set: str, decay: str, gamma: float) -> pd.DataFrame:
+def _members(shares: pd.DataFrame, sweep: str, set: str, gamma: float) -> pd.DataFrame:
     """The readings of the members of a cell, by seed."""
-    sweep = shares.loc[(shares["sweep"] == f"{task}_{decay}") & (shares["set"] == set)]
-    return sweep.loc[(sweep["gamma"] - gamma).abs() < 1e-9].set_index("seed")
+    cell = "sweep == @sweep and set == @set and abs(gamma - @gamma) < 1e-9"
+    return shares.query(cell).set_index("seed")
 
 
 def answers(

@@ -251,7 +251,7 @@ def calibration(config: AnchorConfig) -> Calibration:
 
 def _family_rows(table: pd.DataFrame, name: str) -> list[dict[str, Any]]:
     """The rows of a table of rates that are of a family."""
-    rows = table.loc[table["family"] == name].to_dict("records")
+    rows = table.query("family == @name").to_dict("records")
     return [{str(column): value for column, value in row.items()} for row in rows]
 
 

@@ -203,15 +203,14 @@ def circuit_of(shares: Mapping[str, float], accuracy: float) -> Circuit:
 
 def circuit_of_seed(circuits: pd.DataFrame) -> dict[int, str]:
     """Seed -> circuit, by cause, of its member at gamma .8; seeds ascending."""
-    members = circuits.loc[np.isclose(circuits["gamma"].astype(float), SMALL)].sort_values("seed")
+    members = circuits.query("abs(gamma - @SMALL) < 1e-9").sort_values("seed")
     return {int(row["seed"]): str(row["cause"]) for row in members.to_dict("records")}
 
 
 def _number(member: pd.DataFrame, quantity: Quantity) -> float:
     """The number of a member; RunError if it was not read."""
-    selected = member
-    for column in ("probe", "quantity", "stage", "set"):
-        selected = selected.loc[selected[column] == getattr(quantity, column)]
+    where = ("probe", "quantity", "stage", "set")
+    selected = member.query(" and ".join(f"{name} == @quantity.{name}" for name in where))
     if selected.empty:
         raise RunError(
             f"no circuit name for gamma={member['gamma'].iloc[0]}, seed={member['seed'].iloc[0]}: "
@@ -303,8 +302,7 @@ def compare(
             values = {name: excess.get(seed, np.nan)}
             at_start = {name: start.get(seed, np.nan)}
             reading = Reading("equivalence", values, untrained=at_start, n=n)
-            place = {"gamma": SMALL, "seed": seed, "stage": "final", "step": step, "set": ""}
-            readings += [row | place for row in reading.rows()]
+            readings += reading.rows(gamma=SMALL, seed=seed, stage="final", step=step, set="")
     tables = {table: frame(rows[table], columns) for table, columns in COLUMNS.items()}
     return StudyResult(readings_table(readings), tables)
 

@@ -199,9 +199,9 @@ def event_table(values: pd.DataFrame, curves: pd.DataFrame, d_vocab: int) -> pd.
     events = []
     for place, member in values.groupby(["gamma", "seed"], sort=True):
         gamma, seed = cast(tuple[float, int], place)
-        losses = curves.loc[(curves["gamma"] == gamma) & (curves["seed"] == seed)]
+        losses = curves.query("gamma == @gamma and seed == @seed")
         for set in SETS:
-            step = loss_step(losses.loc[losses["set"] == set], d_vocab)
+            step = loss_step(losses.query("set == @set"), d_vocab)
             events.append((gamma, seed, set, "loss", step))
         series = member.pivot(index="step", columns="quantity", values="value")  # steps ascend
         steps = series.index.to_numpy()
@@ -289,8 +289,8 @@ def order_table(events: pd.DataFrame, circuits: pd.DataFrame) -> pd.DataFrame:
             f"the member with gamma={gamma:g}, seed={seed:g} is there twice; give other seeds to "
             f"each run."
         )
-    mechanisms = table.loc[table["event_of"] == "mechanism", "event"].unique()
-    losses = table.loc[table["event_of"] == "loss", "event"].unique()
+    mechanisms = table.query("event_of == 'mechanism'")["event"].unique()
+    losses = table.query("event_of == 'loss'")["event"].unique()
     rows = []
     for place, members in table.groupby(["gamma", "circuit"], sort=True):
         steps = members.pivot(index="seed", columns="event", values="step")

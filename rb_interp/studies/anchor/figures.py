@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -127,8 +126,9 @@ def _ranked(
     first: int,
 ) -> None:
     """An array of every seed over its places, and its mean."""
-    mean, colour = np.mean([*seeds], 0), kit.gamma_colour(gamma, evidence.gammas)
-    places, marker = np.arange(first, len(mean) + first), kit.gamma_marker(gamma, evidence.gammas)
+    mean = np.mean([*seeds], 0)
+    places = np.arange(first, len(mean) + first)
+    colour, marker = kit.gamma_look(gamma, evidence.gammas)
     axes.plot(places, np.transpose([*seeds]), color=colour, lw=0.5, alpha=0.5)
     axes.plot(places, mean, color=colour, marker=marker, ms=3.5, lw=1.5, label=label)
 
@@ -172,9 +172,8 @@ def _attention_bars(
             ticks[start] = str(seed)
             start += 1
         if gamma == condition.of.gamma:
-            look = {"color": kit.INK, "lw": 0.9, "ls": kit.DASHED}
-            ends = [first - 0.5, start - 0.5]
-            axes.plot(ends, [condition.threshold] * 2, label="threshold of M7, M7b", **look)
+            look = {"zorder": 2, "label": "threshold of M7, M7b"}
+            kit.dashed(axes, first - 0.5, start - 0.5, condition.threshold, **look)
         text = f"γ = {gamma:g}: key {mean_text(*evidence.spread(key))}"
         middle = (first + start - 1) / 2
         axes.text(middle, 1.03, text, ha="center", va="bottom", fontsize=7)
@@ -191,7 +190,7 @@ def draw_variance_explained(evidence: Evidence) -> Figure:
     evidence.require(SMALL)
     shares = Term("variance_explained", "", SMALL, "final", "rsn_train")
     readings = evidence.readings
-    quantities = readings.loc[readings["probe"] == shares.probe, "quantity"]
+    quantities = readings.query("probe == @shares.probe")["quantity"]
     components = sorted({name.split(":")[0] for name in quantities}, key=forward)
     if not components:
         raise MissingEvidenceError(f"This run has no reading of {shares.probe}.")
@@ -200,16 +199,13 @@ def draw_variance_explained(evidence: Evidence) -> Figure:
     table = figure.add_subplot(grid[:, 0])
     single = [f"anchor_{i}" for i in range(1, evidence.task.q + 1)] if evidence.task.q > 1 else []
     groupings = [*GROUPINGS[:2], *single, *GROUPINGS[2:]]
-    medians = np.full((len(components), len(groupings)), np.nan)
-    for (row, component), (column, grouping) in product(
-        enumerate(components), enumerate(groupings)
-    ):
-        term = replace(shares, quantity=f"{component}:{grouping}")
-        medians[row, column] = evidence.spread(term).estimate
+    medians = []
+    for component in components:
+        terms = [replace(shares, quantity=f"{component}:{grouping}") for grouping in groupings]
+        medians.append([evidence.spread(term).estimate for term in terms])
     names = [in_words(component) for component in components]
     columns = [grouping.replace("_", "\n") for grouping in groupings]
-    look: dict[str, Any] = {"low": 0, "high": 1, "aspect": "auto", "size": 7}
-    kit.heat_map(table, medians, names, columns, colours=kit.ATTENTION, write=two_digits, **look)
+    kit.share_map(table, medians, names, columns, aspect="auto", size=7)
     table.set_title(f"share of variance explained, γ = {SMALL:g}, final, median")
     for number, title in enumerate(("key in L1's attention", "sum in L0's")):
         axes = figure.add_subplot(grid[number, 1])
@@ -247,34 +243,21 @@ def draw_tasks(evidence: Evidence) -> Figure:
     if not shown:
         raise MissingEvidenceError("This run has no sample rows to show.")
     figure, [[axes]] = kit.panels(1, 1, 0.7 + 0.36 * len(shown))
+    roles = {"key": kit.KEY, "anchor": kit.REASONING, "noise": kit.NOISE}
     for y, (name, row) in enumerate(shown):
-        anchors = set(data.anchor_positions[row].tolist())
+        role_of = dict.fromkeys(data.anchor_positions[row].tolist(), "anchor")
+        role_of[int(data.key_position[row])] = "key"
         for position, token in enumerate(data.tokens[row]):
-            anchor = position in anchors
-            colour = (
-                kit.REASONING
-                if anchor
-                else kit.KEY
-                if position == data.key_position[row]
-                else kit.NOISE
-            )
-            axes.add_patch(Rectangle((position - 0.45, y - 0.4), 0.9, 0.8, fc=colour))
-            axes.text(
-                position,
-                y,
-                str(token),
-                ha="center",
-                va="center",
-                color="white" if anchor else kit.INK,
-            )
-        axes.text(
-            data.task.length, y, f"→ {data.labels[row]} = {rule(data, name, row)}", va="center"
-        )
+            role = role_of.get(position, "noise")
+            axes.add_patch(Rectangle((position - 0.45, y - 0.4), 0.9, 0.8, fc=roles[role]))
+            ink = "white" if role == "anchor" else kit.INK
+            axes.text(position, y, str(token), ha="center", va="center", color=ink)
+        answer = f"→ {data.labels[row]} = {rule(data, name, row)}"
+        axes.text(data.task.length, y, answer, va="center")
     axes.set_yticks(range(len(shown)), [kit.SETS[name] for name, _ in shown])
     axes.set(xlim=(-0.6, data.task.length + 5), ylim=(len(shown) - 0.4, -0.6), xticks=[])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    roles = {"key": kit.KEY, "anchor": kit.REASONING, "noise": kit.NOISE}
     kit.legend(figure, 3, [Patch(fc=colour, label=name) for name, colour in roles.items()])
     return figure
 
@@ -282,28 +265,26 @@ def draw_tasks(evidence: Evidence) -> Figure:
 def rows_to_show(data: AnchorDataset) -> list[tuple[str, int]]:
     """Two rows with one key and the same anchors, for memory and for reasoning, and a held-out row:
     (set, row)."""
-    found: list[tuple[str, int]] = []
+    examples: list[tuple[str, int]] = []
+    blocks = np.column_stack([data.key_position, data.anchor_positions])
     for name in ("mem", "rsn_train"):
         rows = data.rows(name)
         if len(rows):
-            block = np.concatenate([data.key_position[:, None], data.anchor_positions], axis=1)[
-                rows
-            ]
-            content, first = np.take_along_axis(data.tokens[rows], block, 1), len(rows) // 3
+            block = blocks[rows]
+            content = np.take_along_axis(data.tokens[rows], block, 1)
+            first = len(rows) // 3
             same = (content == content[first]).all(1) & (block[:, 0] != block[first, 0])
-            found += [(name, int(row)) for row in [rows[first], *rows[same][:1]]]
-    return found + [("rsn_test", int(row)) for row in data.rows("rsn_test")[:1]]
+            examples += [(name, int(row)) for row in [rows[first], *rows[same][:1]]]
+    return examples + [("rsn_test", int(row)) for row in data.rows("rsn_test")[:1]]
 
 
 def rule(data: AnchorDataset, name: str, row: int) -> str:
     """How a row's label comes about, in one short line."""
-    key, anchors = (
-        data.tokens[row, data.key_position[row]],
-        data.tokens[row, data.anchor_positions[row]],
-    )
+    key = str(data.tokens[row, data.key_position[row]])
+    anchors = map(str, data.tokens[row, data.anchor_positions[row]])
     if name == "mem":
-        return f"table[{key}; {', '.join(map(str, anchors))}], drawn once"
-    return " + ".join(map(str, [key, *anchors]))
+        return f"table[{key}; {', '.join(anchors)}], drawn once"
+    return " + ".join([key, *anchors])
 
 
 def look(circuit: str) -> dict[str, Any]:
@@ -312,11 +293,16 @@ def look(circuit: str) -> dict[str, Any]:
     return {"fc": colour, "hatch": hatch, "ec": "#555555", "lw": 0.4}
 
 
+def route_look(route: str) -> dict[str, Any]:
+    """Colour and edge of a route."""
+    return {"fc": ROUTES[route][1], "ec": "#555555", "lw": 0.3}
+
+
 def draw_circuits(evidence: Evidence) -> Figure:
     """Share of seeds per circuit at each rate, by cause and by attention; every member's routes and
     two names."""
-    counts, members = evidence.table("circuit_counts"), evidence.table("circuits")
-    members = members.sort_values(["gamma", "seed"], ignore_index=True)
+    counts = evidence.table("circuit_counts")
+    members = evidence.table("circuits").sort_values(["gamma", "seed"]).to_dict("records")
     gammas = sorted(counts["gamma"].unique().tolist())
     above, below = 0.6 + 0.28 * len(gammas), 0.9 + 0.155 * len(members)
     figure = kit.new_figure(above + below + 0.7)
@@ -324,51 +310,37 @@ def draw_circuits(evidence: Evidence) -> Figure:
     for column, name in enumerate(("cause", "attention")):
         axes = figure.add_subplot(grid[0, 3 * column : 3 * column + 3])
         for place, gamma in enumerate(gammas):
-            here = counts.loc[
-                (counts["named_by"] == name) & (counts["gamma"] == gamma) & (counts["n"] > 0)
-            ]
-            kit.stack(axes, place, {row.circuit: row.share for row in here.itertuples()}, look)
+            rows = evidence.records("circuit_counts", named_by=name, gamma=gamma)
+            kit.stack(axes, place, {row["circuit"]: row["share"] for row in rows}, look)
         axes.set_yticks(range(len(gammas)), [f"γ = {gamma:g}" for gamma in gammas])
-        axes.set(
-            xlim=(0, 1),
-            ylim=(len(gammas) - 0.5, -0.5),
-            xlabel="share of seeds",
-            title=f"named by {name}",
-        )
-    routes = {
-        name: {"fc": colour, "ec": "#555555", "lw": 0.3} for name, (_, colour) in ROUTES.items()
-    }
-    labels = [f"γ = {row['gamma']:g}, seed {row['seed']}" for row in members.to_dict("records")]
+        axes.set(xlim=(0, 1), ylim=(len(gammas) - 0.5, -0.5))
+        axes.set(xlabel="share of seeds", title=f"named by {name}")
+    downwards = (len(members) - 0.4, -0.6)
     for column, (change, words) in enumerate(CHANGES.items()):
         axes = figure.add_subplot(grid[1, 2 * column : 2 * column + 2])
-        for place, row in enumerate(members.to_dict("records")):
+        for place, member in enumerate(members):
             shares = {}
             for name in ROUTES:
-                term = Term("routes", f"{change}:{name}", row["gamma"], "final", "rsn_train")
-                shares[name] = evidence.value(term, row["seed"])
-            kit.stack(
-                axes, place, shares, routes.__getitem__, 0.4 if row["cause"] == "none" else 1.0
-            )
+                term = Term("routes", f"{change}:{name}", member["gamma"], "final", "rsn_train")
+                shares[name] = evidence.value(term, member["seed"])
+            alpha = 0.4 if member["cause"] == "none" else 1.0
+            kit.stack(axes, place, shares, route_look, alpha)
         axes.axvline(1, color=kit.INK, lw=0.7, ls=":")
-        axes.set(
-            ylim=(len(members) - 0.4, -0.6), title=words, xlabel="share of the effect, by route"
-        )
-        axes.set_yticks(range(len(labels)), labels if not column else [], fontsize=6)
+        axes.set(ylim=downwards, title=words, xlabel="share of the effect, by route")
+        labels = [f"γ = {member['gamma']:g}, seed {member['seed']}" for member in members]
+        axes.set_yticks(range(len(labels)), [] if column else labels, fontsize=6)
     names = figure.add_subplot(grid[1, 4:])
-    for place, row in enumerate(members.to_dict("records")):
-        colour = kit.INK if row["cause"] == row["circuit"] else kit.RED
-        for x, name in ((-0.1, row["cause"]), (0.6, row["circuit"])):
+    for place, member in enumerate(members):
+        colour = kit.INK if member["cause"] == member["circuit"] else kit.RED
+        for x, name in ((-0.1, member["cause"]), (0.6, member["circuit"])):
             names.text(x, place, name, va="center", fontsize=5.4, color=colour)
-    names.set(ylim=(len(members) - 0.4, -0.6), title="by cause              by attention")
+    names.set(ylim=downwards, title="by cause              by attention")
     names.axis("off")
-    known = set(counts["circuit"])
-    shown = [name for name in dict.fromkeys([*CIRCUITS, *counts["circuit"]]) if name in known]
-    extra = [Patch(**look(name), label=name) for name in shown]
-    kit.legend(
-        figure,
-        4,
-        [*extra, *(Patch(**routes[name], label=words) for name, (words, _) in ROUTES.items())],
-    )
+    present = set(counts["circuit"])
+    circuits = [name for name in dict.fromkeys([*CIRCUITS, *counts["circuit"]]) if name in present]
+    patches = [Patch(**look(name), label=name) for name in circuits]
+    patches += [Patch(**route_look(name), label=words) for name, (words, _) in ROUTES.items()]
+    kit.legend(figure, 4, patches)
     return figure
 
 
@@ -378,44 +350,31 @@ def draw_equivalence(evidence: Evidence) -> Figure:
     evidence.require(SMALL)
     evidence.table("disagreement")
     figure, [axes] = kit.panels(1, 2, 3.9)
-    found: dict[str, None] = {}
+    order = [*CIRCUITS]
+    circuits: dict[str, Patch] = {}
     for one, battery in zip(axes, ("held_out", f"length_{evidence.task.q + 2}"), strict=True):
         with kit.missing(one):
-            order, table = [*CIRCUITS], evidence.table("battery_accuracy", battery=battery)
-            members = [row for row in table.to_dict("records") if row["circuit"] != "none"]
-            members.sort(
-                key=lambda row: (
-                    order.index(row["circuit"]) if row["circuit"] in order else 9,
-                    row["seed"],
-                )
-            )
-            place = {row["seed"]: at for at, row in enumerate(members)}
-            matrix = np.full((len(members), len(members)), np.nan)
-            for pair in evidence.table("disagreement", battery=battery).to_dict("records"):
-                a, b = place[pair["seed_a"]], place[pair["seed_b"]]
-                matrix[a, b] = matrix[b, a] = pair["disagreement"]
-            kit.heat_map(
-                one, matrix, list(place), low=0, high=1, colours=kit.ATTENTION, write=two_digits
-            )
-            for at, row in enumerate(members):
-                found[row["circuit"]] = None
-                one.add_patch(Rectangle((at - 0.5, -0.92), 1, 0.32, **look(row["circuit"])))
-                one.add_patch(Rectangle((-0.92, at - 0.5), 0.32, 1, **look(row["circuit"])))
-                kit.note(
-                    one,
-                    two_digits(row["accuracy"]),
-                    (len(members) - 0.4, at),
-                    "data",
-                    va="center",
-                    ha="left",
-                )
+            table = evidence.table("battery_accuracy", battery=battery)
+            table = table.query("circuit != 'none'")
+            rank = table["circuit"].map(lambda name: order.index(name) if name in order else 9)
+            members = table.assign(rank=rank).sort_values(["rank", "seed"]).set_index("seed")
+            pairs = evidence.table("disagreement", battery=battery)
+            matrix = pairs.pivot(index="seed_a", columns="seed_b", values="disagreement")
+            matrix = matrix.reindex(index=members.index, columns=members.index)
+            matrix = matrix.fillna(matrix.T)
+            kit.share_map(one, matrix, members.index)
+            for place, member in enumerate(members.to_dict("records")):
+                colours = look(member["circuit"])
+                circuits[member["circuit"]] = Patch(**colours, label=member["circuit"])
+                one.add_patch(Rectangle((place - 0.5, -0.92), 1, 0.32, **colours))
+                one.add_patch(Rectangle((-0.92, place - 0.5), 0.32, 1, **colours))
+                accuracy = two_digits(member["accuracy"])
+                right = len(members) - 0.4
+                kit.note(one, accuracy, (right, place), va="center", ha="left")
             one.set(xlim=(-1, len(members) + 0.3), ylim=(len(members) - 0.5, -1))
-            one.set(
-                xlabel="seed of one member",
-                ylabel="seed of the other",
-                title=f"{battery} (right: accuracy)",
-            )
-    kit.legend(figure, 5, [Patch(**look(name), label=name) for name in found])
+            one.set(xlabel="seed of one member", ylabel="seed of the other")
+            one.set_title(f"{battery} (right: accuracy)")
+    kit.legend(figure, 5, [*circuits.values()])
     return figure
 
 

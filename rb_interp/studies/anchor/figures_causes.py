@@ -2,9 +2,11 @@
 events."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -78,39 +80,35 @@ class Panel(NamedTuple):
     """One intervention on one set of inputs, and its name in the figure (W$_V$ is that of L0)."""
 
     intervention: str
-    set: str
     title: str
+    set: str = "rsn_train"
 
 
 PANELS = (
-    Panel("forced_average", "rsn_train", "L0's attention:\nexactly 1/i"),
-    Panel("leading_direction_only", "rsn_train", "W$_V$: leading direction\nalone"),
-    Panel("without_reasoning", "rsn_train", "W$_V$: without reasoning\nanchors"),
-    Panel("without_memory", "rsn_train", "W$_V$: without memory\nanchors"),
-    Panel("key_blocked", "rsn_train", "L1 cannot see the\nkey (reasoning inputs)"),
-    Panel("key_blocked", "mem", "L1 cannot see the\nkey (memory inputs)"),
-    Panel("key_blocked_answers", "rsn_train", "L1 cannot see the\nkey (reasoning inputs)"),
-    Panel("key_blocked_answers", "mem", "L1 cannot see the\nkey (memory inputs)"),
-    Panel("swap_key", "rsn_train", "L1's attention\nswapped, by key"),
-    Panel("swap_sum", "rsn_train", "L0's attention\nswapped, by sum"),
-    Panel("swap_key_in_place", "rsn_train", "L1's attention,\nsame position, by key"),
-    Panel("swap_sum_in_place", "rsn_train", "L0's attention,\nsame position, by sum"),
-    Panel("swap_key_carried", "rsn_train", "L0's attention at\nthe anchors, by key"),
-    Panel("swap_sum_carried", "rsn_train", "embeddings at the\nanchors, by sum"),
-    Panel("number_line", "rsn_train", "number line reversed\n(W$_V$'s direction)"),
-    Panel("number_line_component", "rsn_train", "number line reversed\n(own component)"),
-    Panel("forced_average_matched", "rsn_train", "L0's attention: 1/i,\nbeside its circuit's"),
-    Panel(
-        "leading_direction_only_matched",
-        "rsn_train",
-        "W$_V$: leading alone,\nbeside the embedding's",
-    ),
-    Panel(
-        "without_reasoning_matched", "rsn_train", "W$_V$: without reasoning\nanchors, beside keys"
-    ),
-    Panel("without_memory_matched", "rsn_train", "W$_V$: without memory\nanchors, beside keys"),
+    Panel("forced_average", "L0's attention:\nexactly 1/i"),
+    Panel("leading_direction_only", "W$_V$: leading direction\nalone"),
+    Panel("without_reasoning", "W$_V$: without reasoning\nanchors"),
+    Panel("without_memory", "W$_V$: without memory\nanchors"),
+    Panel("key_blocked", "L1 cannot see the\nkey (reasoning inputs)"),
+    Panel("key_blocked", "L1 cannot see the\nkey (memory inputs)", "mem"),
+    Panel("key_blocked_answers", "L1 cannot see the\nkey (reasoning inputs)"),
+    Panel("key_blocked_answers", "L1 cannot see the\nkey (memory inputs)", "mem"),
+    Panel("swap_key", "L1's attention\nswapped, by key"),
+    Panel("swap_sum", "L0's attention\nswapped, by sum"),
+    Panel("swap_key_in_place", "L1's attention,\nsame position, by key"),
+    Panel("swap_sum_in_place", "L0's attention,\nsame position, by sum"),
+    Panel("swap_key_carried", "L0's attention at\nthe anchors, by key"),
+    Panel("swap_sum_carried", "embeddings at the\nanchors, by sum"),
+    Panel("number_line", "number line reversed\n(W$_V$'s direction)"),
+    Panel("number_line_component", "number line reversed\n(own component)"),
+    Panel("forced_average_matched", "L0's attention: 1/i,\nbeside its circuit's"),
+    Panel("leading_direction_only_matched", "W$_V$: leading alone,\nbeside the embedding's"),
+    Panel("without_reasoning_matched", "W$_V$: without reasoning\nanchors, beside keys"),
+    Panel("without_memory_matched", "W$_V$: without memory\nanchors, beside keys"),
 )
 """The panels of the figure, row by row, four in a row; the last row has the controls that match."""
+EFFECT, CONTROL = -0.23, 0.19
+"""Places of effects and controls beside the tick of a rate."""
 NATS = "loss_increase"
 UNITS = {
     NATS: "nats lost",
@@ -123,9 +121,7 @@ UNITS = {
 def draw_causes(evidence: Evidence) -> Figure:
     """Effect and control of every intervention by rate: each seed, their mean and its 95 %
     interval."""
-    units = dict(
-        evidence.table("effects")[["intervention", "quantity"]].itertuples(index=False, name=None)
-    )
+    units = evidence.table("effects").groupby("intervention")["quantity"].last().to_dict()
     figure, axes = kit.panels(5, 4, 11.4, 4 * (0.75 + 0.42 * max(len(evidence.gammas), 3)))
     for one, panel in zip(axes.flat, PANELS, strict=True):
         unit = units.get(panel.intervention, NATS)
@@ -138,9 +134,9 @@ def draw_causes(evidence: Evidence) -> Figure:
             _effects(one, evidence, panel)
             one.set(xlabel="rate γ", ylabel=UNITS[unit])
             one.set_title(panel.title, fontsize=7.5)
-    marks, read = [], set(evidence.table("effects")["gamma"])
-    for gamma in filter(read.__contains__, evidence.gammas):
-        look = kit.gamma_colour(gamma, evidence.gammas), kit.gamma_marker(gamma, evidence.gammas)
+    marks = []
+    for gamma in sorted(set(evidence.table("effects")["gamma"])):
+        look = kit.gamma_look(gamma, evidence.gammas)
         marks.append(kit.key(f"γ = {gamma:g}: effect, one seed", *look))
     marks.append(kit.key("grey: control, one seed (shape: its rate)", kit.GREY))
     marks.append(kit.line("threshold of a claim (*: for the control)", kit.INK, kit.DASHED, 0.9))
@@ -151,35 +147,25 @@ def draw_causes(evidence: Evidence) -> Figure:
 def _effects(axes: Axes, evidence: Evidence, panel: Panel) -> None:
     drawn = False
     for place, gamma in enumerate(evidence.gammas):
-        rows = sorted(
-            evidence.records("effects", **_place(evidence, panel, gamma)),
-            key=lambda row: row["seed"],
-        )
-        rows = [row for row in rows if row["effect"] == row["effect"]]
-        colour, marker = (
-            kit.gamma_colour(gamma, evidence.gammas),
-            kit.gamma_marker(gamma, evidence.gammas),
-        )
-        for name, shift, ink in (
-            (("effect", -0.23, colour), ("control", 0.19, kit.GREY)) if rows else ()
-        ):
-            values, drawn = [row[name] for row in rows], True
-            kit.dots(axes, place + shift, values, interval_or_nan(values), ink, marker, 0.08)
+        rows = [
+            row for row in _effects_at(evidence, panel, gamma) if row["effect"] == row["effect"]
+        ]
+        rows.sort(key=lambda row: row["seed"])
+        colour, marker = kit.gamma_look(gamma, evidence.gammas)
+        drawn = drawn or bool(rows)
+        for name, shift, ink in (("effect", EFFECT, colour), ("control", CONTROL, kit.GREY)):
+            values = [row[name] for row in rows]
+            if values:
+                kit.dots(axes, place + shift, values, interval_or_nan(values), ink, marker, 0.08)
     if not drawn:
         raise MissingEvidenceError(f"This run has no effect of “{' '.join(panel.title.split())}”.")
     named = {}
     for condition, ids in conditions(panel).items():
-        y, of_control = level(evidence, condition), condition.of.quantity == "control"
+        y = level(evidence, condition)
+        of_control = condition.of.quantity == "control"
         if np.isfinite(y) and condition.of.gamma in evidence.gammas:
-            middle = evidence.gammas.index(condition.of.gamma) + (0.19 if of_control else -0.23)
-            axes.plot(
-                [middle - 0.13, middle + 0.24],
-                [y, y],
-                color=kit.INK,
-                lw=0.9,
-                ls=kit.DASHED,
-                zorder=5,
-            )
+            middle = evidence.gammas.index(condition.of.gamma) + (CONTROL if of_control else EFFECT)
+            kit.dashed(axes, middle - 0.13, middle + 0.24, y, zorder=5)
             named[f"{ids} *" if of_control else ids] = y
     kit.zero(axes)
     kit.rates_axis(axes, evidence)
@@ -192,14 +178,11 @@ def conditions(panel: Panel) -> dict[Condition, str]:
     >>> list(conditions(PANELS[1]).values())
     ['M3', 'M3']
     """
-    checks = [(check.of, check.check) for check in CHECKS] + [
-        (claim.id, claim) for claim in (*CAUSAL, *SECOND)
-    ]
     named: dict[Condition, list[str]] = {}
-    for claim_id, claim in checks:
+    for claim in (*(check.check for check in CHECKS), *CAUSAL, *SECOND):
         for condition in claim.conditions:
             if (condition.of.probe, condition.of.set) == (panel.intervention, panel.set):
-                named.setdefault(condition, []).append(claim_id)
+                named.setdefault(condition, []).append(claim.id)
     return {condition: ", ".join(ids) for condition, ids in named.items()}
 
 
@@ -215,9 +198,11 @@ def stage_of(intervention: str, gamma: float, gammas: Sequence[float]) -> str:
     return "half" if gamma == SMALL or SMALL not in gammas else "matched"
 
 
-def _place(evidence: Evidence, panel: Panel, gamma: float) -> dict[str, object]:
+def _effects_at(evidence: Evidence, panel: Panel, gamma: float) -> list[dict[Any, Any]]:
+    """Rows of the effects that a panel shows at a rate."""
     stage = stage_of(panel.intervention, gamma, evidence.gammas)
-    return {"intervention": panel.intervention, "set": panel.set, "gamma": gamma, "stage": stage}
+    where = {"intervention": panel.intervention, "set": panel.set, "gamma": gamma, "stage": stage}
+    return evidence.records("effects", **where)
 
 
 def level(evidence: Evidence, condition: Condition) -> float:
@@ -226,15 +211,13 @@ def level(evidence: Evidence, condition: Condition) -> float:
 
     Returns NaN where the run lacks what the threshold is measured from.
     """
-    base, quantity = (
-        condition.minus or condition.of,
-        condition.minus.quantity if condition.minus else "control",
-    )
-    if condition.minus is None and condition.of.quantity != "difference":
+    base = condition.minus
+    if base is None and condition.of.quantity == "difference":
+        base = replace(condition.of, quantity="control")
+    if base is None:
         return condition.threshold
-    where = _place(evidence, Panel(base.probe, base.set, ""), base.gamma or SMALL)
-    values = [row[quantity] for row in evidence.records("effects", **where)]
-    return condition.threshold + interval_or_nan(values).estimate
+    rows = _effects_at(evidence, Panel(base.probe, "", base.set), base.gamma or SMALL)
+    return condition.threshold + interval_or_nan([row[base.quantity] for row in rows]).estimate
 
 
 def draw_patching(evidence: Evidence) -> Figure:
@@ -244,118 +227,91 @@ def draw_patching(evidence: Evidence) -> Figure:
     The small initialisation has one column a circuit. Another rate has a circuit's name if all its
     members share it.
     """
-    table, named = (
-        evidence.table("patching", stage="final"),
-        evidence.table("circuits")[["gamma", "seed", "cause"]],
-    )
-    table = table.merge(named, on=["gamma", "seed"], how="left").fillna({"cause": "not named"})
-    shown = []
+    table = _with_cause(evidence, evidence.table("patching", stage="final"), "not named")
+    table["name"] = table["component"] + "." + table["layer"].astype(str)
+    groups: list[tuple[Any, str, pd.DataFrame]] = []
     for gamma, members in table.groupby("gamma"):
-        causes = sorted(members["cause"].unique())
-        split = [(gamma, cause, members[members["cause"] == cause]) for cause in causes]
-        shown += split if gamma == SMALL or len(causes) == 1 else [(gamma, "", members)]
-    names = sorted(
-        {f"{c}.{layer}" for c, layer in zip(table["component"], table["layer"], strict=True)},
-        key=forward,
-    )
+        by_cause = [(gamma, cause, rows) for cause, rows in members.groupby("cause")]
+        split = gamma == SMALL or len(by_cause) == 1
+        groups += by_cause if split else [(gamma, "", members)]
+    names = sorted(set(table["name"]), key=forward)
+    labels = [in_words(name) for name in names]
     roles = [role for role in ROLES if role in set(table["role"])]
-    width = max(kit.WIDTH, 1.0 + len(shown) * (0.25 + 0.2 * len(roles)))
-    figure, axes = kit.panels(
-        2, len(shown), 1.6 + 0.38 * len(names), width, sharex=True, sharey=True
-    )
-    look = {
-        "low": 0,
-        "high": 1,
-        "colours": kit.ATTENTION,
-        "write": two_digits,
-        "aspect": "auto",
-        "size": 5.5,
-    }
+    width = max(kit.WIDTH, 1.0 + len(groups) * (0.25 + 0.2 * len(roles)))
+    height = 1.6 + 0.38 * len(names)
+    figure, axes = kit.panels(2, len(groups), height, width, sharex=True, sharey=True)
     for line, changed in zip(axes, ("key", "anchors"), strict=True):
-        for one, (gamma, circuit, members) in zip(line, shown, strict=True):
-            here = members.loc[members["counterfactual"] == changed]
-            here = here.assign(name=here["component"] + "." + here["layer"].astype(str))
-            matrix = here.pivot_table("recovered", "name", "role", dropna=False).reindex(
-                index=names, columns=roles
-            )
-            kit.heat_map(one, matrix, [in_words(name) for name in names], roles, **look)
+        for one, (gamma, circuit, members) in zip(line, groups, strict=True):
+            rows = members.query("counterfactual == @changed")
+            matrix = rows.pivot_table("recovered", "name", "role", dropna=False)
+            matrix = matrix.reindex(index=names, columns=roles)
+            kit.share_map(one, matrix, labels, roles, aspect="auto", size=5.5)
             one.tick_params(axis="x", labelrotation=90)
-            n, control = here["seed"].nunique(), two_digits(here["control"].abs().max())
-            title = [f"γ = {gamma:g} ({seeds_text(n)})", circuit, f"control at most {control}"]
-            one.set_title("\n".join(filter(None, title)), fontsize=7)
+            seeds = seeds_text(rows["seed"].nunique())
+            control = f"control at most {two_digits(rows['control'].abs().max())}"
+            title = filter(None, [f"γ = {gamma:g} ({seeds})", circuit, control])
+            one.set_title("\n".join(title), fontsize=7)
         line[0].set_ylabel(f"inputs differ in the {changed}")
-    figure.colorbar(
-        axes[0, 0].images[0],
-        ax=axes,
-        location="bottom",
-        shrink=0.45,
-        label="recovered logit difference",
-    )
+    look: dict[str, Any] = {"location": "bottom", "shrink": 0.45}
+    figure.colorbar(axes[0, 0].images[0], ax=axes, label="recovered logit difference", **look)
     return figure
+
+
+def _with_cause(evidence: Evidence, table: pd.DataFrame, unnamed: str) -> pd.DataFrame:
+    """A table of members with their circuits by cause."""
+    causes = evidence.table("circuits")[["gamma", "seed", "cause"]]
+    return table.merge(causes, on=["gamma", "seed"], how="left").fillna({"cause": unnamed})
 
 
 def draw_dynamics(evidence: Evidence) -> Figure:
     """Step of every event in every seed, one column per rate: losses above, mechanisms that are
     dated below."""
-    events, read = evidence.table("events"), evidence.table("dynamics")
-    circuits = evidence.table("circuits")[["gamma", "seed", "cause"]]
-    events = events.merge(circuits, on=["gamma", "seed"], how="left").fillna({"cause": "none"})
-    gammas, last = sorted(events["gamma"].unique().tolist()), float(read["step"].to_numpy().max())
-    never, rows = (
-        2.5 * (last + OFFSET),
-        [event for event in CRITERIA if event in set(events["event"])],
-    )
+    events = _with_cause(evidence, evidence.table("events"), "none")
+    values = evidence.table("dynamics")
+    gammas = sorted(events["gamma"].unique().tolist())
+    names = [event for event in CRITERIA if event in set(events["event"])]
+    last = float(values["step"].to_numpy().max())
+    never = 2.5 * (last + OFFSET)
+    ticks = [0, *(10**power for power in range(2, 1 + int(np.log10(max(last, 100)))))]
+    places = [*(step + OFFSET for step in ticks), never]
     width = max(kit.WIDTH, 2.1 + 1.7 * len(gammas))
-    figure, [axes] = kit.panels(
-        1, len(gammas), 1.3 + 0.31 * len(rows), width, sharex=True, sharey=True
-    )
+    height = 1.3 + 0.31 * len(names)
+    figure, [axes] = kit.panels(1, len(gammas), height, width, sharex=True, sharey=True)
     for one, gamma in zip(axes, gammas, strict=True):
-        dated = events.loc[events["gamma"] == gamma].sort_values("seed")
-        for row, event in enumerate(rows):
-            colour, here = kit.SET_COLOURS.get(event, kit.INK), dated.loc[dated["event"] == event]
-            for y, member in zip(
-                row + np.linspace(-0.3, 0.1, len(here)), here.itertuples(), strict=True
-            ):
-                x = member.step + OFFSET if np.isfinite(member.step) else never
-                one.plot(
-                    x,
-                    y,
-                    MARKS.get(member.cause, "P"),
-                    ms=3.2,
-                    mfc="white",
-                    mec=colour,
-                    mew=0.8,
-                    zorder=3,
-                )
-            during = here.loc[here["step"] > 0, "step"].to_numpy(dtype=float)
-            mean, low, high = np.exp(np.array(interval_or_nan(np.log(during + OFFSET))))
-            one.plot([mean] * 2, [row + 0.2, row + 0.42], color=colour, lw=1.8, zorder=4)
-            one.plot([low, high], [row + 0.31] * 2, color=colour, lw=1.0)
-        seeds = read.loc[read["gamma"] == gamma].groupby("step")["seed"].nunique()
+        of_rate = events.query("gamma == @gamma").sort_values("seed")
+        for row, event in enumerate(names):
+            colour = kit.SET_COLOURS.get(event, kit.INK)
+            _dates(one, row, of_rate.query("event == @event"), never, colour)
+        seeds = values.query("gamma == @gamma").groupby("step")["seed"].nunique()
         for step in seeds.index[seeds == seeds.max()]:
             one.axvline(step + OFFSET, color=KEPT, lw=0.6, zorder=0)
-        ticks = [0, *(10**power for power in range(2, 1 + int(np.log10(max(last, 100)))))]
-        one.set(xscale="log", ylim=(len(rows) - 0.4, -0.6), title=kit.title_of(evidence, gamma))
+        one.set(xscale="log", ylim=(len(names) - 0.4, -0.6), title=kit.title_of(evidence, gamma))
         one.set_xlim(0.8 * OFFSET, 1.25 * never)
-        one.set_xticks(
-            [*(step + OFFSET for step in ticks), never], [*(f"{step:,}" for step in ticks), "never"]
-        )
+        one.set_xticks(places, [*(f"{step:,}" for step in ticks), "never"])
         one.set_xticks([], minor=True)
         one.tick_params(axis="x", labelrotation=45)
-    names = [f"loss: {kit.SETS[event]}" if event in kit.SETS else event for event in rows]
-    axes[0].set_yticks(
-        range(len(names)), [f"{name}\n{CRITERIA[e]}" for name, e in zip(names, rows, strict=True)]
-    )
+    labels = [f"loss: {kit.SETS[name]}" if name in kit.SETS else name for name in names]
+    labels = [f"{label}\n{CRITERIA[name]}" for label, name in zip(labels, names, strict=True)]
+    axes[0].set_yticks(range(len(names)), labels)
     axes[0].tick_params(axis="y", labelsize=6.5)
     figure.supxlabel(f"training step (scaled as the logarithm of step + {OFFSET})", fontsize=7.5)
-    marks = [
-        kit.line("checkpoint that all seeds have", KEPT, width=1.2),
-        kit.line("mean, 95 % interval", kit.INK),
-    ]
-    names = [name for name in MARKS if name in set(events["cause"])]
-    kit.legend(
-        figure,
-        4,
-        [*(kit.key(SAID_OF.get(name, name), marker=MARKS[name]) for name in names), *marks],
-    )
+    marks = []
+    for name, marker in MARKS.items():
+        if name in set(events["cause"]):
+            marks.append(kit.key(SAID_OF.get(name, name), marker=marker))
+    marks.append(kit.line("checkpoint that all seeds have", KEPT, width=1.2))
+    marks.append(kit.line("mean, 95 % interval", kit.INK))
+    kit.legend(figure, 4, marks)
     return figure
+
+
+def _dates(axes: Axes, row: int, members: pd.DataFrame, never: float, colour: str) -> None:
+    """Step of one event in every seed, with mean and interval of those during training."""
+    heights = row + np.linspace(-0.3, 0.1, len(members))
+    steps = (members["step"] + OFFSET).fillna(never)
+    for x, y, cause in zip(steps, heights, members["cause"], strict=True):
+        kit.open_dots(axes, x, y, colour, MARKS.get(cause, "P"), ms=3.2, mew=0.8, zorder=3)
+    during = members.query("step > 0")["step"].to_numpy(dtype=float)
+    mean, low, high = np.exp(np.array(interval_or_nan(np.log(during + OFFSET))))
+    axes.plot([mean] * 2, [row + 0.2, row + 0.42], color=colour, lw=1.8, zorder=4)
+    axes.plot([low, high], [row + 0.31] * 2, color=colour, lw=1.0)

@@ -56,6 +56,22 @@ def _memorising(quantity: str, label: str) -> Term:
     return Term("memorising", quantity, VERY_LARGE, "final", "train", label=label)
 
 
+def _carries_over(gamma: float) -> tuple[Condition, ...]:
+    """Seen pairs are answered rightly with keys of either kind."""
+    gap = phase("gap", gamma, "accuracy on seen_train - accuracy on seen_test")
+    return at_least(accuracy("seen_test", gamma), 0.95), at_most(gap, 0.03)
+
+
+def _as_exception(gamma: float) -> Term:
+    return phase("S", gamma, "share answered as the exception is trained", BOTH_UNSEEN)
+
+
+def _control(gamma: float) -> tuple[Term, ...]:
+    """The other answers of members that see neither pair."""
+    labels = {"I": "I", "O": "O", "acc_seen_test": "accuracy on seen_test"}
+    return tuple(phase(name, gamma, label, BOTH_UNSEEN) for name, label in labels.items())
+
+
 PHASE_CLAIMS = (
     make_claim(
         "C1",
@@ -96,16 +112,8 @@ PHASE_CLAIMS = (
         "C4",
         "Seen pairs generalise to keys that were not trained at their position.",
         "generalisation on data",
-        *tuple(
-            condition
-            for gamma in (MIDDLE, SMALL)
-            for condition in (
-                at_least(accuracy("seen_test", gamma), 0.95),
-                at_most(
-                    phase("gap", gamma, "accuracy on seen_train - accuracy on seen_test"), 0.03
-                ),
-            )
-        ),
+        *_carries_over(MIDDLE),
+        *_carries_over(SMALL),
     ),
     make_claim(
         "C5",
@@ -133,21 +141,9 @@ PHASE_CLAIMS = (
         "C13",
         "Without the exception hardly anything is answered as the exception would have it.",
         "control",
-        *tuple(
-            at_most(
-                phase("S", gamma, "share answered as the exception is trained", BOTH_UNSEEN), 0.10
-            )
-            for gamma in (MIDDLE, SMALL)
-        ),
-        context=tuple(
-            phase(quantity, gamma, label, BOTH_UNSEEN)
-            for gamma in (MIDDLE, SMALL)
-            for quantity, label in (
-                ("I", "I"),
-                ("O", "O"),
-                ("acc_seen_test", "accuracy on seen_test"),
-            )
-        ),
+        at_most(_as_exception(MIDDLE), 0.10),
+        at_most(_as_exception(SMALL), 0.10),
+        context=(*_control(MIDDLE), *_control(SMALL)),
     ),
 )
 
@@ -213,6 +209,9 @@ def _flow(gamma: float) -> tuple[Term, ...]:
     return tuple(_moved(roles, answer, gamma) for roles, answer in _FLOWS.items())
 
 
+_FLOWS_AT_BOTH = (*_flow(MIDDLE), *_flow(SMALL))
+
+
 def _match(quantity: str, label: str) -> Term:
     return Term("flow_match", quantity, None, "final", label=label)
 
@@ -256,8 +255,7 @@ FLOW_CLAIMS = (
         at_least(_attention(1, "last", "key", MIDDLE), 0.50, _attention(1, "last", "key", SMALL)),
         context=(
             *(_attention(1, "last", "key", gamma, "unseen") for gamma in (MIDDLE, SMALL)),
-            *_flow(MIDDLE),
-            *_flow(SMALL),
+            *_FLOWS_AT_BOTH,
         ),
     ),
     make_claim(
@@ -312,8 +310,7 @@ FLOW_CLAIMS = (
         context=(
             _match("inferential", "share of inferential members via anchors, not via last"),
             _match("symmetric", "share of symmetric members via last, not via anchors"),
-            *_flow(MIDDLE),
-            *_flow(SMALL),
+            *_FLOWS_AT_BOTH,
         ),
     ),
     make_claim(
@@ -325,8 +322,7 @@ FLOW_CLAIMS = (
         context=(
             *(_explained(name, SMALL) for name in ("unordered_pair", "order")),
             *(_explained("key", gamma) for gamma in (MIDDLE, SMALL)),
-            *_flow(MIDDLE),
-            *_flow(SMALL),
+            *_FLOWS_AT_BOTH,
         ),
     ),
     make_claim(
@@ -345,7 +341,7 @@ FLOW_CLAIMS = (
             0.90,
         ),
         unit="share",
-        context=(*_flow(MIDDLE), *_flow(SMALL)),
+        context=_FLOWS_AT_BOTH,
     ),
 )
 

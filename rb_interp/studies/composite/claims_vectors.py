@@ -13,10 +13,10 @@ def share(grouping: str, gamma: float, layer: int, label: str, set: str = "seen_
     return Term("variance_shares", grouping, gamma, "final", set, layer, label)
 
 
-_ANSWER = {
-    g: share("answer", g, 1, "share of v's variance that the answer explains")
-    for g in (MIDDLE, SMALL)
-}
+def _answer(gamma: float) -> Term:
+    return share("answer", gamma, 1, "share of v's variance that the answer explains")
+
+
 _VECTORS = {"answer_cosines": "v", "step_cosines": "u"}
 _WORDS = {
     "equal": "equal targets",
@@ -36,32 +36,19 @@ def _cosine(probe: str, quantity: str, gamma: float) -> Term:
 
 def _context(probe: str, *gammas: float) -> tuple[Term, ...]:
     """Both means, raw and centred."""
-    shown = (
-        [*_WORDS]
-        if probe == "answer_cosines"
-        else [name for name in _WORDS if name != "different_drawn"]
-    )
-    return tuple(_cosine(probe, name, gamma) for gamma in gammas for name in shown)
+    means = {**_WORDS}
+    if probe == "step_cosines":
+        del means["different_drawn"]
+    return tuple(_cosine(probe, name, gamma) for gamma in gammas for name in means)
 
 
 def _answer_context(gamma: float) -> tuple[Term, ...]:
+    noise = "explains where all rows have the same noise"
     return (
         share("key", gamma, 1, "share that the key explains"),
         share("pair", gamma, 1, "share that the pair explains"),
-        share(
-            "answer",
-            gamma,
-            1,
-            "share that the answer explains where all rows have the same noise",
-            "grid",
-        ),
-        share(
-            "key",
-            gamma,
-            1,
-            "share that the key explains where all rows have the same noise",
-            "grid",
-        ),
+        share("answer", gamma, 1, f"share that the answer {noise}", "grid"),
+        share("key", gamma, 1, f"share that the key {noise}", "grid"),
     )
 
 
@@ -106,8 +93,8 @@ REPRESENTATION_CLAIMS = (
         "D5",
         "In an inferential solution the answer fixes the last position after L1's attention.",
         "Sec. 5.2",
-        at_least(_ANSWER[SMALL], 0.80),
-        at_least(_ANSWER[SMALL], 0.20, _ANSWER[MIDDLE]),
+        at_least(_answer(SMALL), 0.80),
+        at_least(_answer(SMALL), 0.20, _answer(MIDDLE)),
         context=(*_answer_context(SMALL), *_answer_context(MIDDLE)),
     ),
 )
@@ -122,13 +109,13 @@ def _items(quantity: str, gamma: float, label: str) -> Term:
     return Term("lattice", quantity, gamma, "final", label=label)
 
 
-_ORDER, _SPREAD = (
-    {gamma: _items(name, gamma, label) for gamma in (MIDDLE, SMALL)}
-    for name, label in (
-        ("pc_order", "best |Spearman| of one of the items' first three PCs with their value"),
-        ("log_participation", "ln PR of the items"),
-    )
-)
+def _ordered(gamma: float) -> Term:
+    label = "best |Spearman| of one of the items' first three PCs with their value"
+    return _items("pc_order", gamma, label)
+
+
+def _spread(gamma: float) -> Term:
+    return _items("log_participation", gamma, "ln PR of the items")
 
 
 COMPLEXITY_CLAIMS = (
@@ -166,7 +153,7 @@ COMPLEXITY_CLAIMS = (
             _items("participation_ratio", SMALL, "PR of the items / that of the untrained model"),
             0.5,
         ),
-        at_most(_SPREAD[SMALL], math.log(MAX_RATIO), _SPREAD[MIDDLE]),
+        at_most(_spread(SMALL), math.log(MAX_RATIO), _spread(MIDDLE)),
         context=tuple(
             _items("participation", gamma, "PR of the items") for gamma in (SMALL, MIDDLE)
         ),
@@ -190,13 +177,13 @@ COMPLEXITY_CLAIMS = (
         "K5",
         "With small initialisation the items are ordered by value.",
         "Fig. 5c",
-        at_least(_ORDER[SMALL], 0.90),
+        at_least(_ordered(SMALL), 0.90),
     ),
     make_claim(
         "K6",
         "With larger initialisation the items are not ordered by value.",
         "Fig. 5d",
-        at_most(_ORDER[MIDDLE], 0.60),
+        at_most(_ordered(MIDDLE), 0.60),
     ),
     make_claim(
         "K7",

@@ -14,7 +14,7 @@ import numpy as np
 
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.config import StudyConfig, SweepConfig
+from rb_interp.runs.config import StudyConfig, SweepConfig, sizes
 from rb_interp.settings import Gammas
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.training.config import TrainConfig
@@ -47,30 +47,20 @@ MODELS = {
     "quick": replace(_POST, d_model=64, d_head=64, d_mlp=192),
     "paper": replace(_POST, d_model=400, d_head=200, d_mlp=1200),
 }
+_QUICK = TrainConfig(
+    steps=3000,
+    batch_size=64,
+    lr=3e-3,
+    lr_final=1.2e-4,
+    warmup=600,
+    weight_decay=0.1,
+    eval_every=50,
+    n_checkpoints=4,
+    stages=STAGES,
+)
 TRAINING = {
-    "smoke": TrainConfig(
-        steps=200,
-        batch_size=64,
-        lr=3e-3,
-        lr_final=1.2e-4,
-        warmup=40,
-        weight_decay=0.1,
-        eval_every=20,
-        eval_rows=100,
-        n_checkpoints=1,
-        stages=STAGES,
-    ),
-    "quick": TrainConfig(
-        steps=3000,
-        batch_size=64,
-        lr=3e-3,
-        lr_final=1.2e-4,
-        warmup=600,
-        weight_decay=0.1,
-        eval_every=50,
-        n_checkpoints=4,
-        stages=STAGES,
-    ),
+    "smoke": replace(_QUICK, steps=200, warmup=40, eval_every=20, eval_rows=100, n_checkpoints=1),
+    "quick": _QUICK,
     "paper": TrainConfig(
         steps=12_000,
         batch_size=2048,
@@ -101,18 +91,9 @@ class CompositeConfig(SweepConfig, StudyConfig):
     """
 
     PRESETS: ClassVar[dict] = {
-        "smoke": {
-            "seeds": (0, 1),
-            "task": CompositeTask.PRESETS["smoke"],
-            "model": MODELS["smoke"],
-            "train": TRAINING["smoke"],
-        },
+        "smoke": {"seeds": (0, 1), **sizes(CompositeTask, "smoke", MODELS, TRAINING)},
         "quick": {},
-        "paper": {
-            "task": CompositeTask.PRESETS["paper"],
-            "model": MODELS["paper"],
-            "train": TRAINING["paper"],
-        },
+        "paper": sizes(CompositeTask, "paper", MODELS, TRAINING),
     }
 
     gammas: Gammas = (VERY_LARGE, MIDDLE, SMALL)

@@ -19,7 +19,6 @@ from rb_interp.figures.paper_1 import learning
 from rb_interp.probes._lattice import LAGS
 from rb_interp.probes.weights import ALIKE, MATRICES
 from rb_interp.statistics.intervals import two_digits
-from rb_interp.studies.composite.config import MIDDLE, SMALL
 from rb_interp.studies.composite.flow import CARRIES, NONE, SEVERAL
 from rb_interp.studies.composite.map import AXES
 from rb_interp.studies.composite.phase import INFERENTIAL, MIXED, PHASES, SYMMETRIC, UNFIT
@@ -35,12 +34,9 @@ CURVES = {
     "seen_test": ("trained pairs, test keys", kit.SET_COLOURS["rsn_test"], (0, (4, 1.6))),
     "unseen": ("unseen pair (accuracy: answered inferentially)", kit.BLUE, "-"),
 }
-PHASE_SERIES = tuple(
-    kit.Series(Term("phase", quantity, None, "final"), label, colour, marker)
-    for quantity, label, colour, marker in (
-        ("I", "inferential", kit.BLUE, "o"),
-        ("S", "symmetric", kit.RED, "s"),
-    )
+PHASE_SERIES = (
+    kit.Series(Term("phase", "I", None, "final"), "inferential", kit.BLUE, "o"),
+    kit.Series(Term("phase", "S", None, "final"), "symmetric", kit.RED, "s"),
 )
 SETS = {"seen_test": "trained pairs", "unseen": "(4,3), never trained"}
 FAINT, WIDEST = 0.05, 5.0
@@ -82,7 +78,7 @@ def draw_phases(evidence: Evidence) -> Figure:
     (after Fig. 2)."""
     figure, [axes] = _columns(evidence, 1, 2.9, 1, sharey=True)
     with kit.missing(axes[0]):
-        kit.rates(axes[0], evidence, *PHASE_SERIES, read="interval")
+        kit.rates(axes[0], evidence, *PHASE_SERIES, average="mean")
         kit.threshold(axes[0], evidence, "C1")
     for one, gamma in zip(axes[1:], evidence.gammas, strict=True):
         with kit.missing(one):
@@ -95,16 +91,17 @@ def draw_phases(evidence: Evidence) -> Figure:
                 means = evidence.table("by_position_summary", gamma=gamma, quantity=quantity)
                 look = {"lw": 1.4, "marker": series.marker, "ms": 3.6, "mfc": "white"}
                 one.plot(means["position"], means["mean"], color=series.colour, **look)
-            last = rows["position"].max() + 0.4
-            one.axvspan(
-                evidence.task.length - 4.5, last, color=kit.GREY, alpha=0.15, lw=0, zorder=0
-            )
+            _shaded(one, evidence.task.length - 4.5, rows["position"].max() + 0.4)
             one.set(title=f"γ = {gamma:g}", xlabel="position of the key")
-    axes[0].set(
-        ylim=(-0.03, 1.08), ylabel="share of the unseen pair's rows", title="members, all positions"
-    )
+    axes[0].set(ylim=(-0.03, 1.08), title="members, all positions")
+    axes[0].set_ylabel("share of the unseen pair's rows")
     kit.legend(figure, 2)
     return figure
+
+
+def _shaded(axes: Axes, left: float, right: float) -> None:
+    """A grey span of the axis."""
+    axes.axvspan(left, right, color=kit.GREY, alpha=0.15, lw=0, zorder=0)
 
 
 def draw_learning(evidence: Evidence) -> Figure:
@@ -121,17 +118,16 @@ def shown_member(evidence: Evidence, gamma: float) -> dict[str, Any]:
     Of two that are as frequent, one with a single flow. Where no member is fitted, of the most
     frequent one of all. ``like`` is how many members have its phase and flow.
     """
-    members = [row for row in evidence.records("phases") if row["gamma"] == gamma]
+    members = evidence.records("phases", gamma=gamma)
     if not members:
         raise MissingEvidenceError("This run has no member of this rate.")
-    members = sorted(members, key=lambda row: row["seed"])
+    members.sort(key=lambda row: row["seed"])
     fitted = [row for row in members if row["phase"] != UNFIT] or members
     kinds = Counter((row["phase"], row["flow"]) for row in fitted)
-    (phase, flow), like = max(
-        kinds.items(), key=lambda kind: (kind[1], kind[0][1] not in (SEVERAL, NONE))
-    )
-    first = next(row for row in fitted if (row["phase"], row["flow"]) == (phase, flow))
-    return {**first, "like": like, "of": len(members)}
+    for row in fitted:
+        row["like"] = kinds[row["phase"], row["flow"]]
+        row["of"] = len(members)
+    return max(fitted, key=lambda row: (row["like"], row["flow"] not in (SEVERAL, NONE)))
 
 
 def draw_diagram(evidence: Evidence) -> Figure:
@@ -158,11 +154,9 @@ def _diagram(axes: Axes, evidence: Evidence, gamma: float, name: str) -> None:
     rows = evidence.readings.query(f"{where} and abs(gamma - {gamma}) < 1e-9 and value >= {FAINT}")
     layers = range(evidence.config.model.n_layers)
     for row in rows.sort_values("value").to_dict("records"):
-        (query, _, role), layer, share = (
-            row["quantity"].partition("_to_"),
-            int(row["layer"]),
-            row["value"],
-        )
+        query, _, role = row["quantity"].partition("_to_")
+        layer = int(row["layer"])
+        share = row["value"]
         if role in PLACES and (layer < layers[-1] or query == "last"):
             look = {"lw": WIDEST * share, "alpha": 0.85, "zorder": 1 + share}
             ends = [PLACES[role], PLACES[query]]
@@ -179,13 +173,11 @@ def _diagram(axes: Axes, evidence: Evidence, gamma: float, name: str) -> None:
             term = Term("interchange_roles", f"{roles}:{answer}", gamma, "final", "seen_test")
             share = evidence.value(term, member["seed"])
             if np.isfinite(share):
-                places = [PLACES[role] for role in roles.split("+")]
+                middle = np.mean([PLACES[role] for role in roles.split("+")])
                 box = {"fc": "white", "ec": "#cfcfcf", "lw": 0.5, "pad": 1.2, "alpha": 0.9}
-                look: dict[str, Any] = {"fontsize": 6, "bbox": box, "zorder": 8}
+                look = {"fontsize": 6, "bbox": box, "zorder": 8, "ha": "center", "va": "bottom"}
                 look["weight"] = "bold" if share >= CARRIES else "normal"
-                text = f"{word} {two_digits(share)}"
-                middle = sum(places) / len(places)
-                axes.text(middle, 1.24, text, ha="center", va="bottom", **look)
+                axes.text(middle, 1.24, f"{word} {two_digits(share)}", **look)
     axes.set(xlim=(-0.6, len(PLACES) - 0.4), ylim=(-0.35, len(layers) + 0.3))
     axes.set_xticks(list(PLACES.values()), list(PLACES))
     axes.set_yticks(range(len(layers) + 1), ["input", *(f"after L{layer}" for layer in layers)])
@@ -196,10 +188,9 @@ def _diagram(axes: Axes, evidence: Evidence, gamma: float, name: str) -> None:
 def draw_cosines(evidence: Evidence) -> Figure:
     """Heat maps of v and of u by key, raw and centred, rates beside each other, and every member's
     means (Fig. 4)."""
-    kinds = list(product(VECTORS.items(), ({"": ""}, {"centred_": ", centred"})))
+    kinds = product(VECTORS.items(), (("", ""), ("centred_", ", centred")))
     figure, axes = _columns(evidence, 4, 9.4, 1)
-    for line, ((probe, (vector, _, names)), kind) in zip(axes, kinds, strict=True):
-        (prefix, words) = next(iter(kind.items()))
+    for line, ((probe, (vector, _, names)), (prefix, words)) in zip(axes, kinds, strict=True):
         for one, gamma in zip(line[:-1], evidence.gammas, strict=True):
             with kit.missing(one):
                 _cosines(one, evidence, probe, gamma, prefix)
@@ -209,15 +200,15 @@ def draw_cosines(evidence: Evidence) -> Figure:
             line[-1].axis("off")
             continue
         with kit.missing(line[-1]):
-            claims = {"D1": SMALL, "D2": MIDDLE} if vector == "v" else {"D4": SMALL}
-            judged = evidence.condition(next(iter(claims))).of
+            claims = ("D1", "D2") if vector == "v" else ("D4",)
+            judged = evidence.condition(claims[0]).of
             series = []
             for name, (colour, marker) in TARGETS.items():
                 term = replace(judged, quantity=name)
                 series.append(kit.Series(term, f"{name} targets", colour, marker))
-            kit.rates(line[-1], evidence, *series, untrained=True, read="interval", spread=0.06)
-            for claim, gamma in claims.items():
-                kit.threshold(line[-1], evidence, claim, gamma=gamma)
+            kit.rates(line[-1], evidence, *series, untrained=True, average="mean", width=0.06)
+            for claim in claims:
+                kit.threshold(line[-1], evidence, claim, gamma=evidence.condition(claim).of.gamma)
             line[-1].set(ylim=(-1.05, 1.12), title=f"{vector}, members", ylabel="mean cosine")
     kit.legend(figure, 4)
     return figure
@@ -226,28 +217,25 @@ def draw_cosines(evidence: Evidence) -> Figure:
 def _cosines(axes: Axes, evidence: Evidence, probe: str, gamma: float, prefix: str) -> None:
     """One comparison below the diagonal and one above it, with a box around each cell of equal
     targets."""
-    names = VECTORS[probe][1]
-    below, above = (
-        evidence.mean_array(Term(probe, f"{prefix}{name}", gamma, "final", "grid"))
-        for name in names
-    )
-    below = below.T if TURNED in names else below
-    matrix = np.where(np.tri(len(KEYS), dtype=bool), below, above)
-    np.fill_diagonal(matrix, 0)
+    below_diagonal = np.tri(len(KEYS), k=-1, dtype=bool)
+    matrix = np.zeros((len(KEYS), len(KEYS)))
+    for name, cells in zip(VECTORS[probe][1], (below_diagonal, below_diagonal.T), strict=True):
+        cosines = evidence.mean_array(Term(probe, f"{prefix}{name}", gamma, "final", "grid"))
+        shifts = []
+        for anchors in name.split(":"):
+            shifts.append(sum(evidence.task.shifts[int(a) - 1] for a in anchors.split("_")))
+        if name == TURNED:
+            cosines = cosines.T
+            shifts.reverse()
+        matrix[cells] = cosines[cells]
+        equal = (KEYS + shifts[0])[:, None] == KEYS + shifts[1]
+        for row, column in np.argwhere(equal & cells).tolist():
+            corner = (column - 0.5, row - 0.5)
+            axes.add_patch(Rectangle(corner, 1, 1, fill=False, ec=kit.INK, lw=1.1))
     kit.heat_map(axes, matrix)
-    for name, side in zip(names, (-1, 1), strict=True):
-        parts = [part.split("_") for part in name.split(":")[:: -1 if name == TURNED else 1]]
-        down, across = (
-            sum(evidence.task.shifts[int(anchor) - 1] for anchor in part) for part in parts
-        )
-        for row, column in np.argwhere((KEYS + down)[:, None] == KEYS + across).tolist():
-            if (column - row) * side > 0:
-                axes.add_patch(
-                    Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=kit.INK, lw=1.1)
-                )
     places = range(0, len(KEYS), 5)
-    axes.set_xticks(places, [str(KEYS[at]) for at in places])
-    axes.set_yticks(places, [str(KEYS[at]) for at in places])
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_ticks(places, KEYS[places].astype(str))
 
 
 def draw_condensation(evidence: Evidence) -> Figure:
@@ -265,11 +253,8 @@ def draw_condensation(evidence: Evidence) -> Figure:
             one.set(xticks=[], yticks=[], xlabel="neuron, by group", title=title)
     with kit.missing(axes[-1]):
         kit.rates(axes[-1], evidence, kit.Series(share), untrained=True)
-        axes[-1].set(
-            ylim=(-0.03, 1.05),
-            ylabel=f"share of pairs with |cos| > {two_digits(ALIKE)}",
-            title="all seeds",
-        )
+        axes[-1].set(ylim=(-0.03, 1.05), title="all seeds")
+        axes[-1].set_ylabel(f"share of pairs with |cos| > {two_digits(ALIKE)}")
     kit.legend(figure, 2)
     return figure
 
@@ -291,7 +276,7 @@ def draw_participation(evidence: Evidence) -> Figure:
                 mean = evidence.untrained(term)
                 kit.level(one, x - 0.03, mean, kit.GREY, 0.05, "untrained models")
 
-            kit.rates(one, evidence, *series, spread=0.03, beside=untrained)
+            kit.rates(one, evidence, *series, width=0.03, beside=untrained)
             one.set(yscale="log", title=f"L{layer}", ylabel="participation ratio (directions)")
             one.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             one.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
@@ -326,31 +311,22 @@ def draw_items(evidence: Evidence) -> Figure:
             distance.plot(lags, means, color=kit.BLUE, label="mean over seeds", **look)
             untrained = [evidence.untrained(term) for term in terms]
             distance.plot(lags, untrained, color=kit.GREY, lw=1.6, label="untrained models")
-            distance.axvspan(2.5, 4.5, color=kit.GREY, alpha=0.15, lw=0, zorder=0)
+            _shaded(distance, 2.5, 4.5)
             distance.set(xticks=lags, xlabel="distance k of two items", ylabel="C(k), mean cosine")
         with kit.missing(growing):
             table = evidence.table("eigenvalues_summary", gamma=gamma).sort_values(["rank", "step"])
-            for rank, here in cast(Any, table.groupby("rank")):
+            for rank, rows in cast(Any, table.groupby("rank")):
+                steps, medians = rows["step"], rows["median"]
                 if rank > LEADING:
-                    growing.plot(here["step"], here["median"], color=kit.GREY, lw=0.7)
+                    growing.plot(steps, medians, color=kit.GREY, lw=0.7)
                     continue
                 colour = kit.gamma_colour(float(rank), RANKS)
-                growing.plot(
-                    here["step"], here["median"], color=colour, lw=1.4, label=f"rank {rank}"
-                )
-                growing.fill_between(
-                    here["step"], here["lowest"], here["highest"], color=colour, alpha=0.15, lw=0
-                )
+                growing.plot(steps, medians, color=colour, lw=1.4, label=f"rank {rank}")
+                look = {"color": colour, "alpha": 0.15, "lw": 0}
+                growing.fill_between(steps, rows["lowest"], rows["highest"], **look)
                 halves = growth(evidence.table("eigenvalues", gamma=gamma, rank=rank))
-                growing.plot(
-                    halves["half_step"],
-                    halves["final"] / 2,
-                    "D",
-                    ms=3.2,
-                    mfc="white",
-                    mec=colour,
-                    zorder=4,
-                )
+                half_steps, values = halves["half_step"], halves["final"] / 2
+                kit.open_dots(growing, half_steps, values, colour, "D", ms=3.2, zorder=4)
             growing.set(yscale="log", xlabel="training step", ylabel="eigenvalue")
     kit.legend(figure, 4, [kit.key("half of the final value", kit.GREY, "D")])
     return figure
@@ -369,24 +345,24 @@ FIGURES = {
 
 def draw_map(evidence: Evidence) -> Figure:
     """Every axis with members; MissingEvidenceError without any."""
-    points = {
-        axis: {row["point"] for row in evidence.records("cells", axis=axis)} for axis in AXES_SHOWN
-    }
-    if not any(points.values()):
+    n_points = {}
+    for axis in AXES_SHOWN:
+        points = {row["point"] for row in evidence.records("cells", axis=axis)}
+        if points:
+            n_points[axis] = len(points)
+    if not n_points:
         raise MissingEvidenceError("This run has no members.")
-    drawn = [axis for axis in AXES_SHOWN if points[axis]]
-    rows = -(-len(drawn) // 3)
-    columns = -(-len(drawn) // rows)
-    most = [
-        max(len(points[axis]) for axis in drawn[at : at + columns])
-        for at in range(0, len(drawn), columns)
-    ]
-    heights = [max(2.1, 0.6 + 0.25 * n) for n in most]
+    rows = -(-len(n_points) // 3)
+    columns = -(-len(n_points) // rows)
+    heights = []
+    for first in range(0, len(n_points), columns):
+        most = max([*n_points.values()][first : first + columns])
+        heights.append(max(2.1, 0.6 + 0.25 * most))
     ratios = {"width_ratios": (1.35, 1.0, 1.0)[:columns], "height_ratios": heights}
     figure, axes = kit.panels(rows, columns, 0.4 + sum(heights), **ratios)
-    for one in axes.flat[len(drawn) :]:
+    for one in axes.flat[len(n_points) :]:
         one.remove()
-    for one, axis in zip(axes.flat, drawn, strict=False):
+    for one, axis in zip(axes.flat, n_points, strict=False):
         one.set_title(AXES[axis])
         _map_panel(one, evidence, axis)
     kit.legend(figure, 5, [Patch(fc=PHASE_COLOURS[phase], label=phase) for phase in PHASES])
@@ -395,36 +371,29 @@ def draw_map(evidence: Evidence) -> Figure:
 
 def _map_panel(axes: Axes, evidence: Evidence, axis: str) -> None:
     table = evidence.table("cells", axis=axis)
-    gammas, labels = (
-        sorted(table["gamma"].unique()),
-        dict(sorted(zip(table["point"], table["label"], strict=True))),
-    )
+    gammas = sorted(table["gamma"].unique())
+    labels = dict(sorted(zip(table["point"], table["label"], strict=True)))
     points = list(labels)
-    for (gamma, point), rows in cast(Any, table.groupby(["gamma", "point"])):
-        left, y = gammas.index(gamma) - 0.47, points.index(point)
+    cells = table.query("n > 0")
+    for (gamma, point), rows in cast(Any, cells.groupby(["gamma", "point"])):
+        left = gammas.index(gamma) - 0.47
+        y = points.index(point)
         for row in sorted(rows.to_dict("records"), key=lambda row: PHASES.index(row["phase"])):
-            if row["n"]:
-                width = row["share"] * 0.94
-                axes.barh(
-                    y, width, 0.86, left=left, fc=PHASE_COLOURS[row["phase"]], ec="white", lw=0.4
-                )
-                axes.text(
-                    left + width / 2, y, str(row["n"]), ha="center", va="center", fontsize=5.5
-                )
-                left += width
-    fitted = {
-        row["point"] for row in table.to_dict("records") if row["n"] and row["phase"] != UNFIT
-    }
+            width = row["share"] * 0.94
+            colour = PHASE_COLOURS[row["phase"]]
+            axes.barh(y, width, 0.86, left=left, fc=colour, ec="white", lw=0.4)
+            middle = left + width / 2
+            axes.text(middle, y, str(row["n"]), ha="center", va="center", fontsize=5.5)
+            left += width
+    fitted = set(cells.query("phase != @UNFIT")["point"])
     for row in evidence.records("boundaries", axis=axis):
         if row["crossing"] and row["point"] in fitted:
-            low, at, high = np.interp(
-                [row["low"], row["gamma_star"], row["high"]], gammas, range(len(gammas))
-            )
+            ends = [row["low"], row["gamma_star"], row["high"]]
+            low, middle, high = np.interp(ends, gammas, range(len(gammas)))
             top = points.index(row["point"]) + 0.5
             axes.plot([low, high], [top, top], color=kit.INK, lw=1.0, zorder=6)
-            axes.plot(
-                at, top, "D", color=kit.INK, ms=3.2, zorder=7, label="boundary γ*, 95 % interval"
-            )
+            look = {"ms": 3.2, "zorder": 7, "label": "boundary γ*, 95 % interval"}
+            axes.plot(middle, top, "D", color=kit.INK, **look)
     axes.set(xlim=(-0.55, len(gammas) - 0.45), ylim=(-0.55, len(points) - 0.4), xlabel="γ")
     axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
     axes.set_yticks(range(len(points)), list(labels.values()))

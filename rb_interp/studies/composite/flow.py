@@ -298,8 +298,7 @@ def interchange_shares(
     readings: pd.DataFrame,
 ) -> dict[tuple[float, int], tuple[dict[str, float], int]]:
     """Gamma and seed of a member -> its shares of an interchange, and the number of pairs."""
-    final = readings.loc[readings["stage"] == "final"]
-    final = final.loc[final["probe"] == "interchange_roles"]
+    final = readings.query("stage == 'final' and probe == 'interchange_roles'")
     members = {}
     for member, rows in final.groupby(["gamma", "seed"]):
         shares = rows.set_index("quantity")["value"].to_dict()
@@ -338,7 +337,7 @@ def unseen_attention(readings: pd.DataFrame) -> Iterator[MemberReading]:
     if it meets the same criterion on unseen, else 0. Its seed is the number of the unit. Models of
     several heads have none.
     """
-    attention = readings.loc[readings["probe"] == "attention_between_roles"]
+    attention = readings.query("probe == 'attention_between_roles'")
     n_units = 0
     for _, rows in attention.groupby(["gamma", "seed"]):
         keys = ["set", "layer", "head"]
@@ -367,7 +366,7 @@ def flow_match(phases: pd.DataFrame) -> Iterator[MemberReading]:
     drawn = decided.loc[decided["flow"].isin(DRAWN_FOR.values())]
     counts = {}
     for phase, flow in DRAWN_FOR.items():
-        flows = drawn.loc[drawn["phase"] == phase, "flow"]
+        flows = drawn.query("phase == @phase")["flow"]
         counts[phase] = (int((flows == flow).sum()), len(flows))
     intervals = {phase: (proportion_interval(*count), count[1]) for phase, count in counts.items()}
     intervals["balanced_accuracy"] = (mean_of_shares(list(counts.values())), len(drawn))

@@ -47,7 +47,6 @@ from rb_interp.studies.composite.phase import (
     PHASE_VALUES,
     PHASES,
     UNFIT,
-    final_rows,
     phase_table,
     read_phase,
 )
@@ -103,7 +102,7 @@ def cells(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFrame:
     for point in config.axis_points:
         at_point = members_at(point, members, config)
         for gamma in sorted(set(at_point["gamma"])):
-            phases = at_point.loc[at_point["gamma"] == gamma, "phase"]
+            phases = at_point.query("gamma == @gamma")["phase"]
             total = len(phases)
             for phase in PHASES:
                 n = int((phases == phase).sum())
@@ -117,7 +116,7 @@ def cells(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFrame:
 
 def members_at(point: AxisPoint, members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFrame:
     """The members of a point of an axis."""
-    at_point = members.loc[members["sweep"] == point.sweep]
+    at_point = members.query("sweep == @point.sweep")
     if point.axis == "rate":  # the preset's own rate is read off a sweep with more gammas
         at_point = at_point.loc[at_point["gamma"].isin(config.coarse_gammas)]
     return at_point
@@ -219,13 +218,13 @@ def map_readings(readings: pd.DataFrame, config: CompositeMapConfig) -> pd.DataF
     before = phase_table(readings, "untrained")
     rows = []
     for seed in sorted(set(now["seed"])):
-        values = seed_values(now.loc[now["seed"] == seed], config)
-        start = seed_values(before.loc[before["seed"] == seed], config)
+        values = seed_values(now.query("seed == @seed"), config)
+        start = seed_values(before.query("seed == @seed"), config)
         for (sweep, quantity), value in values.items():
             untrained = {quantity: start.get((sweep, quantity), np.nan)}
             reading = Reading("map", {quantity: value}, untrained=untrained)
-            (row,) = final_rows([(np.nan, seed, "", reading)], config.train.steps)
-            rows.append({**row, "sweep": sweep})
+            place = {"sweep": sweep, "gamma": np.nan, "seed": seed, "set": ""}
+            rows += reading.rows(**place, stage="final", step=config.train.steps)
     return readings_table(rows)
 
 
@@ -236,7 +235,7 @@ def seed_values(members: pd.DataFrame, config: CompositeMapConfig) -> dict[tuple
     for point in config.axis_points:
         if point.axis not in ("depth", "gpt2"):
             continue
-        along = along_gamma(members.loc[members["sweep"] == point.sweep])
+        along = along_gamma(members.query("sweep == @point.sweep"))
         if along:
             known.add(point.sweep)
         for name, value in along.items():
@@ -264,7 +263,7 @@ def along_gamma(members: pd.DataFrame) -> dict[str, float]:
     upper = {gamma: value for gamma, value in along.items() if low <= gamma <= high}
     if len(upper) >= MIN_GAMMAS:
         values["order"] = order(upper)
-    fitted = members.loc[members["acc_seen_test"] >= FITTED, "gamma"]
+    fitted = members.query("acc_seen_test >= @FITTED")["gamma"]
     values["gamma_fit"] = float(fitted.min())
     values["unfit"] = float(len(members) - len(fitted))
     crossing = boundary(along)
@@ -281,7 +280,7 @@ def along_setting(members: pd.DataFrame, points: Sequence[AxisPoint]) -> dict[st
     inferential = {}
     fitted = []
     for point in sorted(points, key=lambda point: point.point):
-        for member in members.loc[members["sweep"] == point.sweep].to_dict("records"):
+        for member in members.query("sweep == @point.sweep").to_dict("records"):
             inferential[point.point] = float(member["I"])
             if member["acc_seen_test"] >= FITTED:
                 fitted.append(point.point)

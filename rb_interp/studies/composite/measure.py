@@ -43,7 +43,7 @@ def measure(run: Run, progress: bool = True) -> StudyResult:
     """
     sweep = run.sweep()
     result = measure_members(run, partial(read_member, main=sweep), progress=progress)
-    main = result.readings.loc[result.readings["sweep"] == ""]
+    main = result.readings.query("sweep == ''")
     phases = flow.with_flows(phase_table(main), main)
     eigenvalues = representation.eigenvalue_table(sweep.spectra(), sweep.sound_members)
     several = list(of_members(main, phases, sweep.curves()))

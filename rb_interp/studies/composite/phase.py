@@ -146,7 +146,7 @@ def phase_table(readings: pd.DataFrame, column: str = "value") -> pd.DataFrame:
     Columns: sweep, gamma, seed, those values, phase.
     """
     members = ["sweep", "gamma", "seed"]
-    rows = readings.loc[readings["probe"] == "phase"]
+    rows = readings.query("probe == 'phase'")
     table = rows.pivot(index=members, columns="quantity", values=column).reset_index()
     table = frame(table, f"sweep gamma seed {PHASE_VALUES}")
     numbers = table[["acc_seen_test", "I", "S"]].to_numpy()
@@ -161,9 +161,7 @@ def final_rows(readings: Iterable[MemberReading], step: int) -> list[dict]:
     """Rows of readings at the last step."""
     rows = []
     for gamma, seed, set, reading in readings:
-        for row in reading.rows():
-            row |= {"gamma": gamma, "seed": seed, "stage": "final", "step": step, "set": set}
-            rows.append(row)
+        rows += reading.rows(gamma=gamma, seed=seed, stage="final", step=step, set=set)
     return rows
 
 
@@ -175,7 +173,7 @@ def two_phases(phases: pd.DataFrame) -> Iterator[MemberReading]:
     """
     members = phases.loc[phases["gamma"] >= MIDDLE - 1e-9]
     for seed in sorted(set(members["seed"])):
-        phase = members.loc[members["seed"] == seed, "phase"]
+        phase = members.query("seed == @seed")["phase"]
         fitted = phase[phase != UNFIT]
         decided = fitted.isin((INFERENTIAL, SYMMETRIC))
         reading = Reading("two_phases", {"decided": float(decided.mean())}, n=len(fitted))
@@ -188,9 +186,9 @@ def memorising(phases: pd.DataFrame, curves: pd.DataFrame) -> Iterator[MemberRea
     ``train``: accuracy on the rows that were trained on; ``gap``: that less accuracy on seen_train;
     ``loss``: on rows of train at the last evaluation, in nats, NaN if ``curves`` has none.
     """
-    train = curves.loc[curves["set"] == "train"].sort_values("step")
+    train = curves.query("set == 'train'").sort_values("step")
     losses = train.groupby(["gamma", "seed"])["loss"].last()
-    for row in phases.loc[phases["phase"] == UNFIT].to_dict("records"):
+    for row in phases.query("phase == @UNFIT").to_dict("records"):
         gamma = row["gamma"]
         seed = row["seed"]
         values = {

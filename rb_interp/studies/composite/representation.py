@@ -336,7 +336,7 @@ def growth(eigenvalues: pd.DataFrame) -> pd.DataFrame:
     ``half_step`` is NaN if an evaluation is not known.
     """
     rows = []
-    leading = eigenvalues.loc[eigenvalues["rank"] <= LEADING].sort_values("step", kind="stable")
+    leading = eigenvalues.query("rank <= @LEADING").sort_values("step", kind="stable")
     for place, curve in leading.groupby(["gamma", "seed", "rank"], sort=False):
         values = curve["eigenvalue"].to_numpy()
         half_step = np.nan
@@ -368,7 +368,7 @@ def complexity_contrast(
     ``matrices_lower``: of the 12 matrices of two layers, those whose participation ratio at gamma
     .8 is at most .7 times that at .5; 0 if a member of the two diverged.
     """
-    spectra = readings.loc[readings["probe"] == "weight_spectra"]
+    spectra = readings.query("probe == 'weight_spectra'")
     ratios = spectra.loc[spectra["quantity"].str.startswith("participation_")]
     for seed in dict.fromkeys(member.seed for member in members):
         if not {Member(SMALL, seed), Member(MIDDLE, seed)} <= set(members):
@@ -385,7 +385,7 @@ def complexity_contrast(
 
 def _by_matrix(ratios: pd.DataFrame, gamma: float, seed: int) -> pd.DataFrame:
     """Participation ratios of a member, trained and untrained, by layer and matrix."""
-    member = ratios.loc[np.isclose(ratios["gamma"], gamma) & (ratios["seed"] == seed)]
+    member = ratios.query("abs(gamma - @gamma) < 1e-9 and seed == @seed")
     return member.set_index(["layer", "quantity"])[["value", "untrained"]]
 
 
@@ -396,8 +396,8 @@ def phase_by_complexity(readings: pd.DataFrame, phases: pd.DataFrame) -> Iterato
     a symmetric one of the same gamma, with the ends ``auc:low`` and ``auc:high`` of its interval,
     see ``statistics.intervals``.
     """
-    spectra = readings.loc[(readings["probe"] == "weight_spectra") & (readings["layer"] == 0)]
-    ratios = spectra.loc[spectra["quantity"] == "participation_W_Q"]
+    spectra = readings.query("probe == 'weight_spectra' and layer == 0")
+    ratios = spectra.query("quantity == 'participation_W_Q'")
     ratios = ratios[["gamma", "seed", "value", "untrained"]]
     members = phases[["gamma", "seed", "phase"]].merge(ratios).dropna()
     now = _auc(members, "value")
@@ -420,7 +420,7 @@ def _auc(members: pd.DataFrame, column: str) -> Auc:
 
 def eigenvalue_table(spectra: pd.DataFrame, members: Sequence[Member]) -> pd.DataFrame:
     """The table ``eigenvalues``: those of the items of the given members, stored in training."""
-    items = spectra.loc[spectra["group"] == "items"]
+    items = spectra.query("group == 'items'")
     known = set(members)
     places = zip(items["gamma"], items["seed"], strict=True)
     selected = [Member(gamma, seed) in known for gamma, seed in places]

@@ -76,14 +76,9 @@ def compare(sweep: Sweep, progress: bool = True) -> Comparison:
             member = prediction.member
             step = checkpoint.step
             is_leaving = step == leaving_steps[member]
-            keys = {
-                "sweep": sweep.name,
-                "gamma": member.gamma,
-                "seed": member.seed,
-                "step": step,
-                "leaving": is_leaving,
-                "fraction": fractions[member.gamma, member.seed, step],
-            }
+            keys = {"sweep": sweep.name, "gamma": member.gamma, "seed": member.seed, "step": step}
+            keys["leaving"] = is_leaving
+            keys["fraction"] = fractions[member.gamma, member.seed, step]
             rows = list(prediction.compare(checkpoint))
             drifts += [{**keys, **row} for row in rows if row["prediction"] != "sequences"]
             flows += [{**keys, **row} for row in prediction.compare_values(checkpoint)]
@@ -98,7 +93,7 @@ def compare(sweep: Sweep, progress: bool = True) -> Comparison:
 def _fractions(sweep: Sweep) -> dict[tuple[float, int, int], float]:
     """Share of ln d_vocab that is left of the reasoning loss, by gamma, seed and step."""
     curves = sweep.curves()
-    curve = curves.loc[curves["set"] == "rsn_train"].set_index(["gamma", "seed", "step"])
+    curve = curves.query("set == 'rsn_train'").set_index(["gamma", "seed", "step"])
     fractions = fraction_left(curve["loss"].to_numpy(), sweep.config.task.d_vocab)
     return dict(zip(curve.index, fractions.tolist(), strict=True))
 
@@ -265,25 +260,17 @@ def leaving_readings(
     values_of = {}
     for row in rows:
         values = values_of.setdefault(row["group"], {})
-        if row["prediction"] == "each_step":
-            values["r2"] = row["r2"]
-            values["cos"] = row["cos"]
+        prediction = row["prediction"]
+        suffix = "" if prediction == "each_step" else f"_{prediction}"
+        values[f"r2{suffix}"] = row["r2"]
+        values[f"cos{suffix}"] = row["cos"]
+        if not suffix:
             values["r2_permuted"] = row["r2_permuted"]
             values["r2_excess"] = row["r2"] - row["r2_permuted"]
-        else:
-            values[f"r2_{row['prediction']}"] = row["r2"]
-            values[f"cos_{row['prediction']}"] = row["cos"]
-    keys = {
-        "sweep": sweep,
-        "gamma": member.gamma,
-        "seed": member.seed,
-        "stage": "leaving",
-        "step": step,
-    }
+    place = {"sweep": sweep, "gamma": member.gamma, "seed": member.seed, "stage": "leaving"}
     readings = []
     for group, values in values_of.items():
-        for row in Reading("drift", values).rows():
-            readings.append({**keys, "set": group, **row})
+        readings += Reading("drift", values).rows(**place, step=step, set=group)
     return readings
 
 
@@ -301,7 +288,7 @@ def agreement_table(drift: pd.DataFrame) -> pd.DataFrame:
     tokens alike.
     """
     keys = ["sweep", "gamma", "seed", "group", "prediction"]
-    later = drift.loc[drift["step"] > 0].sort_values("step", kind="stable")
+    later = drift.query("step > 0").sort_values("step", kind="stable")
     rows = []
     for values, member in later.groupby(keys, sort=False):
         for metric in ("cos", "r2"):
@@ -310,13 +297,12 @@ def agreement_table(drift: pd.DataFrame) -> pd.DataFrame:
                 continue
             agrees = defined[metric].to_numpy() >= AGREES
             lost = member.loc[~(member[metric] >= AGREES)]
-            row = dict(zip(keys, cast(tuple, values), strict=True))
-            row["metric"] = metric
-            row["step"] = float(lost["step"].iloc[0]) if len(lost) else math.nan
-            row["fraction"] = float(lost["fraction"].iloc[0]) if len(lost) else math.nan
-            row["at_first"] = not agrees[0]
-            row["back"] = math.nan
-            if agrees.any() and not agrees[0]:
-                row["back"] = float(defined["step"].to_numpy()[agrees][0])
-            rows.append(row)
-    return pd.DataFrame(rows)
+            step, fraction = (math.nan, math.nan)
+            if len(lost):
+                step, fraction = lost[["step", "fraction"]].iloc[0]
+            back = math.nan
+            if not agrees[0]:
+                back = float(defined["step"][agrees].min())
+            place = cast(tuple, values)
+            rows.append((*place, metric, step, fraction, not agrees[0], back))
+    return pd.DataFrame(rows, columns=[*keys, "metric", "step", "fraction", "at_first", "back"])

@@ -56,54 +56,32 @@ def draw_label_distributions(evidence: Evidence) -> Figure:
     for axes, (group, colour) in zip(lines, LABELS.items(), strict=True):
         table = evidence.table("label_distributions", group=group)
         tokens = sorted(table["token"].unique())
-        shown = (
-            [tokens[0], tokens[-1]]
-            if group == "reasoning_anchor"
-            else [tokens[(len(tokens) - 1) // 2]]
-        )
-        for token, shade in zip(shown, (colour, kit.INK), strict=False):
-            rows = table.loc[table["token"] == token].sort_values("label")
-            axes.plot(rows["label"], rows["population_excess"], color=shade, lw=1.5, zorder=3)
-            axes.plot(
-                rows["label"],
-                rows["empirical_excess"],
-                "o",
-                ms=2.2,
-                mfc="white",
-                mec=shade,
-                mew=0.6,
-                zorder=2,
-            )
-        axes.set(
-            title=f"{group.replace('_', ' ')}: {' and '.join(map(str, shown))}",
-            xlabel="label (token)",
-        )
-        axes.sharey(lines[0]) if axes is not lines[0] else None
+        middle = tokens[(len(tokens) - 1) // 2]
+        examples = [tokens[0], tokens[-1]] if group == "reasoning_anchor" else [middle]
+        for token, shade in zip(examples, (colour, kit.INK), strict=False):
+            rows = evidence.table("label_distributions", token=token).sort_values("label")
+            labels, counted = rows["label"], rows["empirical_excess"]
+            axes.plot(labels, rows["population_excess"], color=shade, lw=1.5, zorder=3)
+            kit.open_dots(axes, labels, counted, shade, ms=2.2, mew=0.6, zorder=2)
+        title = f"{group.replace('_', ' ')}: {' and '.join(map(str, examples))}"
+        axes.set(title=title, xlabel="label (token)")
+        if axes is not lines[0]:
+            axes.sharey(lines[0])
     lines[0].set_ylabel("P$^s$(label) − u  (probability)")
     for axes, (group, labels) in zip(matrices, COSINES, strict=True):
         with kit.missing(axes):
             pairs = evidence.table("label_cosines", group=group, labels=labels)
             table = pairs.pivot(index="token", columns="other", values="cos")
             write = two_digits if len(table) <= 10 else None
-            kit.heat_map(
-                axes,
-                table.to_numpy(),
-                table.index.to_numpy(),
-                low=0.8,
-                high=1.0,
-                colours=kit.ATTENTION,
-                write=write,
-            )
-            words = {"population": "Eq. 8", "empirical": "training rows"}[labels]
-            axes.set(
-                title=f"{group.split('_')[0]}, {words}", xlabel=f"{group.replace('_', ' ')} (token)"
-            )
-    figure.colorbar(
-        matrices[0].images[0], ax=list(matrices), label="cosine of P$^s$ − u (from 0.8)", shrink=0.8
-    )
-    kit.legend(
-        figure, 2, [kit.line("population (Eqs. 7 and 8)", kit.INK), kit.key("in the training rows")]
-    )
+            look: dict[str, Any] = {"low": 0.8, "colours": kit.ATTENTION, "write": write}
+            kit.heat_map(axes, table, table.index, **look)
+            source = {"population": "Eq. 8", "empirical": "training rows"}[labels]
+            axes.set(title=f"{group.split('_')[0]}, {source}")
+            axes.set_xlabel(f"{group.replace('_', ' ')} (token)")
+    label = "cosine of P$^s$ − u (from 0.8)"
+    figure.colorbar(matrices[0].images[0], ax=list(matrices), label=label, shrink=0.8)
+    population = kit.line("population (Eqs. 7 and 8)", kit.INK)
+    kit.legend(figure, 2, [population, kit.key("in the training rows")])
     return figure
 
 
@@ -112,28 +90,20 @@ def _along(
 ) -> None:
     """A column of a table of members along training, one line per rate, cut at FLOOR; markers at
     ``leaving``."""
-    own, every = evidence.sweep(sweep), evidence.gammas
-    for gamma in own.gammas:
-        rows, colour = (
-            own.table(table, gamma=gamma, **where).query("step > 0"),
-            kit.gamma_colour(gamma, every),
-        )
-        rows = rows.assign(**{column: rows[column].clip(lower=FLOOR)})
-        kit.band(
-            axes, rows, column, over_seeds(rows, ["step"], [column]), colour, limits=(FLOOR, 1.0)
-        )
-        at = rows.loc[rows["leaving"]]
-        look = {
-            "mfc": colour,
-            "mec": "white",
-            "mew": 0.5,
-            "zorder": 5,
-            "label": f"γ = {gamma:g}, at “leaving”",
-        }
-        axes.plot(at["step"], at[column], kit.gamma_marker(gamma, every), ms=5, **look)
+    of_sweep = evidence.sweep(sweep)
+    for gamma in of_sweep.gammas:
+        colour, marker = kit.gamma_look(gamma, evidence.gammas)
+        rows = of_sweep.table(table, gamma=gamma, **where).query("step > 0").copy()
+        rows[column] = rows[column].clip(lower=FLOOR)
+        means = over_seeds(rows, ["step"], [column])
+        kit.band(axes, rows, column, means, colour, limits=(FLOOR, 1.0))
+        leaving = rows.query("leaving")
+        look = {"mfc": colour, "mec": "white", "mew": 0.5, "zorder": 5}
+        look["label"] = f"γ = {gamma:g}, at “leaving”"
+        axes.plot(leaving["step"], leaving[column], marker, ms=5, **look)
     kit.steps(axes, 1e5, log=True)
     axes.set_ylim(FLOOR - 0.05, 1.05)
-    axes.axhline(AGREES, color=kit.GREY, lw=0.8, ls=kit.DASHED, zorder=1)
+    kit.zero(axes, AGREES, ls=kit.DASHED, zorder=1)
 
 
 def draw_agreement(evidence: Evidence) -> Figure:
@@ -152,19 +122,16 @@ def draw_agreement(evidence: Evidence) -> Figure:
         one.set_title(title)
     for one in axes[:-1].flat:
         one.set_xlabel("")
-    kit.legend(
-        figure, 4, [kit.line("knowing positions too (one-layer model)", kit.GREY, kit.DASHED, 1.2)]
-    )
+    positions = "knowing positions too (one-layer model)"
+    kit.legend(figure, 4, [kit.line(positions, kit.GREY, kit.DASHED, 1.2)])
     return figure
 
 
-def _with_positions(axes: Axes, own: Evidence, gammas: list[float], column: str) -> None:
-    for gamma in own.gammas:
-        rows = own.table("drift", gamma=gamma, group="anchor", prediction="positions")
-        means = over_seeds(
-            rows.assign(**{column: rows[column].clip(lower=FLOOR)}), ["step"], [column]
-        )
-        means = means.loc[means["n"] == means["n"].max()].sort_values("step")
+def _with_positions(axes: Axes, evidence: Evidence, gammas: list[float], column: str) -> None:
+    for gamma in evidence.gammas:
+        rows = evidence.table("drift", gamma=gamma, group="anchor", prediction="positions").copy()
+        rows[column] = rows[column].clip(lower=FLOOR)
+        means = over_seeds(rows, ["step"], [column]).query("n == n.max()").sort_values("step")
         look = {"lw": 1.2, "ls": kit.DASHED, "zorder": 3.5}
         axes.plot(means["step"], means["mean"], color=kit.gamma_colour(gamma, gammas), **look)
 
@@ -175,24 +142,18 @@ def draw_drift_r2(evidence: Evidence) -> Figure:
     figure, [axes] = kit.panels(1, len(SWEEPS), 3.4, 8.4, sharey=True)
     for one, (sweep, words) in zip(axes, SWEEPS.items(), strict=True):
         with kit.missing(one):
-            own = evidence.sweep(sweep)
+            of_sweep = evidence.sweep(sweep)
             series = [s for s in SERIES if sweep == "one_layer" or s.term != WITH_POSITIONS]
-            kit.rates(one, own, *series, read="interval", spread=0.06)
-            claim = {"descent": "T1", "one_layer": "T4"}.get(sweep)
-            if claim:
-                kit.threshold(one, own, claim, gamma=SMALL)
-                if sweep == "descent" and LARGE in own.gammas:
-                    most = own.interval(replace(DRIFT, gamma=SMALL)).estimate
-                    most, left = most - evidence.threshold("T2"), own.gammas.index(LARGE)
-                    one.plot(
-                        [left - 0.4, left + 0.4],
-                        [most, most],
-                        color=kit.INK,
-                        lw=0.9,
-                        ls=kit.DASHED,
-                        zorder=1,
-                    )
-                    kit.note(one, "T2", (left - 0.4, most), "data", ha="left", va="bottom")
+            kit.rates(one, of_sweep, *series, average="mean", width=0.06)
+            if sweep != "adamw":
+                claim = "T1" if sweep == "descent" else "T4"
+                kit.threshold(one, of_sweep, claim, gamma=SMALL)
+            if sweep == "descent" and LARGE in of_sweep.gammas:
+                small = of_sweep.interval(replace(DRIFT, gamma=SMALL)).estimate
+                y = small - evidence.threshold("T2")
+                left = of_sweep.gammas.index(LARGE) - 0.4
+                kit.dashed(one, left, left + 0.8, y)
+                kit.note(one, "T2", (left, y), ha="left", va="bottom")
             one.set_title(words.replace(", ", ",\n"))
             one.set_ylim(FLOOR, 1.15)
     axes[0].set_ylabel("R² of the anchors' drift at “leaving”\n(values below −1 lie outside)")
@@ -220,46 +181,29 @@ def draw_scaling(evidence: Evidence) -> Figure:
     gammas = slopes["gamma"].tolist()
     figure, [[errors, exponents, lemma]] = kit.panels(1, 3, 3.6, 9.0)
     for place, (gamma, row) in enumerate(zip(gammas, slopes.to_dict("records"), strict=True)):
-        colour, marker = kit.gamma_colour(gamma, gammas), kit.gamma_marker(gamma, gammas)
+        colour, marker = kit.gamma_look(gamma, gammas)
         rows = evidence.table("inner_products", gamma=gamma)
-        errors.plot(
-            rows["d_model"],
-            rows["error"],
-            marker,
-            ms=3,
-            mfc="white",
-            mec=colour,
-            label=f"γ = {gamma:g}",
-        )
+        label = f"γ = {gamma:g}"
+        kit.open_dots(errors, rows["d_model"], rows["error"], colour, marker, ms=3, label=label)
         means = evidence.table("inner_products_summary", gamma=gamma).sort_values("d_model")
-        errors.plot(means["d_model"], means["mean"], color=colour, lw=1.4, zorder=3)
-        errors.plot(
-            means["d_model"], means["by_eq_13"], color=colour, lw=0.9, ls=kit.DASHED, zorder=2
-        )
+        widths = means["d_model"]
+        errors.plot(widths, means["mean"], color=colour, lw=1.4, zorder=3)
+        errors.plot(widths, means["by_eq_13"], color=colour, lw=0.9, ls=kit.DASHED, zorder=2)
         values = evidence.table("exponents", gamma=gamma).sort_values("seed")["exponent"].dropna()
         kit.dots(exponents, place, values, kit.interval_of(row), colour, marker)
-    errors.set(
-        xscale="log", yscale="log", xlabel="d_model (log scale)", title="Eq. 13: error by width"
-    )
-    errors.xaxis.set_major_locator(
-        FixedLocator(sorted(set(evidence.table("inner_products")["d_model"])))
-    )
+    errors.set(xscale="log", yscale="log", xlabel="d_model (log scale)")
+    errors.set_title("Eq. 13: error by width")
+    d_models = sorted(set(evidence.table("inner_products")["d_model"]))
+    errors.xaxis.set_major_locator(FixedLocator(d_models))
     errors.xaxis.set_minor_locator(NullLocator())
     errors.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
     errors.set_ylabel("largest error of an inner product\n(embedding units squared)")
-    exponents.plot(
-        range(len(gammas)),
-        1 - slopes["gamma"],
-        color=kit.INK,
-        ls=kit.DASHED,
-        label="slope 1 − γ (Eq. 13)",
-    )
-    exponents.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
-    exponents.set(
-        xlabel="rate γ",
-        ylabel="exponent of d_model (no unit)",
-        title="its exponent (below: as allowed)",
-    )
+    places = range(len(gammas))
+    look = {"color": kit.INK, "ls": kit.DASHED, "label": "slope 1 − γ (Eq. 13)"}
+    exponents.plot(places, 1 - slopes["gamma"], **look)
+    exponents.set_xticks(places, [f"{gamma:g}" for gamma in gammas])
+    exponents.set(xlabel="rate γ", title="its exponent (below: as allowed)")
+    exponents.set_ylabel("exponent of d_model (no unit)")
     _lemma(lemma, evidence)
     kit.legend(figure, 6)
     return figure
@@ -269,22 +213,13 @@ def _lemma(axes: Axes, evidence: Evidence) -> None:
     """Share of initialisations with uniform attention against the rate, one line per width."""
     table = evidence.table("lemma_1")
     for place, (d_model, rows) in enumerate(table.sort_values("gamma").groupby("d_model")):
-        look = {
-            "color": kit.ATTENTION(0.4 + 0.2 * place),
-            "marker": kit.MARKERS[place % len(kit.MARKERS)],
-        }
-        axes.errorbar(
-            rows["gamma"],
-            rows["share"],
-            [rows["share"] - rows["low"], rows["high"] - rows["share"]],
-            mfc="white",
-            ms=3.8,
-            lw=1.2,
-            label=f"d_model = {d_model}",
-            **look,
-        )
+        look = {"mfc": "white", "ms": 3.8, "lw": 1.2, "label": f"d_model = {d_model}"}
+        look["color"] = kit.ATTENTION(0.4 + 0.2 * place)
+        look["marker"] = kit.MARKERS[place % len(kit.MARKERS)]
+        share = rows["share"]
+        axes.errorbar(rows["gamma"], share, [share - rows["low"], rows["high"] - share], **look)
     tolerance = float(table["tolerance"].iloc[0])
-    axes.axhline(1 - tolerance, color=kit.GREY, lw=0.8, ls=kit.DASHED, zorder=1)
+    kit.zero(axes, 1 - tolerance, ls=kit.DASHED, zorder=1)
     axes.set(title="Lemma 1: uniform attention", xlabel="rate γ", ylim=(-0.03, 1.06))
     axes.set_ylabel(f"share with |A$_{{ij}}$ − 1/i| ≤ {tolerance:g}")
 

@@ -5,7 +5,6 @@ Some tables need no training: label distributions, Eq. 13 on growing models, and
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
@@ -69,18 +68,15 @@ def _geometry(
     data = models.sweep.dataset(member.seed)
     train = models.sweep.config.train
     inputs = data.inputs(data.sample("rsn_train", 1))
-    stages = {
-        "init": "init",
-        "half": "half",
-        "early": step_at(EARLY, train),
-        "late": step_at(LATE, train),
-        "final": "final",
-    }
-    for stage, step in stages.items():
-        models.load(member, step)
-        model = models.model
-        reading = geometry(model, inputs, untrained=models.untrained, n_null=n_null, **GEOMETRY)
-        yield stage, "", reading
+    steps = {"early": step_at(EARLY, train), "late": step_at(LATE, train)}
+    for stage in ("init", "half", "early", "late", "final"):
+        models.load(member, steps.get(stage, stage))
+        untrained = models.untrained
+        yield (
+            stage,
+            "",
+            geometry(models.model, inputs, untrained=untrained, n_null=n_null, **GEOMETRY),
+        )
 
 
 ANCHORS = ("memory_anchor", "reasoning_anchor")
@@ -99,7 +95,7 @@ def label_tables(data: AnchorDataset) -> dict[str, pd.DataFrame]:
     for group, labels in product(ANCHORS, ("population", "empirical")):
         parts.append(_cosines(table, group, labels))
     pairs = pd.concat(parts, ignore_index=True)
-    distinct = pairs.loc[pairs["token"] != pairs["other"]]
+    distinct = pairs.query("token != other")
     by_group = distinct.groupby(["group", "labels"], sort=False)["cos"]
     summary = by_group.agg(mean="mean", n="size").reset_index()
     return {"label_distributions": table, "label_cosines": pairs, "label_cosines_summary": summary}
@@ -123,7 +119,7 @@ def _distributions(data: AnchorDataset, group: str) -> pd.DataFrame:
 
 
 def _cosines(table: pd.DataFrame, group: str, labels: str) -> pd.DataFrame:
-    of_group = table.loc[table["group"] == group]
+    of_group = table.query("group == @group")
     excess = of_group.pivot(index="token", columns="label", values=f"{labels}_excess")
     tokens = excess.index.to_numpy()
     n = len(tokens)
@@ -179,18 +175,9 @@ def lemma_1_table(scaling: Scaling, tolerance: float = 0.05) -> pd.DataFrame:
         counts = (deviations <= tolerance).sum(1).tolist()
         for gamma, n_within in zip(gammas, counts, strict=True):
             share = proportion_interval(n_within, scaling.n_init)
-            row = {
-                "gamma": gamma,
-                "d_model": d_model,
-                "n_init": scaling.n_init,
-                "n_within": n_within,
-                "share": share.estimate,
-                "low": share.low,
-                "high": share.high,
-                "tolerance": tolerance,
-            }
-            rows.append(row)
-    return pd.DataFrame(rows)
+            rows.append((gamma, d_model, scaling.n_init, n_within, *share, tolerance))
+    columns = "gamma d_model n_init n_within share low high tolerance"
+    return pd.DataFrame(rows, columns=columns.split())
 
 
 def errors_over_seeds(errors: pd.DataFrame) -> pd.DataFrame:
@@ -206,7 +193,7 @@ def errors_over_seeds(errors: pd.DataFrame) -> pd.DataFrame:
     first = table.groupby("gamma")[["d_model", "mean"]].transform("first")
     growth = (table["d_model"] / first["d_model"]) ** (1 - table["gamma"])
     table["by_eq_13"] = first["mean"] * growth
-    return table.loc[:, ["gamma", "d_model", "mean", "by_eq_13", "relative", "n"]]
+    return table[["gamma", "d_model", "mean", "by_eq_13", "relative", "n"]]
 
 
 def lemma_1_reached(lemma: pd.DataFrame) -> pd.DataFrame:
@@ -216,7 +203,7 @@ def lemma_1_reached(lemma: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for d_model, of_width in lemma.sort_values("gamma").groupby("d_model"):
-        below = of_width.loc[of_width["low"] < 1 - of_width["tolerance"], "gamma"]
-        later = of_width if below.empty else of_width.loc[of_width["gamma"] > below.max()]
-        rows.append((d_model, math.nan if later.empty else float(later["gamma"].iloc[0])))
+        below = of_width.query("low < 1 - tolerance")["gamma"]
+        later = of_width.loc[~(of_width["gamma"] <= below.max()), "gamma"]
+        rows.append((d_model, later.min()))
     return pd.DataFrame(rows, columns=["d_model", "gamma"])

@@ -12,7 +12,8 @@ range of its own. Criteria were written down before the runs.
 from dataclasses import field, replace
 from typing import Any, ClassVar
 
-from rb_interp.claims import Claim, Condition, Term
+from rb_interp.claims import Claim, Term
+from rb_interp.claims.claim import at_least, make_claim
 from rb_interp.errors import ConfigError
 from rb_interp.runs.config import StudyConfig, SweepConfig, sizes
 from rb_interp.settings import SMALL, Gammas, ReadRows, differences, overlay
@@ -132,12 +133,12 @@ _LOWEST = _range(
 )
 
 CLAIMS: tuple[Claim, ...] = (
-    Claim(
+    make_claim(
         "R1",
         "The loss on memory falls sooner where its labels lie near the key than where they are "
         "uniform on all keys.",
         "Fig. 8 left",
-        (Condition(_speed("bias", "(A_mem1 - A_mem2) / (A_mem1 + A_mem2)"), ">=", 0.05),),
+        at_least(_speed("bias", "(A_mem1 - A_mem2) / (A_mem1 + A_mem2)"), 0.05),
         context=(
             _speed(
                 "bias_per_entropy",
@@ -147,12 +148,12 @@ CLAIMS: tuple[Claim, ...] = (
             _speed("area_mem2", "A_mem2, labels near the key"),
         ),
     ),
-    Claim(
+    make_claim(
         "R2",
         "Before memory is learned, the output already lies within the label range of the anchors' "
         "group.",
         "Fig. 8 right",
-        (Condition(_LOWEST, ">=", 0.90),),
+        at_least(_LOWEST, 0.90),
         context=(
             _range("pooled", "the same of a model that knows the pooled labels alone"),
             *(_range(f"inside_{group}", f"group {group}") for group in (1, 2, 3, 4)),

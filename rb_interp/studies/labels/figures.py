@@ -7,6 +7,7 @@ label_range   right: before a memory mapping is learned, outputs already lie in 
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -21,8 +22,14 @@ CURVES = {
     ("keys", "rsn_train"): ("reasoning beside mem1", kit.SET_COLOURS["rsn_train"], "-"),
     ("near_sum", "rsn_train"): ("reasoning beside mem2", kit.SET_COLOURS["rsn_train"], (0, (1, 1))),
 }
-SHADES = ("#9db8de", "#5f8fce", "#2f62ad", "#0a2f70")
-LINES = ("-", (0, (5, 1.2)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+Look = tuple[str, Any]
+LOOKS: tuple[Look, ...] = (
+    ("#9db8de", "-"),
+    ("#5f8fce", (0, (5, 1.2))),
+    ("#2f62ad", (0, (3, 1, 1, 1))),
+    ("#0a2f70", (0, (1, 1))),
+)
+"""Colours and lines of groups."""
 
 
 def draw_label_speed(evidence: Evidence) -> Figure:
@@ -40,7 +47,7 @@ def draw_label_speed(evidence: Evidence) -> Figure:
             axes.set_ylim(bottom=0)
     with kit.missing(index):
         speed = kit.Series(evidence.condition("R1").of, colour=kit.INK, marker="o")
-        kit.rates(index, evidence, speed, read="interval")
+        kit.rates(index, evidence, speed, average="mean")
         kit.zero(index)
         kit.threshold(index, evidence, "R1")
         index.margins(y=0.2)
@@ -61,17 +68,11 @@ def draw_label_range(evidence: Evidence) -> Figure:
         rows = evidence.table("outputs", gamma=SMALL, group=group)
         means = evidence.table("outputs_summary", gamma=SMALL, group=group, quantity="probability")
         seeds = rows.pivot(index="label", columns="seed", values="probability")
-        low, high = int(rows["low"].iloc[0]), int(rows["high"].iloc[0])
+        low, high = rows[["low", "high"]].iloc[0].astype(int)
         axes.axvspan(low - 0.5, high + 0.5, color="#fff0cc", lw=0, zorder=0)
-        axes.plot(
-            seeds.index,
-            seeds.to_numpy(),
-            color=SHADES[(group - 1) % 4],
-            lw=0.4,
-            alpha=0.4,
-            zorder=2,
-        )
-        axes.plot(means["label"], means["mean"], color=SHADES[(group - 1) % 4], lw=1.5, zorder=3)
+        shade, _ = look_of(group)
+        axes.plot(seeds.index, seeds.to_numpy(), color=shade, lw=0.4, alpha=0.4, zorder=2)
+        axes.plot(means["label"], means["mean"], color=shade, lw=1.5, zorder=3)
         axes.set_title(f"group {group}: labels {low} to {high}", fontsize=7)
         axes.set_ylim(bottom=0)
     outputs[-1].set_xlabel("label (token)")
@@ -79,39 +80,32 @@ def draw_label_range(evidence: Evidence) -> Figure:
     inside = right.subplots()
     with kit.missing(inside):
         _inside(inside, evidence, groups)
-        looks = [
-            (f"group {g}, inside its range", SHADES[(g - 1) % 4], LINES[(g - 1) % 4], 1.4)
-            for g in groups
-        ]
-        judged = kit.key("lowest group, judged (seed)", kit.INK, "v", filled=True)
-        entries = [
-            *(kit.line(*look) for look in looks),
-            kit.line("accuracy on memory", kit.GREY),
-            judged,
-        ]
-        inside.legend(
-            handles=entries, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False
-        )
+        entries = []
+        for group in groups:
+            entries.append(kit.line(f"group {group}, inside its range", *look_of(group), 1.4))
+        entries.append(kit.line("accuracy on memory", kit.GREY))
+        entries.append(kit.key("lowest group, judged (seed)", kit.INK, "v", filled=True))
+        look: dict[str, Any] = {"bbox_to_anchor": (0.5, -0.14), "ncols": 2, "frameon": False}
+        inside.legend(handles=entries, loc="upper center", **look)
     return figure
 
 
+def look_of(group: int) -> Look:
+    """Colour and line of a group, counted from 1."""
+    return LOOKS[(group - 1) % len(LOOKS)]
+
+
 def _inside(axes: Axes, evidence: Evidence, groups: list[int]) -> None:
+    def means_of(quantity: str, group: int) -> pd.DataFrame:
+        where = {"gamma": SMALL, "quantity": quantity, "group": group}
+        return evidence.table("in_range_summary", **where).query("step > 0")
+
     for group in groups:
-        means = evidence.table(
-            "in_range_summary", gamma=SMALL, quantity="inside", group=group
-        ).query("step > 0")
-        means = means.loc[means["n"] == means["n"].max()].sort_values("step")
-        axes.plot(
-            means["step"],
-            means["mean"],
-            color=SHADES[(group - 1) % 4],
-            lw=1.4,
-            ls=LINES[(group - 1) % 4],
-        )
+        means = means_of("inside", group).query("n == n.max()").sort_values("step")
+        shade, dash = look_of(group)
+        axes.plot(means["step"], means["mean"], color=shade, lw=1.4, ls=dash)
     rows = evidence.table("in_range", gamma=SMALL, group=1).query("step > 0")
-    means = evidence.table("in_range_summary", gamma=SMALL, quantity="accuracy", group=1).query(
-        "step > 0"
-    )
+    means = means_of("accuracy", 1)
     kit.band(axes, rows, "accuracy", means, kit.GREY, limits=(0.0, 1.0))
     ranges = evidence.sweep("ranges")
     for seed in ranges.seeds:
@@ -120,17 +114,13 @@ def _inside(axes: Axes, evidence: Evidence, groups: list[int]) -> None:
         axes.plot([step or np.nan], [value], "v", ms=5, mfc=kit.INK, mec="white", mew=0.5, zorder=6)
     kit.threshold(axes, evidence, "R2")
     pooled = float(rows["pooled"].iloc[0])
-    axes.axhline(pooled, color=kit.GREY, lw=0.8, ls=kit.DASHED, zorder=1)
-    look: dict[str, Any] = {"ha": "right", "va": "bottom", "color": "#555555"}
-    kit.note(
-        axes, "pooled labels alone, group 1", (0.99, pooled), axes.get_yaxis_transform(), **look
-    )
+    kit.zero(axes, pooled, ls=kit.DASHED, zorder=1)
+    look = {"ha": "right", "va": "bottom", "color": "#555555"}
+    text = "pooled labels alone, group 1"
+    kit.note(axes, text, (0.99, pooled), axes.get_yaxis_transform(), **look)
     kit.steps(axes, float(rows["step"].to_numpy().max()), log=True)
-    axes.set(
-        ylim=(-0.02, 1.04),
-        ylabel="probability, or share correct",
-        title="inside the own range, along training",
-    )
+    axes.set(ylim=(-0.02, 1.04), ylabel="probability, or share correct")
+    axes.set_title("inside the own range, along training")
 
 
 FIGURES = {"label_speed": draw_label_speed, "label_range": draw_label_range}

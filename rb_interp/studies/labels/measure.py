@@ -69,8 +69,8 @@ def label_speed(
     min(L / H, 1), H from ``range_entropy``), about 0 if both models know the range of a label and no
     label. Untrained: two models that stay untrained, about 0.
     """
-    first = keys.loc[keys["quantity"] == "area_mem"]
-    second = near_sum.loc[near_sum["quantity"] == "area_mem"]
+    first = keys.query("quantity == 'area_mem'")
+    second = near_sum.query("quantity == 'area_mem'")
     pairs = first.merge(second, on=["gamma", "seed"], suffixes=("_1", "_2"))
     rows = []
     for pair in pairs.to_dict("records"):
@@ -80,14 +80,8 @@ def label_speed(
         # a uniform guess is above both entropies
         untrained = _speed(pair["untrained_1"], pair["untrained_2"], 0.0)
         reading = Reading("label_speed", values, untrained=untrained, n=pair["n_1"])
-        keys_of_row = {
-            "gamma": pair["gamma"],
-            "seed": pair["seed"],
-            "stage": "final",
-            "step": pair["step_1"],
-            "set": "",
-        }
-        rows += [{**keys_of_row, **row} for row in reading.rows()]
+        gamma, seed = member
+        rows += reading.rows(gamma=gamma, seed=seed, stage="final", step=pair["step_1"], set="")
     return readings_table(rows)
 
 
@@ -139,7 +133,7 @@ def _areas_per_entropy(sweep: Sweep) -> Areas:
     """Mean over training of min(L_mem / H, 1) by member; H is the mean entropy of a label's range."""
     entropies = {seed: range_entropy(sweep.dataset(seed)) for seed in sweep.seeds}
     curves = sweep.curves()
-    memory = curves.loc[curves["set"] == "mem"]
+    memory = curves.query("set == 'mem'")
     left = (memory["loss"] / memory["seed"].map(entropies)).clip(upper=1)
     return left.groupby([memory["gamma"], memory["seed"]]).mean().to_dict()
 
@@ -161,15 +155,10 @@ def _along_training(
         if step == 0:
             untrained = reading.values
         arrays = reading.arrays
-        keys = {
-            "group": range(1, len(ranges) + 1),
-            "low": arrays["ranges"][:, 0],
-            "high": arrays["ranges"][:, 1],
-        }
-        in_range = pd.DataFrame(keys)
-        in_range["inside"] = arrays["inside"]
-        in_range["pooled"] = arrays["pooled"]
-        in_range["accuracy"] = reading.values["accuracy"]
+        low, high = arrays["ranges"].T
+        keys = {"group": range(1, len(ranges) + 1), "low": low, "high": high}
+        shares = {"inside": arrays["inside"], "pooled": arrays["pooled"]}
+        in_range = pd.DataFrame({**keys, **shares, "accuracy": reading.values["accuracy"]})
         tables = {"in_range": in_range}
         values: Mapping[str, float] = {}
         if step == before_memory:

@@ -15,10 +15,10 @@ first. What the paper claims of initialisation is G2. Criteria were written down
 from dataclasses import field, replace
 from typing import ClassVar
 
-from rb_interp.claims.claim import Claim, Condition, Term
+from rb_interp.claims.claim import Claim, Condition, Term, make_claim
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.config import StudyConfig, SweepConfig
+from rb_interp.runs.config import StudyConfig, SweepConfig, sizes
 from rb_interp.settings import LARGE, MIDDLE, SMALL, Draws, ReadRows
 from rb_interp.text.task import TextTask, text_provenance
 from rb_interp.training.config import TrainConfig
@@ -81,18 +81,9 @@ class LanguageConfig(SweepConfig, StudyConfig):
     """
 
     PRESETS: ClassVar[dict] = {
-        "smoke": {
-            "seeds": (0, 1),
-            "task": TextTask.PRESETS["smoke"],
-            "model": MODELS["smoke"],
-            "train": TRAINING["smoke"],
-        },
+        "smoke": {"seeds": (0, 1), **sizes(TextTask, "smoke", MODELS, TRAINING)},
         "quick": {},
-        "paper": {
-            "task": TextTask.PRESETS["paper"],
-            "model": MODELS["paper"],
-            "train": TRAINING["paper"],
-        },
+        "paper": sizes(TextTask, "paper", MODELS, TRAINING),
     }
 
     task: TextTask = field(default_factory=TextTask)
@@ -138,57 +129,49 @@ def _cosine(quantity: str, label: str) -> Term:
 
 
 CLAIMS: tuple[Claim, ...] = (
-    Claim(
+    make_claim(
         "G1",
         "With small initialisation the loss on PrOntoQA is below that on TinyStories.",
         "Fig. 1",
-        (Condition(_loss("delta_loss", "Delta L, mean over training"), ">", 0.0),),
+        Condition(_loss("delta_loss", "Delta L, mean over training"), ">", 0.0),
         context=(_loss("delta_loss_test", "Delta L on held-out text, mean over training"),),
     ),
-    Claim(
+    make_claim(
         "G1n",
         "With small initialisation the loss on PrOntoQA is below that on TinyStories, each per "
         "unigram entropy.",
         "control",
-        (
-            Condition(
-                _loss(
-                    "delta_loss_per_entropy",
-                    "Delta L of losses per unigram entropy, mean over training",
-                ),
-                ">",
-                0.0,
+        Condition(
+            _loss(
+                "delta_loss_per_entropy",
+                "Delta L of losses per unigram entropy, mean over training",
             ),
+            ">",
+            0.0,
         ),
         context=(_loss("delta_loss_per_entropy_test", "the same on held-out text"),),
     ),
-    Claim(
+    make_claim(
         "G2",
         "The smaller the initialisation, the further the loss on PrOntoQA is below that on "
         "TinyStories.",
         "Fig. 7A",
-        (
-            Condition(_delta(SMALL), ">", 0.0, _delta(MIDDLE)),
-            Condition(_delta(MIDDLE), ">", 0.0, _delta(LARGE)),
-        ),
+        Condition(_delta(SMALL), ">", 0.0, _delta(MIDDLE)),
+        Condition(_delta(MIDDLE), ">", 0.0, _delta(LARGE)),
         context=tuple(
             _loss("delta_loss", f"Delta L, mean over training, gamma {gamma:g}", gamma)
             for gamma in (SMALL, MIDDLE, LARGE)
         ),
     ),
-    Claim(
+    make_claim(
         "G3",
         "Early in training the embeddings of PrOntoQA's tokens are less alike than those of "
         "TinyStories' tokens.",
         "Fig. 7B",
-        (
-            Condition(
-                _cosine(
-                    "difference", "mean cos between PrOntoQA tokens - between TinyStories tokens"
-                ),
-                "<",
-                0.0,
-            ),
+        Condition(
+            _cosine("difference", "mean cos between PrOntoQA tokens - between TinyStories tokens"),
+            "<",
+            0.0,
         ),
         context=(
             _cosine(

@@ -13,7 +13,7 @@ from rb_interp.claims import Term
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.settings import SMALL
-from rb_interp.statistics.intervals import interval_or_nan, mean_text, over_seeds
+from rb_interp.statistics.intervals import mean_text, over_seeds
 from rb_interp.studies.language.config import PAPER_COSINES
 from rb_interp.studies.language.measure import delta_table
 from rb_interp.text.settings import CORPORA
@@ -76,33 +76,18 @@ def draw_learning(evidence: Evidence) -> Figure:
     for axes, gamma in zip(losses, gammas, strict=True):
         with kit.missing(axes):
             for corpus in CORPORA:
-                colour, name = kit.CORPUS_COLOURS[corpus], GROUPS[corpus]
-                kit.curve(
-                    axes,
-                    evidence,
-                    gamma,
-                    f"{corpus}_train",
-                    "loss",
-                    colour,
-                    "-",
-                    f"{name}, trained on",
-                )
-                kit.curve(
-                    axes,
-                    evidence,
-                    gamma,
-                    f"{corpus}_test",
-                    "loss",
-                    colour,
-                    kit.DASHED,
-                    f"{name}, held out",
-                )
+                colour = kit.CORPUS_COLOURS[corpus]
+                for part, dash, words in (
+                    ("train", "-", "trained on"),
+                    ("test", kit.DASHED, "held out"),
+                ):
+                    look = (colour, dash, f"{GROUPS[corpus]}, {words}")
+                    kit.curve(axes, evidence, gamma, f"{corpus}_{part}", "loss", *look)
                 if corpus in entropies:
                     axes.axhline(entropies[corpus], color=colour, lw=0.7, ls=DOTTED, zorder=1)
             for step in early_steps(evidence, gamma):
-                axes.plot(
-                    [step], [0], "^", ms=6, color=kit.INK, mec="white", clip_on=False, zorder=6
-                )
+                look = {"ms": 6, "mec": "white", "clip_on": False, "zorder": 6}
+                axes.plot([step], [0], "^", color=kit.INK, **look)
             axes.set_ylim(0, 1.6 * max(entropies.values()) if entropies else None)
             delta = mean_text(*evidence.interval(Term("corpus_loss", "delta_loss", gamma, "final")))
             axes.set_title(f"{kit.title_of(evidence, gamma)}\nΔL = {delta}")
@@ -113,14 +98,8 @@ def draw_learning(evidence: Evidence) -> Figure:
     with kit.missing(course):
         for gamma, rows in cast(Any, delta_table(evidence.curves).groupby("gamma")):
             means = over_seeds(rows, ["step"], ["delta_loss"])
-            kit.band(
-                course,
-                rows,
-                "delta_loss",
-                means,
-                kit.gamma_colour(gamma, gammas),
-                label=f"γ = {gamma:g}",
-            )
+            colour = kit.gamma_colour(gamma, gammas)
+            kit.band(course, rows, "delta_loss", means, colour, label=f"γ = {gamma:g}")
         kit.zero(course)
         kit.steps(course, float(evidence.curves["step"].to_numpy().max()))
         course.set_ylabel("ΔL = (L$_{stories}$ − L$_{PrOntoQA}$) / L$_{PrOntoQA}$")
@@ -132,16 +111,13 @@ def draw_learning(evidence: Evidence) -> Figure:
                 kit.Series(trained, marker="o"),
                 kit.Series(held_out, "held-out text", "#9a6a1c", "x"),
             )
-            kit.rates(axes, evidence, *series, untrained=True, joined=True, read="interval")
+            kit.rates(axes, evidence, *series, untrained=True, joined=True, average="mean")
             kit.zero(axes)
             kit.threshold(axes, evidence, claim, gamma=SMALL)
     plain.set_title("its mean over training")
     fair.set_title("the same, per unigram entropy")
-    early, entropy = (
-        kit.key("stage “early” of a seed", kit.INK, "^", True),
-        ("unigram entropy", kit.GREY),
-    )
-    kit.legend(figure, 4, [early, kit.line(*entropy, DOTTED, 0.7)])
+    early = kit.key("stage “early” of a seed", kit.INK, "^", True)
+    kit.legend(figure, 4, [early, kit.line("unigram entropy", kit.GREY, DOTTED, 0.7)])
     return figure
 
 
@@ -160,14 +136,13 @@ def draw_token_cosines(evidence: Evidence) -> Figure:
                     "This run has no token that is typical of this corpus, or none to match."
                 )
             kit.heat_map(every, matrix)
-            every.set(
-                xticks=[], yticks=[], xlabel=f"the {len(matrix)} most frequent typical tokens"
-            )
-            table = evidence.table("tokens", seed=seed).set_index("token")["text"].to_dict()
-            shown = [as_shown(table.get(token, str(token))) for token in tokens[:NAMED].tolist()]
-            kit.heat_map(few, matrix[:NAMED, :NAMED], shown)
-            few.tick_params(axis="x", labelrotation=90, labelsize=5.5, pad=1)
-            few.tick_params(axis="y", labelsize=5.5, pad=1)
+            every.set(xticks=[], yticks=[])
+            every.set_xlabel(f"the {len(matrix)} most frequent typical tokens")
+            texts = evidence.table("tokens", seed=seed).set_index("token")["text"]
+            names = [as_shown(texts.get(token, str(token))) for token in tokens[:NAMED].tolist()]
+            kit.heat_map(few, matrix[:NAMED, :NAMED], names)
+            few.tick_params(labelsize=5.5, pad=1)
+            few.tick_params(axis="x", labelrotation=90)
             mean = mean_text(*evidence.interval(replace(early, quantity=f"cos_{group}")))
             every.set_title(f"{name}\nmean cos {mean}")
     images = [one.images[0] for one in axes.flat if one.images]
@@ -209,7 +184,7 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
         with kit.missing(axes_now):
             cosines = replace(EARLY, quantity="cos", stage=stage)
             series = _by_group(cosines) if stage else DIFFERENCES
-            kit.rates(axes_now, evidence, *series, read="interval", spread=0.04, beside=beside)
+            kit.rates(axes_now, evidence, *series, average="mean", width=0.04, beside=beside)
             kit.zero(axes_now)
             axes_now.set_title(f"mean cosine, {stage}" if stage else "differences, early")
             if stage == "early" and SMALL in evidence.gammas:
@@ -222,16 +197,13 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
         _course(axes[1, 1], evidence)
     axes[0, 0].set_ylabel("mean cos of two tokens")
     axes[1, 0].set_ylabel("difference of mean cosines")
-    kit.legend(
-        figure,
-        3,
-        [
-            kit.line("untrained models", kit.GREY),
-            kit.line("the paper", kit.INK, DOTTED, 1.0),
-            kit.line("labels permuted, ± 2 sd", "#d2d2d2", width=5.0),
-            kit.line("95 % over tokens", kit.GREY, width=4.5, alpha=0.28),
-        ],
-    )
+    entries = [
+        kit.line("untrained models", kit.GREY),
+        kit.line("the paper", kit.INK, DOTTED, 1.0),
+        kit.line("labels permuted, ± 2 sd", "#d2d2d2", width=5.0),
+        kit.line("95 % over tokens", kit.GREY, width=4.5, alpha=0.28),
+    ]
+    kit.legend(figure, 3, entries)
     return figure
 
 
@@ -249,11 +221,11 @@ def _course(axes: Axes, evidence: Evidence) -> None:
     gamma = _smallest(evidence)
     table = evidence.table("similarity", gamma=gamma)
     for group in GROUPS:
-        means = evidence.table("similarity_summary", gamma=gamma, quantity=f"cos_{group}").dropna(
-            subset=["mean"]
-        )
+        quantity = f"cos_{group}"
+        means = evidence.table("similarity_summary", gamma=gamma, quantity=quantity)
+        means = means.dropna(subset=["mean"])
         if len(means):  # no control where the stories have fewer typical tokens than PrOntoQA
-            kit.band(axes, table, f"cos_{group}", means, kit.CORPUS_COLOURS[group])
+            kit.band(axes, table, quantity, means, kit.CORPUS_COLOURS[group])
     kit.zero(axes)
     kit.kept_steps(axes, np.unique(table["step"].to_numpy(dtype=float)))
     for step in sorted(set(early_steps(evidence, gamma))):
@@ -270,31 +242,19 @@ def draw_embedding_rank(evidence: Evidence) -> Figure:
         participation = replace(rank, quantity="participation_ratio")
         all_tokens = replace(rank, quantity="participation_ratio_all")
         series = [*_by_group(participation), kit.Series(all_tokens, "all tokens", kit.INK, "^")]
-        kit.rates(ratio, evidence, *series, read="interval", spread=0.035)
+        kit.rates(ratio, evidence, *series, average="mean", width=0.035)
         kit.zero(ratio, 1.0)
         ratio.set_title("embeddings: effective directions,\nfinal over untrained")
     with kit.missing(shares):
-        results: dict[str, dict] = {}
-        for n in (1, 3, 10):
-            by_rate = results[f"the first {n}"] = {}
-            for gamma in evidence.gammas:
-                term = replace(rank, quantity=f"share_{n}_all", gamma=gamma)
-                by_rate[gamma] = evidence.values(term), evidence.interval(term)
-        kit.named(shares, evidence, results)
-        shares.set(
-            ylim=(0, 1.02),
-            title="all tokens: share of the variance\nalong leading directions, final",
-        )
+        terms = {f"the first {n}": replace(rank, quantity=f"share_{n}_all") for n in (1, 3, 10)}
+        kit.named(shares, evidence, terms)
+        shares.set_ylim(0, 1.02)
+        shares.set_title("all tokens: share of the variance\nalong leading directions, final")
     with kit.missing(weights):
-        results = {}
-        for matrix in ("W_QK", "W_OV", "W_in", "W_out"):
-            by_rate = results[matrix] = {}
-            for gamma in evidence.gammas:
-                name = f"stable_rank_{matrix}"
-                rows = evidence.rows(Term("weight_rank", name, gamma, "final", layer=0))
-                ratios = (rows["value"] / rows["untrained"]).to_numpy()
-                by_rate[gamma] = ratios, interval_or_nan(ratios)
-        kit.named(weights, evidence, results)
+        terms = {}
+        for name in ("W_QK", "W_OV", "W_in", "W_out"):
+            terms[name] = Term("weight_rank", f"stable_rank_{name}", None, "final", layer=0)
+        kit.named(weights, evidence, terms, relative=True)
         kit.zero(weights, 1.0)
         weights.set(ylim=(0, None), title="L0: stable rank,\nfinal over untrained")
     kit.legend(figure, 4)
@@ -307,24 +267,23 @@ def draw_next_token(evidence: Evidence) -> Figure:
     figure, [axes] = kit.panels(1, 3, 3.0, sharey=True)
     colours = {**{g: kit.CORPUS_COLOURS[g] for g in CORPORA}, "all": kit.INK}
     marks = {"init": ("untrained", "v"), "early": ("early", "o"), "final": ("final", "s")}
+
+    def null_bar(x: float, _: kit.Series, term: Term) -> None:
+        kit.level(one, x, _null(evidence, term, "null_mean"), kit.GREY, 0.1)
+
     for one, (group, colour) in zip(axes, colours.items(), strict=True):
-
-        def null_bar(x: float, _: kit.Series, term: Term, one: Axes = one) -> None:
-            kit.level(one, x, _null(evidence, term, "null_mean"), kit.GREY, 0.1)
-
         with kit.missing(one):
             series = []
             for stage, (_, marker) in marks.items():
                 term = Term("next_token", f"spearman_{group}", None, stage)
                 series.append(kit.Series(term, "", colour, marker))
-            kit.rates(one, evidence, *series, read="interval", spread=0.05, beside=null_bar)
+            kit.rates(one, evidence, *series, average="mean", width=0.05, beside=null_bar)
             kit.zero(one)
         one.set_title({**GROUPS, "all": "both, all pairs"}[group])
     axes[0].set_ylabel("Spearman over pairs of tokens")
     null = kit.line("null: tokens permuted among neighbours in frequency", kit.GREY, width=2.0)
-    kit.legend(
-        figure, 4, [*(kit.key(words, kit.INK, mark) for words, mark in marks.values()), null]
-    )
+    entries = [kit.key(words, kit.INK, marker) for words, marker in marks.values()]
+    kit.legend(figure, 4, [*entries, null])
     return figure
 
 
@@ -333,41 +292,30 @@ def draw_skills(evidence: Evidence) -> Figure:
     per rate."""
     gammas = evidence.shown_gammas
     figure, axes = kit.panels(2, len(gammas), 4.4, max(kit.WIDTH, 2.1 * len(gammas)), sharey=True)
-    kinds = (list(KINDS)[:2], list(KINDS)[2:])
-    for (place, one), gamma in zip(np.ndenumerate(axes), [*gammas, *gammas], strict=True):
-        with kit.missing(one):
-            for kind in kinds[place[0]]:
-                where = {"gamma": gamma, "accuracy_of": kind, "step": evidence.config.train.steps}
-                rows = evidence.table("skills_summary", **where, quantity="accuracy").sort_values(
-                    "hops"
-                )
-                label, colour, marker = KINDS[kind]
-                one.vlines(
-                    rows["hops"],
-                    rows["low"].clip(0, 1),
-                    rows["high"].clip(0, 1),
-                    color=colour,
-                    lw=0.9,
-                )
-                one.plot(
-                    rows["hops"],
-                    rows["mean"],
-                    color=colour,
-                    marker=marker,
-                    ms=4,
-                    mfc="white",
-                    label=label,
-                )
-            one.set(
-                title=f"{('answer', 'chain of thought')[place[0]]}, γ = {gamma:g}",
-                ylim=(-0.03, 1.05),
-                xlabel="hops",
-            )
-            if not place[0]:
-                one.axhline(BY_CHANCE, color=kit.GREY, lw=0.8, ls=kit.DASHED, zorder=0)
+    kinds = [*KINDS]
+    rows_of_panels = (("answer", kinds[:2]), ("chain of thought", kinds[2:]))
+    for line, (title, members) in zip(axes, rows_of_panels, strict=True):
+        for one, gamma in zip(line, gammas, strict=True):
+            with kit.missing(one):
+                _skills(one, evidence, gamma, members)
+            one.set(title=f"{title}, γ = {gamma:g}", ylim=(-0.03, 1.05), xlabel="hops")
+            if title == "answer":
+                kit.zero(one, BY_CHANCE, ls=kit.DASHED)
     axes[0, 0].set_ylabel("share right")
     kit.legend(figure, 3, [kit.line("chance of two answers", kit.GREY, kit.DASHED, 0.8)])
     return figure
+
+
+def _skills(axes: Axes, evidence: Evidence, gamma: float, kinds: list[str]) -> None:
+    """Accuracy of each kind against hops, with its interval over seeds."""
+    where = {"gamma": gamma, "step": evidence.config.train.steps, "quantity": "accuracy"}
+    for kind in kinds:
+        rows = evidence.table("skills_summary", accuracy_of=kind, **where).sort_values("hops")
+        hops = rows["hops"]
+        label, colour, marker = KINDS[kind]
+        axes.vlines(hops, rows["low"].clip(0, 1), rows["high"].clip(0, 1), color=colour, lw=0.9)
+        look = {"marker": marker, "ms": 4, "mfc": "white", "label": label}
+        axes.plot(hops, rows["mean"], color=colour, **look)
 
 
 FIGURES = {
