@@ -51,13 +51,16 @@ def pytest_collection(session: pytest.Session) -> None:
     if not session.config.getoption("numprocesses", None):
         # until tests are collected: millions of objects are made, and hardly one is garbage
         gc.disable()
-        for name in (
+        names = (
             "transformer_lens",
             "pandas",
             "scipy.stats",
             "matplotlib.pyplot",
             "pyarrow.parquet",
-        ):
+        )
+        # in a fresh environment what one process compiles the other one reads
+        second = os.environ.get("PYTEST_XDIST_WORKER") == "gw1"
+        for name in reversed(names) if second else names:
             import_module(name)
 
 
