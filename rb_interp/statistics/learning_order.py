@@ -52,7 +52,7 @@ from jaxtyping import Bool, Float, Int
 from rb_interp.errors import RunError
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.anchor import SETS
-from rb_interp.tasks.dataset import HALF, Dataset
+from rb_interp.tasks.dataset import HALF, Dataset, label_entropy
 from rb_interp.text.settings import EARLY, TEXT_SETS, TRAIN
 
 __all__ = [
@@ -165,20 +165,6 @@ def half_index(losses: Curve, d_vocab: int) -> int:
 
 def first_or_last(reached: Bool[np.ndarray, " evaluation"]) -> int:
     return int(reached.argmax()) if reached.any() else len(reached) - 1
-
-
-def label_entropy(labels: Int[np.ndarray, " row"]) -> float:
-    """Entropy in nats of the labels' frequencies, in [0, ln n], the loss of knowing nothing else;
-    nan without labels.
-
-    >>> round(label_entropy(np.array([3, 3, 7, 7])) - math.log(2), 9)
-    0.0
-    """
-    if len(labels) == 0:
-        return math.nan
-    counts = np.unique(labels, return_counts=True)[1]
-    shares = counts / len(labels)
-    return float(-(shares * np.log(shares)).sum()) + 0.0
 
 
 def learning_order_of(

@@ -29,7 +29,15 @@ from pydantic import Field
 from rb_interp.arguments import checked
 from rb_interp.errors import ConfigError, TaskError, nearest
 from rb_interp.settings import Share, Size, Span, Token
-from rb_interp.tasks.dataset import HALF, Dataset, Stage, TaskSettings, changed_rows
+from rb_interp.tasks.dataset import (
+    HALF,
+    Dataset,
+    Stage,
+    TaskSettings,
+    changed_rows,
+    combination_numbers,
+    label_entropy,
+)
 from rb_interp.tasks.inputs import Inputs, RowNumbers, other_positions, selected
 
 SETS = ("mem", "rsn_train", "rsn_test")
@@ -218,30 +226,13 @@ class AnchorTask(TaskSettings):
         with an accuracy of at most .20.
         """
         top = math.log(self.d_vocab)
-        informed_loss = self.reasoning_entropy() - ABOVE_FREQUENCIES
+        labels = self.combinations("rsn_train").sum(1)[:, None] + self.tokens("key")
+        informed_loss = label_entropy(labels.ravel()) - ABOVE_FREQUENCIES
         half = Stage(lambda now, start: now[:, REASONING, 0] / top <= HALF, with_siblings=True)
         leaving = Stage(lambda now, start: now[:, REASONING, 0] / top < PLATEAU)
         informed = Stage(lambda now, start: now[:, REASONING, 0] <= informed_loss)
-        before_memory = Stage(lambda now, start: now[:, MEMORY, 1] <= MEMORY_ACCURACY, keep="last")
-        return {
-            "half": half,
-            "leaving": leaving,
-            "informed": informed,
-            "before_memory": before_memory,
-        }
-
-    def reasoning_entropy(self) -> float:
-        """Label entropy in nats of rsn_train, with every key equally often.
-
-        >>> task = AnchorTask(keys=(21, 22), reasoning_anchors=(11, 12), masked=((11, 12), (12, 11)))
-        >>> task.reasoning_entropy() / math.log(2)  # labels 43, 44, 45, 46
-        2.0
-        """
-        sums = self.combinations("rsn_train").sum(1)
-        labels = sums[:, None] + self.tokens("key")
-        counts = np.unique(labels, return_counts=True)[1]
-        shares = counts / labels.size
-        return float(-(shares * np.log(shares)).sum())
+        unlearned = Stage(lambda now, start: now[:, MEMORY, 1] <= MEMORY_ACCURACY, keep="last")
+        return {"half": half, "leaving": leaving, "informed": informed, "before_memory": unlearned}
 
     @checked
     def dataset(self, seed: int) -> AnchorDataset:
@@ -439,20 +430,6 @@ def _check_counts(task: AnchorTask) -> None:
             "the training set is empty: every reasoning combination is masked; leave some out of "
             "masked."
         )
-
-
-def combination_numbers(
-    anchors: Int[np.ndarray, "row q"], combinations: Int[np.ndarray, "combination q"]
-) -> Int[np.ndarray, " row"]:
-    """Number of each row's combination among different combinations that hold it.
-
-    >>> combination_numbers(np.array([[2, 1], [1, 1]]), np.array([[1, 1], [1, 2], [2, 1]])).tolist()
-    [2, 0]
-    """
-    numbers = {}
-    for number, combination in enumerate(combinations.tolist()):
-        numbers[tuple(combination)] = number
-    return np.array([numbers[tuple(row)] for row in anchors.tolist()], dtype=np.int64)
 
 
 RATES: dict[str, tuple[tuple[float, float], ...]] = {

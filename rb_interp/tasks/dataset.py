@@ -15,6 +15,7 @@ The rows are of an AnchorDataset, or of another dataset with a key and anchors i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -323,3 +324,31 @@ def can_change_anchor(
             agree = _agree_elsewhere(data.task.combinations(name), anchors, number)
             changeable[members] = agree.sum(1) > 1
     return changeable
+
+
+def combination_numbers(
+    anchors: Int[np.ndarray, "row q"], combinations: Int[np.ndarray, "combination q"]
+) -> Int[np.ndarray, " row"]:
+    """Number of each row's combination among different combinations that hold it.
+
+    >>> combination_numbers(np.array([[2, 1], [1, 1]]), np.array([[1, 1], [1, 2], [2, 1]])).tolist()
+    [2, 0]
+    """
+    numbers = {}
+    for number, combination in enumerate(combinations.tolist()):
+        numbers[tuple(combination)] = number
+    return np.array([numbers[tuple(row)] for row in anchors.tolist()], dtype=np.int64)
+
+
+def label_entropy(labels: Int[np.ndarray, " row"]) -> float:
+    """Entropy in nats of the labels' frequencies, in [0, ln n], the loss of knowing nothing else;
+    nan without labels.
+
+    >>> round(label_entropy(np.array([3, 3, 7, 7])) - math.log(2), 9)
+    0.0
+    """
+    if len(labels) == 0:
+        return math.nan
+    counts = np.unique(labels, return_counts=True)[1]
+    shares = counts / len(labels)
+    return float(-(shares * np.log(shares)).sum()) + 0.0

@@ -27,7 +27,8 @@ from rb_interp.statistics.learning_order import bias_index, learning_order_of
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.labels.config import BEFORE_MEMORY, LabelsConfig
 from rb_interp.tasks import AnchorDataset
-from rb_interp.tasks.anchor import combination_numbers, label_bounds
+from rb_interp.tasks.anchor import label_bounds
+from rb_interp.tasks.dataset import combination_numbers
 from rb_interp.training.member_group import Member
 
 Areas = Mapping[Any, float]
