@@ -17,6 +17,7 @@ place included; one at ``attn_out.0`` takes what attention brought there alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rb_interp.models.config import ModelConfig
-from rb_interp.training.stacked import Block, Weights, causal_mask, embed, linear, unembed
+from rb_interp.training.stacked import Block, Weights, embed, linear, unembed
 
 
 class Exchange(NamedTuple):
@@ -88,7 +89,9 @@ def _attend(
         )
     q, k, v = heads
     scores = q @ k.mT
-    log_pattern = (scores + causal_mask(length, scores) if every_query else scores).log_softmax(-1)
+    if every_query:
+        scores = scores + scores.new_full((length, length), -math.inf).triu(1)
+    log_pattern = scores.log_softmax(-1)
     return log_pattern, (log_pattern.exp() @ v).transpose(2, 3).flatten(3)
 
 
