@@ -1,4 +1,4 @@
-"""Command line: ``rb-interp reproduce | train | probe | report | patch | ablate | studies |
+"""Command line: ``rb-interp reproduce | train | probe | report | patch | ablate | sweep | studies |
 info``."""
 
 import argparse
@@ -21,6 +21,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from rb_interp import __version__, runs
 from rb_interp.errors import ConfigError, RbInterpError, RunError, TaskError, nearest, printable
 from rb_interp.store import read_run, write_file
+from rb_interp.sweep_commands import ON_JOBS, StartJobs
 
 DEFAULT = "anchor"
 """The study that is meant where none is named."""
@@ -319,6 +320,7 @@ COMMANDS = {
     kind.__name__.lower(): kind
     for kind in (Reproduce, Train, Probe, Report, Patch, Ablate, Studies, Info)
 }
+COMMANDS["sweep"] = StartJobs
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -358,6 +360,9 @@ def parse(arguments: Sequence[str]) -> Any:
         )
         return tyro.cli(union, args=[word], prog="rb-interp", description=text)
     kind = COMMANDS[word]
+    if word == "sweep" and words and words[0] in ON_JOBS:
+        word = f"sweep {words[0]}"
+        kind = ON_JOBS[words.pop(0)]
     options: dict[str, Any] = {"prog": f"rb-interp {word}", "registry": REGISTRY}
     if word in ("reproduce", "train"):
         name, start = starting_point(flags)

@@ -4,7 +4,7 @@ later."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -274,19 +274,21 @@ class Run(RunFolder):
 
     @checked
     def add_seeds(self, n: int) -> None:
-        """Let the run have ``n`` further seeds, the next whole numbers, to be trained and probed
-        with the rest.
+        """Let the run have ``n`` further seeds, the next whole numbers.
 
-        A member does not depend on the others of its stack. So, up to rounding, a run with seeds
-        added is the run that had them from the beginning.
+        Up to rounding, a run with seeds added is the run that had them from the beginning.
         """
         if n < 1:
             raise ArgumentError(f"add_seeds got n={n}; expected a whole number from 1.")
         first = max(self.config.seeds) + 1
-        seeds = tuple(range(first, first + n))
+        self.add_batches([tuple(range(first, first + n))])
+
+    def add_batches(self, batches: Sequence[tuple[int, ...]]) -> None:
+        """Let the run have further seeds, those of a batch to be trained together."""
+        seeds = tuple(seed for batch in batches for seed in batch)
         replace(self.config, seeds=(*self.config.seeds, *seeds))  # refused now, if ever
         _prepare(self.config, seeds)
-        added = [*self.metadata["added_seeds"], list(seeds)]
+        added = [*self.metadata["added_seeds"], *map(list, batches)]
         metadata = {**self.metadata, "added_seeds": added}
         with self.writing():
             self._write_start(metadata)

@@ -219,7 +219,11 @@ class Sweep:
             if sources:
                 new[data_seed] = sources
         if new:
-            self.files.write_json(self._name(self.folder / PROVENANCE), {**then, **new})
+            self.write_provenance({**then, **new})
+
+    def write_provenance(self, sources: Mapping[int, Any]) -> None:
+        """Keep what seeds draw from; `provenance` reads it."""
+        self.files.write_json(self._name(self.folder / PROVENANCE), sources)
 
     def _curves(self) -> list[Curves]:
         """The learning curves of each batch of seeds."""

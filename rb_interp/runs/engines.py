@@ -1,0 +1,139 @@
+"""Engines that carry out jobs: processes of this machine, Slurm, Ray. Each runs the same command
+of a job, so any other engine does too."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib.util import find_spec
+from shutil import which
+
+from tqdm import tqdm
+
+from rb_interp.errors import RunError, first_line
+from rb_interp.runs.jobs import JobFolder
+from rb_interp.runs.points import Job
+from rb_interp.store import write_file
+
+SCRIPT = """#!/bin/sh
+# Before the time limit Slurm sends USR1: the job saves, and waits in the queue again.
+trap 'kill -TERM $pid; wait $pid; scontrol requeue $SLURM_JOB_ID' USR1
+sh -c "exec $(sed -n "${{SLURM_ARRAY_TASK_ID}}p" {commands})" & pid=$!
+wait $pid
+"""
+SECONDS_TO_SAVE = 60
+
+
+def run_local(folder: JobFolder, jobs: Sequence[Job], at_once: int = 0) -> None:
+    """Carry out jobs in processes of this machine, one a core if no number is given.
+
+    Ctrl-C lets each save, and ends them.
+    """
+    processes: list[subprocess.Popen] = []
+
+    def call(command: str) -> None:
+        # in a session of its own, so that Ctrl-C reaches it once, from here
+        process = subprocess.Popen(["sh", "-c", f"exec {command}"], start_new_session=True)
+        processes.append(process)
+        process.wait()
+
+    try:
+        _each(call, folder, jobs, at_once or os.cpu_count() or 1)
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+
+
+def run_on_ray(
+    folder: JobFolder, jobs: Sequence[Job], at_once: int = 0, address: str | None = None
+) -> None:
+    """Carry out jobs as tasks of a Ray cluster, one a core, or of a local one without an address.
+
+    Tasks of a node that dies are tried again on another. Raises RunError if Ray is not installed or
+    nothing answers at the address.
+    """
+    if not find_spec("ray"):
+        raise RunError(
+            "the engine 'ray' needs the package ray, which is not installed: pip install ray."
+        )
+    import ray
+
+    try:
+        ray.init(address=address or "local", log_to_driver=False, logging_level="error")
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise RunError(
+            f"no Ray cluster answers at '{address}' ({first_line(error)}); start one with 'ray "
+            f"start --head', or leave out --address."
+        ) from None
+    task = ray.remote(max_retries=-1)(subprocess.call)
+
+    def call(command: str) -> None:
+        ray.get(task.remote(["sh", "-c", f"exec {command}"]))
+
+    try:
+        _each(call, folder, jobs, at_once or int(ray.cluster_resources().get("CPU", 1)))
+    finally:
+        ray.shutdown()
+
+
+def _each(
+    call: Callable[[str], None], folder: JobFolder, jobs: Sequence[Job], at_once: int
+) -> None:
+    """Call the command of each job, some at once, with a bar over jobs; no other begins after
+    Ctrl-C."""
+    with ThreadPoolExecutor(at_once) as pool:
+        futures = [pool.submit(call, folder.command(job)) for job in jobs]
+        try:
+            for future in tqdm(as_completed(futures), total=len(jobs), unit="job"):
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def submit_to_slurm(folder: JobFolder, jobs: Sequence[Job], at_once: int = 0) -> str:
+    """Submit jobs as one array, less those that are in the queue already; returns what sbatch says.
+
+    Partition, time limit and the like are taken from the variables that sbatch reads, such as
+    SBATCH_PARTITION and SBATCH_TIMELIMIT. Raises RunError if Slurm is not installed or does not
+    answer.
+    """
+    name = f"rb-interp {folder.folder}"
+    queue = _slurm("squeue", "--noheader", "--array", "--format=%K", f"--name={name}").split()
+    lines = [f"{folder.command(job)}\n" for job in folder.jobs]
+    numbers = [str(folder.jobs.index(job) + 1) for job in jobs]  # of lines, the same in every call
+    numbers = [number for number in numbers if number not in queue]
+    if not numbers:
+        return f"all {len(jobs)} jobs are in the queue already"
+    commands = folder.folder / "commands.txt"
+    write_file(commands, "".join(lines).encode())
+    script = folder.folder / "slurm.sh"
+    write_file(script, SCRIPT.format(commands=shlex.quote(str(commands))).encode())
+    return _slurm(
+        "sbatch",
+        f"--array={','.join(numbers)}{f'%{at_once}' if at_once else ''}",
+        f"--job-name={name}",
+        "--requeue",
+        f"--signal=B:USR1@{SECONDS_TO_SAVE}",
+        "--open-mode=append",
+        f"--output={folder.folder}/logs/slurm.log",
+        str(script),
+    )
+
+
+def _slurm(*words: str) -> str:
+    """What a command of Slurm prints."""
+    if not which(words[0]):
+        raise RunError(
+            f"the engine 'slurm' needs the command {words[0]}, which is not installed here; run it "
+            f"where jobs are submitted, or give another --engine."
+        )
+    result = subprocess.run(words, capture_output=True, text=True)
+    if result.returncode:
+        raise RunError(f"{words[0]} failed: {first_line(RuntimeError(result.stderr))}.")
+    return result.stdout.strip()
