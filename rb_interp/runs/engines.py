@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -26,6 +27,7 @@ sh -c "exec $(sed -n "${{SLURM_ARRAY_TASK_ID}}p" {commands})" & pid=$!
 wait $pid
 """
 SECONDS_TO_SAVE = 60
+SECONDS_TO_ANSWER = 5
 
 
 def run_local(folder: JobFolder, jobs: Sequence[Job], at_once: int = 0) -> None:
@@ -63,13 +65,16 @@ def run_on_ray(
         )
     import ray
 
-    try:
-        ray.init(address=address or "local", log_to_driver=False, logging_level="error")
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise RunError(
-            f"no Ray cluster answers at '{address}' ({first_line(error)}); start one with 'ray "
-            f"start --head', or leave out --address."
-        ) from None
+    if address:  # Ray itself tries for minutes
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), SECONDS_TO_ANSWER).close()
+        except (OSError, ValueError) as error:
+            raise RunError(
+                f"no Ray cluster answers at '{address}' ({first_line(error)}); start one with 'ray "
+                f"start --head', or leave out --address."
+            ) from None
+    ray.init(address=address or "local", log_to_driver=False, logging_level="error")
     task = ray.remote(max_retries=-1)(subprocess.call)
 
     def call(command: str) -> None:

@@ -8,8 +8,8 @@
     seeds = [0, 1, 2, 3]
 
 A point is a value of each axis, and has a run. The axes ``seeds`` and ``gammas`` make no points:
-their values are the members of each run. Runs that differ only in learning rate and weight decay can train in one stack, so they are
-one job, up to a number of members.
+their values are the members of each run. Runs that differ only in learning rate and weight decay
+can train in one stack, so they are one job, up to a number of members.
 """
 
 from __future__ import annotations
