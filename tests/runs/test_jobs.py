@@ -52,7 +52,7 @@ def weights(run: Run) -> dict:
     checkpoints = {
         (member, name): weight.numpy().tobytes()
         for member in run.sweep().members
-        for name, weight in run.sweep().weights(*member).items()
+        for name, weight in run.sweep().weights(member.gamma, member.seed).items()
     }
     assert checkpoints
     return checkpoints
