@@ -360,9 +360,9 @@ def parse(arguments: Sequence[str]) -> Any:
         )
         return tyro.cli(union, args=[word], prog="rb-interp", description=text)
     kind = COMMANDS[word]
-    if word == "sweep" and words and words[0] in ON_JOBS:
-        word = f"sweep {words[0]}"
-        kind = ON_JOBS[words.pop(0)]
+    if word == "sweep" and flags and flags[0] in ON_JOBS:
+        word = f"sweep {flags[0]}"
+        kind = ON_JOBS[flags.pop(0)]
     options: dict[str, Any] = {"prog": f"rb-interp {word}", "registry": REGISTRY}
     if word in ("reproduce", "train"):
         name, start = starting_point(flags)

@@ -1,15 +1,13 @@
 """Jobs of a file with axes: what they are, how they end, and what is joined of them."""
 
 import os
-import shlex
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from own_studies import ONE, One
+from own_studies import ONE
 
 from rb_interp.cli import main
 from rb_interp.errors import RbInterpError, RunError
@@ -64,7 +62,10 @@ def weights(run: Run) -> dict:
         # rates share a stack, up to four members; two gammas a seed
         (TEXT, [["parts/0-0"], ["parts/0-2", "parts/1-2"], ["parts/1-0"]]),
         ("members = 12" + TEXT.replace("members = 4", ""), [["runs/0", "runs/1"]]),
-        (TEXT.replace("train.lr", "train.eps").replace("members = 4", ""), [["runs/0"], ["runs/1"]]),
+        (
+            TEXT.replace("train.lr", "train.eps").replace("members = 4", ""),
+            [["runs/0"], ["runs/1"]],
+        ),
         (
             'study = "one"\nrates = [[0.5, 0.1]]\n[axes]\ntrain.weight_decay = [0.0, 0.1]\n',
             [["runs/0"], ["runs/1"]],
