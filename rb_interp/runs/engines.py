@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import socket
 import subprocess
 from collections.abc import Callable, Sequence
@@ -43,12 +42,11 @@ def run_local(folder: JobFolder, jobs: Sequence[Job], at_once: int = 0) -> None:
         processes.append(process)
         process.wait()
 
-    try:
-        _each(call, folder, jobs, at_once or os.cpu_count() or 1)
-    finally:
+    def stop() -> None:
         for process in processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
+            process.terminate()
+
+    _each(call, stop, folder, jobs, at_once or os.cpu_count() or 1)
 
 
 def run_on_ray(
@@ -63,7 +61,7 @@ def run_on_ray(
         raise RunError(
             "the engine 'ray' needs the package ray, which is not installed: pip install ray."
         )
-    import ray
+    import ray  # pyright: ignore[reportMissingImports] (an extra)
 
     if address:  # Ray itself tries for minutes
         host, _, port = address.rpartition(":")
@@ -80,17 +78,19 @@ def run_on_ray(
     def call(command: str) -> None:
         ray.get(task.remote(["sh", "-c", f"exec {command}"]))
 
-    try:
-        _each(call, folder, jobs, at_once or int(ray.cluster_resources().get("CPU", 1)))
-    finally:
-        ray.shutdown()
+    n_cores = int(ray.cluster_resources().get("CPU", 1))
+    _each(call, ray.shutdown, folder, jobs, at_once or n_cores)
 
 
 def _each(
-    call: Callable[[str], None], folder: JobFolder, jobs: Sequence[Job], at_once: int
+    call: Callable[[str], None],
+    stop: Callable[[], None],
+    folder: JobFolder,
+    jobs: Sequence[Job],
+    at_once: int,
 ) -> None:
-    """Call the command of each job, some at once, with a bar over jobs; no other begins after
-    Ctrl-C."""
+    """Call the command of each job, some at once, with a bar over jobs; after Ctrl-C no other
+    begins, and ``stop`` ends those that run."""
     with ThreadPoolExecutor(at_once) as pool:
         futures = [pool.submit(call, folder.command(job)) for job in jobs]
         try:
@@ -98,6 +98,7 @@ def _each(
                 future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            stop()
             raise
 
 

@@ -179,7 +179,7 @@ class JobFolder:
                 missing.append(point.name)
                 continue
             run = self._gathered_run(point)
-            labels = {"run": point.name}
+            labels: dict[str, Any] = {"run": point.name}
             for axis, value in point.axes.items():
                 labels[axis] = value if isinstance(value, str | int | float) else json.dumps(value)
             of_run = {name: run.table(name) for name in run.table_keys}
