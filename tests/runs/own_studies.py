@@ -150,3 +150,13 @@ def start(folder, config=SMALL, study=ONE):
 def only_store(run):
     (store,) = run.sweep().stores.values()
     return store
+
+
+def last_weights(run):
+    """Bytes of every tensor of every member at the last step."""
+    sweep = run.sweep()
+    return {
+        (member, name): weight.numpy().tobytes()
+        for member in sweep.members
+        for name, weight in sweep.weights(member.gamma, member.seed).items()
+    }

@@ -1,6 +1,5 @@
 """Jobs of a file with axes: what they are, how they end, and what is joined of them."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from own_studies import ONE
+from own_studies import ONE, last_weights
 
 from rb_interp.cli import main
 from rb_interp.errors import RbInterpError, RunError
@@ -16,7 +15,6 @@ from rb_interp.runs import Run
 from rb_interp.runs.jobs import JobFolder
 from rb_interp.runs.points import read_jobs
 
-HERE = Path(__file__).parent
 TEXT = """
 study = "one"
 members = 4
@@ -26,35 +24,13 @@ seeds = [0, 1, 2]
 """
 
 
-@pytest.fixture(autouse=True)
-def installed(tmp_path_factory, monkeypatch):
-    """The study `one` as a distribution installs it, for this process and those of jobs."""
-    site = tmp_path_factory.mktemp("site")
-    for name, text in {
-        "METADATA": "Metadata-Version: 2.1\nName: own\nVersion: 0\n",
-        "entry_points.txt": "[rb_interp.studies]\none = own_studies:ONE\n",
-    }.items():
-        (site / "own-0.dist-info").mkdir(exist_ok=True)
-        (site / "own-0.dist-info" / name).write_text(text)
-    monkeypatch.syspath_prepend(site)
-    monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{HERE}")
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 def write(folder: Path, text: str = TEXT) -> Path:
     path = folder / "rates.toml"
     path.write_text(text)
     return path
-
-
-def weights(run: Run) -> dict:
-    """Bytes of every tensor of every member at the last step."""
-    checkpoints = {
-        (member, name): weight.numpy().tobytes()
-        for member in run.sweep().members
-        for name, weight in run.sweep().weights(member.gamma, member.seed).items()
-    }
-    assert checkpoints
-    return checkpoints
 
 
 @pytest.mark.parametrize(
@@ -168,7 +144,7 @@ def test_jobs_are_killed_resumed_and_gathered(tmp_path, capfd):
     assert set(readings["train.lr"]) == {0.01, 0.02}
     again = Run.start(tmp_path / "again", ONE, first.parts[part])
     again.train(progress=False)
-    assert weights(Run.open(out / part)) == weights(again)
+    assert last_weights(Run.open(out / part)) == last_weights(again)
     for point in folder.points:
         run = Run.open(out / "runs" / point.name)
         whole = Run.start(tmp_path / point.name, ONE, point.config).reproduce(progress=False)
