@@ -10,7 +10,6 @@ from typing import Literal
 from tyro.conf import Positional
 
 from rb_interp.errors import RunError
-from rb_interp.runs.jobs import DONE, FAILED, RUNNING, STATES, JobFolder
 
 
 @dataclass(frozen=True)
@@ -33,13 +32,15 @@ class StartJobs:
 
     def __call__(self, line: str) -> None:
         from rb_interp.runs import engines
+        from rb_interp.runs.jobs import DONE, FAILED, RUNNING, JobFolder, counts_text
 
         folder = JobFolder.start(self.file, self.out or Path("runs") / self.file.stem)
         states = folder.states()
         missing = [job for job in folder.jobs if states[job.name] not in (DONE, RUNNING)]
-        print(f"folder: {folder.folder}; {_counts(states)}", file=sys.stderr)
+        print(f"folder: {folder.folder}; {counts_text(states)}", file=sys.stderr)
         if self.print_commands:
-            print("\n".join(map(folder.command, missing)))
+            for job in missing:
+                print(folder.command(job))
             return
         if missing and self.engine == "slurm":
             print(engines.submit_to_slurm(folder, missing, self.jobs))
@@ -53,8 +54,8 @@ class StartJobs:
         failed = [job for job in folder.jobs if states[job.name] == FAILED]
         if failed:
             lines = [f"{job.name}: {folder.last_line(job)}" for job in failed]
-            raise RunError("\n".join([f"{_counts(states)}; the same command goes on.", *lines]))
-        print(f"{_counts(states)}; next: rb-interp sweep gather {folder.folder}")
+            raise RunError("\n".join([f"{counts_text(states)}; the same command goes on.", *lines]))
+        print(f"{counts_text(states)}; next: rb-interp sweep gather {folder.folder}")
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Status(OnJobs):
     """List jobs with their state and the last line of their logs, and the time that is left."""
 
     def __call__(self, line: str) -> None:
+        from rb_interp.runs.jobs import DONE, JobFolder, counts_text
         from rb_interp.runs.terminal import Screen
 
         folder = JobFolder(self.folder)
@@ -82,7 +84,7 @@ class Status(OnJobs):
         screen.table(["job", "state", "last line of its log"], rows, wide=True)
         seconds = folder.seconds_left(states)
         left = "" if seconds is None else f"; about {seconds / 60:.0f} minutes left"
-        screen.say(f"{_counts(states)}{left}")
+        screen.say(f"{counts_text(states)}{left}")
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ class Gather(OnJobs):
     """Join the tables of all finished runs, with the axes as columns."""
 
     def __call__(self, line: str) -> None:
+        from rb_interp.runs.jobs import JobFolder
+
         folder = JobFolder(self.folder)
         missing = folder.gather()
         print(f"tables: {folder.folder / 'gathered'}; runs: {folder.folder / 'runs'}")
@@ -105,13 +109,9 @@ class CarryOut(OnJobs):
     """Name of the job."""
 
     def __call__(self, line: str) -> None:
+        from rb_interp.runs.jobs import JobFolder
+
         JobFolder(self.folder).carry_out(self.name, line)
 
 
 ON_JOBS = {"status": Status, "gather": Gather, "job": CarryOut}
-
-
-def _counts(states: dict[str, str]) -> str:
-    values = list(states.values())
-    counts = [(values.count(state), state) for state in STATES]
-    return ", ".join(f"{n} {state}" for n, state in counts if n)

@@ -15,6 +15,7 @@ import json
 import re
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -208,6 +209,12 @@ class JobFolder:
         if not run.store.is_current(PROBE):
             run.reproduce()
         return run
+
+
+def counts_text(states: Mapping[str, str]) -> str:
+    """How many jobs are in each state."""
+    counts = Counter(states.values())
+    return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
 
 
 def train_runs(runs: Sequence[Any]) -> None:
