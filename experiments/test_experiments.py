@@ -3,6 +3,7 @@ alone."""
 
 from pathlib import Path
 
+import gpu_check
 import learning_rates
 import pandas as pd
 import pytest
@@ -68,3 +69,13 @@ def test_the_preset_has_the_rates_with_the_lowest_training_loss_of_the_recorded_
     )
     chosen = table.loc[table["chosen"], ["gamma", "lr"]].to_numpy().tolist()
     assert best == [list(pair) for pair in RATES["quick"]] == chosen
+
+
+def test_the_check_of_a_gpu_runs_on_a_cpu(tmp_path):
+    table = tmp_path / "check.csv"
+    small = ["--device", "cpu", "--preset", "smoke", "--steps", "1", "--members", "1"]
+    gpu_check.main([*small, "--out", str(table)])
+    rows = pd.read_csv(table)
+    assert (rows.query("check == 'rounding'")["value"].astype(float) < 1e-12).all()
+    expected = {"as set", "single steps", "HookedTransformer, plain loop", "torch.func"}
+    assert set(rows.query("check == 'speed'")["way"]) == expected

@@ -198,15 +198,16 @@ class RunStore:
         if steps.pop(step, None) is not None:
             self.write_json(STEPS, steps)
 
-    def finish(self, step: str, names: Iterable[str], version: str = "") -> None:
-        """Note that a step is finished: its files, when, by which code, and from which files of the
-        step before."""
+    def finish(self, step: str, names: Iterable[str], version: str = "", **facts: Any) -> None:
+        """Note that a step is finished: its files, when, by which code, from which files of the
+        step before, and further plain data."""
         files = {name: _sha256(self.folder / name) for name in sorted(names)}
         steps = self.steps
         steps[step] = {
             "made_from": _digest(steps.get(BEFORE.get(step, ""))),
             "version": version or code_version(),
             "finished": _now(),
+            **facts,
             "files": files,
         }
         self.write_json(STEPS, steps)

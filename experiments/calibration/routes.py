@@ -39,7 +39,8 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
 from rb_interp.tasks import AnchorDataset
 from rb_interp.training.config import TrainConfig, learning_rate
-from rb_interp.training.member_group import clip_per_member, cross_entropy, make_optimiser
+from rb_interp.training.member_group import cross_entropy
+from rb_interp.training.updates import clip_per_member, make_optimiser
 
 SMALLEST_SHARE = 0.95
 """A member counts where every exchange, and the reasoning rows as they are, reach this share of

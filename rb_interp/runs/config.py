@@ -123,8 +123,8 @@ class SweepConfig(Settings):
             raise ConfigError(
                 f"scheme 'torch_default' has no gamma, and gammas={self.gammas}; give one gamma."
             )
-        if self.task.predicts == "last" and (self.train.micro_batch or self.train.compile):
-            raise ConfigError("micro_batch and compile are for language models; leave them out.")
+        if self.task.predicts == "last" and self.train.micro_batch:
+            raise ConfigError("micro_batch is for language models; leave it out.")
         parameters(self.model, self.task.d_vocab, self.task.length)
         known = self.task.stages or {}
         for stage in self.train.stages:

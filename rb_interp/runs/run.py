@@ -247,7 +247,8 @@ class Run(RunFolder):
                 train_sweeps([self.sweeps[name] for name in names], progress)
             self.store.write_table("curves", self.curves, KEYS["curves"].split())
             written = [name for sweep in self.sweeps.values() for name in sweep.written]
-            self.store.finish(TRAIN, [*written, "curves.parquet"])
+            replays = {name: sweep.replays for name, sweep in self.sweeps.items()}
+            self.store.finish(TRAIN, [*written, "curves.parquet"], cuda_graph_replays=replays)
 
     @checked
     def reproduce(self, progress: bool = True, until_decided: bool = False) -> Run:

@@ -24,6 +24,7 @@ from rb_interp.training.member_group import Member
 from rb_interp.training.members import Part, train_together
 from rb_interp.training.store import (
     CURVES,
+    REPLAYS,
     Checkpoint,
     CheckpointStore,
     Curves,
@@ -177,6 +178,12 @@ class Sweep:
         if not all(store.exists("state") for store in stores):
             return None
         return min(store.read("state", CURVES).step for store in stores)
+
+    @property
+    def replays(self) -> int:
+        """How many steps a CUDA graph has taken of the member that has the fewest of such."""
+        states = [store.read("state", CURVES).tensors for store in self.stores.values()]
+        return min(int(state[REPLAYS].min()) if REPLAYS in state else 0 for state in states)
 
     @property
     def finished(self) -> bool:

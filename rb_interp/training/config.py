@@ -34,7 +34,7 @@ class TrainConfig(Settings):
             "n_checkpoints": 24,
         },
     }
-    host_fields = ("device", "workers", "save_every", "micro_batch", "compile")
+    host_fields = ("device", "workers", "save_every", "micro_batch", "compile", "cuda_graph")
     looks = ("eval_every", "eval_rows", "n_checkpoints", "keep_at", "stages", "track_drift")
 
     steps: Steps = 6000
@@ -91,7 +91,11 @@ class TrainConfig(Settings):
     """Rows that go through a next-token model at once, gradients adding up over a batch; 0 for
     all."""
     compile: bool = False
-    """Let torch.compile build a next-token model's loss and gradients (pays on a GPU)."""
+    """Let torch.compile build loss and gradients, and on a GPU what is done with gradients; it may
+    pay there."""
+    cuda_graph: Literal["auto", "on", "off"] = "auto"
+    """Record a step in a CUDA graph and replay it: on a GPU where its shapes allow it (``auto``),
+    there or not at all (``on``), or never. The weights are the same to the bit."""
 
     def steps_alone(self, **changes: Any) -> dict[str, Any]:
         """Settings that decide the weights, less those of the host and of what is looked at, with

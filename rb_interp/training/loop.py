@@ -23,6 +23,7 @@ from rb_interp.training.config import TrainConfig, checkpoint_steps, evaluation_
 from rb_interp.training.member_group import Member, MemberGroup
 from rb_interp.training.store import (
     CURVES,
+    REPLAYS,
     SPECTRA,
     Checkpoint,
     CheckpointStore,
@@ -95,6 +96,7 @@ class Training:
         self.step = 0
         self.target = 0
         self.saved = (-1, 0)
+        self.replays_before = torch.zeros(len(self.members), dtype=torch.int64)
 
     def run(self, progress: bool) -> Trained:
         """Train to the last step.
@@ -102,6 +104,9 @@ class Training:
         KeyboardInterrupt is raised again once all members stand at one step and that is saved.
         """
         self._resume()
+        if self.train.cuda_graph != "off" and self.groups[0].device.type == "cuda":
+            for reason in {group.single_steps for group in self.groups} - {""}:
+                tqdm.write(f"Single steps without a CUDA graph: {reason}.", file=sys.stderr)
         bar = tqdm(
             total=self.train.steps,
             initial=self.step,
@@ -213,6 +218,9 @@ class Training:
         curves = {f"{CURVES}values": np.stack([values for _, values in self.curves.evaluations])}
         for name, spectra in self.curves.spectra.items():
             curves[f"{SPECTRA}{name}"] = np.stack(spectra)
+        replays = self.replays_before.clone()
+        for group, rows in zip(self.groups, slices([g.members for g in self.groups]), strict=True):
+            replays[rows] += group.replayed.replays if group.replayed else 0
         for part in self.stored:
             tensors = {name: value[part.rows] for name, value in state.items()}
             for name, values in curves.items():
@@ -221,6 +229,8 @@ class Training:
             for stage, steps in self.reached.items():
                 of_members = [steps.get(member, -1) for member in part.members]
                 tensors[f"{CURVES}{stage}"] = torch.tensor(of_members)
+            if replays.any():
+                tensors[REPLAYS] = replays[part.rows]
             part.store.write("state", self.step, _keys(part.members), tensors)
         self.saved = (self.step, len(self.curves.evaluations))
 
@@ -265,6 +275,7 @@ class Training:
                 value[part.rows] = state.tensors[name]
             for name, values in curves.items():
                 values[:, part.rows] = state.tensors[name]
+            self.replays_before[part.rows] = state.tensors.get(REPLAYS, torch.tensor(0))
             for stage, reached in self.reached.items():
                 steps = state.tensors[f"{CURVES}{stage}"].tolist()
                 for member, step in zip(part.members, steps, strict=True):

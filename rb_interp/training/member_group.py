@@ -8,10 +8,11 @@ to the kind.
 A label of -1 is no target: what fills up a short row plays no part.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
+from weakref import proxy
 
 import numpy as np
 import torch
@@ -19,15 +20,16 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.errors import ConfigError, first_line
+from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw, parameters
 from rb_interp.tasks.dataset import Dataset, Task, vocabulary
+from rb_interp.training.captured import Replayed, StaticStep
 from rb_interp.training.config import TrainConfig, learning_rate
 from rb_interp.training.stacked import stacked_logits
 from rb_interp.training.tracking import Batches, Drift, leading_eigenvalues
+from rb_interp.training.updates import StackedUpdate, TorchUpdate, compiled
 
-MOMENTS = ("exp_avg", "exp_avg_sq")
 DRIFT = "drift/"
 """What the names of the sums of ``training.tracking`` begin with in checkpoints."""
 TRIM = 64
@@ -59,6 +61,11 @@ class MemberGroup:
         device: where the tensors live.
         data: the rows that the members of each seed learn, where they are drawn already; seeds may
             share them.
+        static: take steps on tensors that stay where they are, as on a GPU in any case.
+
+    Attributes:
+        single_steps: why a CUDA graph cannot record the steps, "" if it can. replayed: what counts
+            the steps that a graph takes; None without one.
     """
 
     def __init__(
@@ -69,6 +76,7 @@ class MemberGroup:
         train: TrainConfig,
         device: torch.device | str = "cpu",
         data: Mapping[int, Dataset] | None = None,
+        static: bool = False,
     ) -> None:
         self.members = tuple(members)
         self.model = model
@@ -93,29 +101,58 @@ class MemberGroup:
         for name, weight in self.weights.items():
             if name in trained:
                 self.trained[name] = weight.requires_grad_()
-        self.rates = []
         settings = []
         for member in members:
             rate = train.lr if member.lr is None else member.lr
             decay = train.weight_decay if member.weight_decay is None else member.weight_decay
-            self.rates.append(rate)
             settings.append((rate, decay))
-        alike = len(set(settings)) == 1
-        self.pieces = {}
-        for name, weight in self.trained.items():
-            self.pieces[name] = weight.detach().split(len(weight) if alike else 1)
-        self.optimiser = make_optimiser(groups_by_setting(self.pieces, settings), train)
+        self.rates = [rate for rate, _ in settings]
         self.batches = Batches(task, datasets, train, self.device)
         self.watched = {}
         for name, ids in getattr(task, "spectra", {}).items():
             self.watched[name] = torch.tensor(ids, device=self.device)
         self.prepare()
+        self._prepare_steps(settings, static)
+
+    def _prepare_steps(self, settings: Sequence[tuple[float, float]], static: bool) -> None:
+        """Choose how steps are taken; ConfigError for a CUDA graph that cannot be."""
+        self.single_steps = self.why_single_steps()
+        wanted = self.train.cuda_graph
+        if wanted == "on" and self.single_steps:
+            raise ConfigError(f"cuda_graph='on': {self.single_steps}; set 'auto'.")
+        self.static = None
+        self.replayed = None
+        if not static and self.device.type != "cuda":
+            self.update: Any = TorchUpdate(self.trained, settings, self.train)
+            return
+        self.update = StackedUpdate(self.trained, settings, self.train)
+        for name, view in self.update.trained.items():
+            self.trained[name] = self.weights[name] = view.requires_grad_()
+        # A step that referred to its group would keep a GPU's memory from being freed with it.
+        group = proxy(self)
+        self.static = StaticStep(
+            self.batches,
+            lambda *batch: group.gradients_of(*batch),
+            self.update,
+            lambda lr: group.before_step(lr),
+        )
+        if wanted != "off" and not self.single_steps:
+            self.replayed = Replayed(self.static, self.device, wanted == "on")
 
     def prepare(self) -> None:
         """Make what a kind of group needs beside weights and batches; nothing by default."""
 
+    def why_single_steps(self) -> str:
+        """Why a CUDA graph cannot record the steps, "" if it can."""
+        kind = self.device.type
+        return "" if kind == "cuda" else f"a CUDA graph needs a GPU, and this is a {kind}"
+
     def gradients(self) -> tuple[Tensor, ...]:
-        """Gradients of the current step's batch, in the order of ``trained``; each member's are its
+        """Gradients of the current step's batch, see `gradients_of`."""
+        return self.gradients_of(*self.batches.of_step(self.step))
+
+    def gradients_of(self, tokens: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+        """Gradients of a batch of each seed, in the order of ``trained``; each member's are its
         own."""
         raise NotImplementedError
 
@@ -136,36 +173,21 @@ class MemberGroup:
 
     def advance(self, steps: int) -> None:
         """Take optimiser steps."""
+        if self.static is not None:
+            self.step = self.static.advance(self.step, steps, self.replayed or self.static)
+            return
         for _ in range(steps):
-            lr = {rate: learning_rate(self.step, self.train, rate) for rate in self.rates}
-            rates = [lr[rate] for rate in self.rates]
-            self.before_step(torch.tensor(rates, dtype=self.dtype, device=self.device))
-            gradients = self.gradients()
-            if self.train.clip > 0:
-                clip_per_member(gradients, self.train.clip)
-            for pieces, gradient in zip(self.pieces.values(), gradients, strict=True):
-                # The fused optimiser ignores strides.
-                parts = gradient.contiguous().split(len(pieces[0]))
-                for piece, part in zip(pieces, parts, strict=True):
-                    piece.grad = part
-            for group in self.optimiser.param_groups:
-                group["lr"] = lr[group["rate"]]
-            self.optimiser.step()
+            lr = [learning_rate(self.step, self.train, rate) for rate in self.rates]
+            self.before_step(torch.tensor(lr, dtype=self.dtype, device=self.device))
+            self.update(self.gradients(), self.step)
             self.step += 1
 
     def state(self, moments: bool = True) -> dict[str, Tensor]:
         """Weights (``name``) and moments (``exp_avg/name``, ``exp_avg_sq/name``), members first,
         copied to CPU."""
         state = {name: weight.detach().cpu().clone() for name, weight in self.weights.items()}
-        if not moments or self.train.optimiser != "adamw":
-            return state
-        for name, pieces in self.pieces.items():
-            for moment in MOMENTS:
-                values = []
-                for piece in pieces:
-                    of_piece = self.optimiser.state[piece]
-                    values.append(of_piece.get(moment, torch.zeros_like(piece)))
-                state[f"{moment}/{name}"] = torch.cat(values).cpu()
+        for name, value in self.update.moments().items() if moments else ():
+            state[name] = value.cpu()
         return state
 
     def load_state(self, state: dict[str, Tensor], step: int) -> None:
@@ -173,17 +195,8 @@ class MemberGroup:
         self.step = step
         for name, weight in self.weights.items():
             weight.data.copy_(state[name])
-        if not step or self.train.optimiser != "adamw":
-            return
-        for name, pieces in self.pieces.items():
-            for piece in pieces:
-                self.optimiser.state[piece] = {
-                    "step": torch.tensor(float(step), device=self.device)
-                }
-            for moment in MOMENTS:
-                values = state[f"{moment}/{name}"].to(self.device, self.dtype)
-                for piece, part in zip(pieces, values.split(len(pieces[0])), strict=True):
-                    self.optimiser.state[piece][moment] = part.clone()
+        if step and self.train.optimiser == "adamw":
+            self.update.load_moments(state, step)
 
     def autocast(self):
         """bfloat16 products if the configuration asks for them; the weights stay float32."""
@@ -201,15 +214,20 @@ class LastGroup(MemberGroup):
         if self.train.track_drift:
             rows = (self.batches.tokens, self.batches.labels, self.which_seed)
             self.drift = Drift(self.model, self.weights, *rows)
+        if self.train.compile:
+            self._loss = compiled(self._loss)
 
-    def gradients(self) -> tuple[Tensor, ...]:
-        """Gradients of the current step's batch, in the order of ``trained``; each member's are its
+    def gradients_of(self, tokens: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+        """Gradients of a batch of each seed, in the order of ``trained``; each member's are its
         own."""
-        tokens, labels = (part[self.which_seed] for part in self.batches.of_step(self.step))
+        loss = self._loss(tokens[self.which_seed], labels[self.which_seed])
+        return torch.autograd.grad(loss, list(self.trained.values()), materialize_grads=True)
+
+    def _loss(self, tokens: Tokens, labels: Int[Tensor, "member row"]) -> Float[Tensor, ""]:
+        """Each member's mean loss, summed over members."""
         with self.autocast():
             logits = stacked_logits(self.weights, tokens, self.model)
-        loss = cross_entropy(logits, labels).mean(1).sum()
-        return torch.autograd.grad(loss, list(self.trained.values()), materialize_grads=True)
+        return cross_entropy(logits, labels).mean(1).sum()
 
     def before_step(self, lr: Float[Tensor, " member"]) -> None:
         """Add up what theory predicts of the step."""
@@ -264,18 +282,25 @@ class NextGroup(MemberGroup):
                 "track_drift=True; no theory predicts the drift where every next token is an "
                 "answer."
             )
-        self.loss = _compiled(self._loss) if self.train.compile else self._loss
+        if self.train.compile:
+            self._loss = compiled(self._loss)
+        lengths = trimmed_lengths(self.batches.labels).unique()
+        self.length = int(lengths) if len(lengths) == 1 else None
 
-    def gradients(self) -> tuple[Tensor, ...]:
-        """Gradients of the current step's batch, in the order of ``trained``, in pieces of
+    def why_single_steps(self) -> str:
+        """Rows of several lengths are no steps of one shape, either."""
+        differ = "" if self.length else "the lengths of its rows differ from batch to batch"
+        return super().why_single_steps() or differ
+
+    def gradients_of(self, tokens: Tokens, labels: Tokens) -> tuple[Tensor, ...]:
+        """Gradients of a batch of each seed, in the order of ``trained``, in pieces of
         ``micro_batch`` rows."""
-        tokens, labels = self.batches.of_step(self.step)
-        tokens, labels = trimmed(tokens[self.which_seed], labels[self.which_seed])
+        tokens, labels = trimmed(tokens[self.which_seed], labels[self.which_seed], self.length)
         total = (labels >= 0).sum((1, 2))
         sums: tuple[Tensor, ...] = ()
         size = self.train.micro_batch or tokens.shape[1]
         for rows, following in zip(tokens.split(size, 1), labels.split(size, 1), strict=True):
-            loss = self.loss(rows, following, total)
+            loss = self._loss(rows, following, total)
             gradients = torch.autograd.grad(loss, list(self.trained.values()))
             sums = tuple(map(torch.add, sums, gradients)) if sums else gradients
         return sums
@@ -318,69 +343,18 @@ class NextGroup(MemberGroup):
 
 
 def trimmed(
-    tokens: Tokens, labels: Tokens
+    tokens: Tokens, labels: Tokens, length: int | None = None
 ) -> tuple[Int[Tensor, "member row _"], Int[Tensor, "member row _"]]:
-    """Rows without the last columns in which none has a target, in multiples of TRIM so that few
-    lengths occur."""
-    used = (labels >= 0).any(0).any(0).nonzero()
-    longest = int(used.max()) + 1 if len(used) else 1
-    length = min(labels.shape[-1], -(-longest // TRIM) * TRIM)
+    """Rows without the last columns in which none has a target, or cut to a length."""
+    length = length or int(trimmed_lengths(labels).max())
     return tokens[:, :, :length], labels[:, :, :length]
 
 
-def _compiled(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A function that torch compiles at its first call; ConfigError if it cannot here."""
-    made = torch.compile(loss)
-
-    def called(*args: Tensor) -> Tensor:
-        try:
-            return made(*args)
-        except Exception as error:
-            if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
-                raise
-            raise ConfigError(
-                f"compile=True: torch.compile failed here ({first_line(error)}); set "
-                f"compile=False, or install what it needs, such as a C++ compiler."
-            ) from None
-
-    return called
-
-
-def groups_by_setting(
-    pieces: Mapping[str, Sequence[Tensor]], settings: Sequence[tuple[float, float]]
-) -> list[dict[str, Any]]:
-    """A parameter group of the optimiser for each learning rate, which stands in it as ``rate``,
-    and weight decay.
-
-    Args:
-        pieces: name -> one tensor of all members, where they share a setting, or one of each.
-        settings: learning rate and weight decay of each member.
-    """
-    groups = []
-    for setting in dict.fromkeys(settings):
-        numbers = [number for number, other in enumerate(settings) if other == setting]
-        if len(numbers) == len(settings):
-            numbers = [0]
-        trained = []
-        for tensors in pieces.values():
-            trained += [tensors[number] for number in numbers]
-        rate, decay = setting
-        groups.append({"params": trained, "rate": rate, "weight_decay": decay})
-    return groups
-
-
-def make_optimiser(parameters: Iterable[Any], train: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW or plain gradient descent, as configured, for tensors or groups of them."""
-    if train.optimiser == "sgd":
-        return torch.optim.SGD(parameters, lr=train.lr, weight_decay=train.weight_decay, fused=True)
-    return torch.optim.AdamW(
-        parameters,
-        lr=train.lr,
-        betas=train.betas,
-        eps=train.eps,
-        weight_decay=train.weight_decay,
-        fused=True,
-    )
+def trimmed_lengths(labels: Tokens) -> Int[Tensor, "member row"]:
+    """The length of each row up to its last target, in multiples of TRIM so that few occur."""
+    lengths = torch.arange(1, labels.shape[-1] + 1, device=labels.device)
+    longest = ((labels >= 0) * lengths).amax(-1).clamp(min=1)
+    return (-(-longest // TRIM) * TRIM).clamp(max=labels.shape[-1])
 
 
 def cross_entropy(
@@ -390,13 +364,3 @@ def cross_entropy(
     flat = logits.flatten(0, 1)
     flat = flat.float() if flat.dtype == torch.bfloat16 else flat
     return F.cross_entropy(flat, labels.flatten(), reduction="none").view_as(labels)
-
-
-def clip_per_member(gradients: Sequence[Tensor], largest: float) -> None:
-    """Scale each member's gradients, in place, to a norm of at most ``largest`` (as torch's
-    clip_grad_norm_)."""
-    squares = torch.stack([gradient.flatten(1).square().sum(1) for gradient in gradients]).sum(0)
-    scale = (largest / (squares.sqrt() + 1e-6)).clamp(max=1.0)
-    for gradient in gradients:
-        shape = [-1] + [1] * (gradient.ndim - 1)
-        gradient.mul_(scale.view(shape))

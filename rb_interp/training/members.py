@@ -29,10 +29,10 @@ from rb_interp.training.member_group import (
     Member,
     MemberGroup,
     NextGroup,
-    make_optimiser,
 )
 from rb_interp.training.store import CheckpointStore
 from rb_interp.training.tracking import Batches
+from rb_interp.training.updates import make_optimiser
 
 GROUPS = {"last": LastGroup, "next": NextGroup}
 MEMBERS_A_GROUP = 8

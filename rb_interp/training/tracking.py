@@ -75,6 +75,10 @@ class Batches:
             )
         (self.n_rows,) = sizes
         self.size = min(train.batch_size // self.parts, self.n_rows)
+        # In a full batch the order plays no part.
+        self.whole = self.parts == 1 and self.size == self.n_rows
+        shape = (len(self.seeds), self.parts, self.n_rows)
+        self.order = torch.empty(shape, dtype=torch.int64, device=device)
         self.tokens, self.labels = self._tensors(datasets, rows_of_seeds)
         self.fixed = []
         for name in task.sets:
@@ -95,14 +99,27 @@ class Batches:
 
     def of_step(self, step: int) -> tuple[Tokens, Labels]:
         """Rows of a step for each seed, and their labels."""
-        if self.parts == 1 and self.size == self.n_rows:  # full batch: the order plays no part
-            return self.tokens, self.labels
-        epoch, index = divmod(step, self.n_rows // self.size)
-        if epoch != self.epoch:
+        batch, _ = self.begin(step)
+        return self.rows(torch.tensor([batch], device=self.device))
+
+    def begin(self, step: int) -> tuple[int, int]:
+        """Lay out the order of a step's epoch; returns the number of the step's batch, and how many
+        batches are left."""
+        per_epoch = self.n_rows // self.size
+        epoch, batch = divmod(step, per_epoch)
+        if epoch != self.epoch and not self.whole:
             order = np.stack([self._order(seed, epoch) for seed in self.seeds])
-            self.order = torch.from_numpy(order).to(self.device)
+            self.order.copy_(torch.from_numpy(order))
             self.epoch = epoch
-        rows = self.order[:, :, index * self.size : (index + 1) * self.size].flatten(1)
+        return batch, per_epoch - batch
+
+    def rows(self, batch: Int[Tensor, " 1"]) -> tuple[Tokens, Labels]:
+        """Rows of a batch of the epoch that was laid out, and their labels; the batch's number
+        is read on the device."""
+        if self.whole:
+            return self.tokens, self.labels
+        columns = batch * self.size + torch.arange(self.size, device=self.device)
+        rows = self.order[:, :, columns].flatten(1)
         seeds = torch.arange(len(self.seeds), device=self.device)[:, None]
         return self.tokens[seeds, rows], self.labels[seeds, rows]
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from io import StringIO
 from shutil import copytree
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from rb_interp.errors import RunError, TaskError
 from rb_interp.runs import Run
 from rb_interp.runs.terminal import print_run
 from rb_interp.tasks import AnchorTask, anchor
+from rb_interp.training.member_group import MemberGroup
 
 pytestmark = pytest.mark.trains
 
@@ -220,6 +222,25 @@ def test_a_broken_checkpoint_and_a_diverged_member_are_named(tmp_path):
         RunError, match=r"step_00000020.safetensors is damaged .*; remove it and train again"
     ):
         run.probe(progress=False)
+
+
+def test_a_run_says_how_many_steps_a_graph_replayed(tmp_path, monkeypatch):
+    run = start(tmp_path / "one")
+    run.train(progress=False)
+    assert run.store.steps["train"]["cuda_graph_replays"] == {"": 0}
+    prepare = MemberGroup._prepare_steps
+
+    def with_replays(group, *args):
+        prepare(group, *args)
+        group.replayed = SimpleNamespace(replays=4 + group.members[0].seed)
+
+    monkeypatch.setattr(MemberGroup, "_prepare_steps", with_replays)
+    run = start(
+        tmp_path / "other",
+        replace(SMALL, gammas=(0.8,), seeds=(1, 2), train=replace(SMALL.train, workers=2)),
+    )
+    run.train(progress=False)
+    assert Run.open(run.folder, study=ONE).store.steps["train"]["cuda_graph_replays"] == {"": 5}
 
 
 def test_seeds_whose_member_diverged_count_as_not_met_and_are_named(tmp_path):

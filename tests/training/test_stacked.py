@@ -6,8 +6,9 @@ import torch
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.member_group import LastGroup, Member, clip_per_member, cross_entropy
+from rb_interp.training.member_group import LastGroup, Member, cross_entropy
 from rb_interp.training.stacked import stacked_logits
+from rb_interp.training.updates import clip_per_member
 
 pytestmark = pytest.mark.trains
 
