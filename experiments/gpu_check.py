@@ -80,9 +80,9 @@ class Check:
         self.train = replace(TrainConfig.preset("paper"), eval_rows=50, lr=1e-4, warmup=5)
         self.flops: dict[str, float] = {}
 
-    def add(self, check: str, value: Any, unit: str = "", **place: Any) -> None:
+    def add(self, check: str, value: Any, unit: str = "", **labels: Any) -> None:
         """Print a row and write it behind those that are there."""
-        row = dict.fromkeys(WIDTHS, "") | {"check": check, "value": value, "unit": unit} | place
+        row = dict.fromkeys(WIDTHS, "") | {"check": check, "value": value, "unit": unit} | labels
         with Path(self.options.out).open("a", newline="") as file:
             csv.DictWriter(file, list(WIDTHS)).writerow(row)
         print("  ".join(f"{row[name]!s:>{width}}" for name, width in WIDTHS.items()), flush=True)
@@ -134,9 +134,9 @@ class Check:
             differing = [name for name, v in graph.state().items() if not v.equal(state[name])]
             replays = graph.replayed.replays if graph.replayed else 0
             way = f"{self.options.steps} steps, {replays} of them replays"
-            place = {"norm": norm, "members": len(MEMBERS), "way": way}
+            labels = {"norm": norm, "members": len(MEMBERS), "way": way}
             wanted = 0 if self.on_gpu else ""
-            self.add("bits", len(differing), f"of {len(state)} tensors", **place, wanted=wanted)
+            self.add("bits", len(differing), f"of {len(state)} tensors", **labels, wanted=wanted)
 
     def check_rounding(self) -> None:
         """The device against a CPU; on a CPU static steps against the fused optimiser's."""
@@ -148,8 +148,8 @@ class Check:
                 group.advance(steps)
             state = theirs.state(moments=False)
             apart = [(v - state[name]).abs().max().item() for name, v in ours.state(False).items()]
-            place = {"norm": norm, "members": len(MEMBERS), "way": f"{steps} steps in float64"}
-            self.add("rounding", f"{max(apart):.1e}", **place, wanted="1e-05")
+            labels = {"norm": norm, "members": len(MEMBERS), "way": f"{steps} steps in float64"}
+            self.add("rounding", f"{max(apart):.1e}", **labels, wanted="1e-05")
 
     def speed(self, way: str, n: int, norm: str, advance: Callable[[int], object]) -> None:
         """Time a way of training, and say what it needs."""
@@ -158,18 +158,18 @@ class Check:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
         seconds = self.seconds_a_step(advance)
-        place = {"norm": norm, "members": n, "way": way}
+        labels = {"norm": norm, "members": n, "way": way}
         goal = GOALS.get(n, "") if norm == "post" else ""
-        self.add("speed", round(n / seconds), "member-steps/s", **place, wanted=goal)
+        self.add("speed", round(n / seconds), "member-steps/s", **labels, wanted=goal)
         if self.on_gpu:
             used = torch.cuda.max_memory_allocated() / 2**30
             reserved = torch.cuda.max_memory_reserved() / 2**30
-            self.add("memory", f"{used:.2f}", "GiB", **place)
-            self.add("memory", f"{reserved:.2f}", "GiB reserved", **place)
+            self.add("memory", f"{used:.2f}", "GiB", **labels)
+            self.add("memory", f"{reserved:.2f}", "GiB reserved", **labels)
         if way in WAYS:
             share = n * self.flops[norm] / seconds / 1e12 / self.peak
             self.add(
-                "share", f"{share:.3f}", "of the peak", **place, wanted="0.5" if n == 64 else ""
+                "share", f"{share:.3f}", "of the peak", **labels, wanted="0.5" if n == 64 else ""
             )
 
     def measure_peak(self) -> None:
@@ -228,8 +228,8 @@ class Check:
 
         def advance(steps: int) -> None:
             for step in range(steps):
-                tokens, labels = group.batches.of_step(step)
-                loss = F.cross_entropy(model(tokens[0])[:, -1], labels[0])
+                tokens, targets = group.batches.of_step(step)
+                loss = F.cross_entropy(model(tokens[0])[:, -1], targets[0])
                 optimiser.zero_grad()
                 loss.backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -253,8 +253,8 @@ class Check:
 
         def advance(steps: int) -> None:
             for step in range(steps):
-                tokens, labels = group.batches.of_step(step)
-                gradients = gradients_of(stacked, buffers, tokens[0], labels[0])
+                tokens, targets = group.batches.of_step(step)
+                gradients = gradients_of(stacked, buffers, tokens[0], targets[0])
                 clip_per_member(list(gradients.values()), 1.0)
                 for weight, gradient in zip(weights, gradients.values(), strict=True):
                     weight.grad = gradient

@@ -61,7 +61,7 @@ def record(group):
     return replayed
 
 
-def torchs_own(group, steps):
+def torch_adamw(group, steps):
     """Let torch.optim.AdamW move each member of a group by itself, each clipped by itself."""
     train, optimisers = group.train, []
     for index, member in enumerate(group.members):
@@ -72,11 +72,11 @@ def torchs_own(group, steps):
     for group.step in range(steps):
         gradients = group.gradients()
         for index, (optimiser, rate) in enumerate(zip(optimisers, group.rates, strict=True)):
-            own = [gradient[index : index + 1] for gradient in gradients]
-            norm = torch.linalg.vector_norm(flat(own))
+            of_member = [gradient[index : index + 1] for gradient in gradients]
+            norm = torch.linalg.vector_norm(flat(of_member))
             [settings] = optimiser.param_groups
             settings["lr"] = learning_rate(group.step, train, rate)
-            for piece, gradient in zip(settings["params"], own, strict=True):
+            for piece, gradient in zip(settings["params"], of_member, strict=True):
                 piece.grad = gradient[0] * (train.clip / (norm + 1e-6)).clamp(max=1.0)
             optimiser.step()
 
@@ -97,7 +97,7 @@ def test_static_and_recorded_steps_are_those_of_torchs_adamw_to_the_bit(norm, dt
     plain = group_of(train, norm=norm, static=False)
     replayed = record(recorded)
     static.advance(200)
-    torchs_own(plain, 200)
+    torch_adamw(plain, 200)
     for steps in (1, 1, 25, 173):  # over the end of an epoch
         recorded.advance(steps)
     assert_equal(static, recorded)
@@ -109,7 +109,7 @@ def test_static_and_recorded_steps_are_those_of_torchs_adamw_to_the_bit(norm, dt
 
 
 @pytest.mark.parametrize("rate", [1e-12, 0.0])
-def test_a_tiny_rate_and_none_are_torchs_own(rate):
+def test_a_tiny_rate_and_none_are_torch_adamw(rate):
     generator = torch.Generator().manual_seed(0)
     ours = torch.randn(1, 300, generator=generator)
     start, theirs = ours.clone(), ours.clone()
