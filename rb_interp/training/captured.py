@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -28,6 +29,9 @@ WARM_UP = 3
 """Calls before a graph is recorded: libraries take their workspaces, compilers compile."""
 CHUNK = 256
 """Steps whose numbers are on the device at once, at most."""
+GRAPHS = WeakValueDictionary()
+"""Device -> the graph that was recorded last. The next one shares its memory: nothing in it outlives
+a replay, and replays follow each other."""
 
 
 class StaticStep:
@@ -114,7 +118,7 @@ class Replayed:
             self._warm_up()
 
     def _warm_up(self) -> None:
-        stream, _ = stream_and_pool(self.device)
+        stream = recording_stream(self.device)
         current = torch.cuda.current_stream(self.device)
         stream.wait_stream(current)
         with torch.cuda.stream(stream):
@@ -123,7 +127,9 @@ class Replayed:
         self.calls += 1
 
     def _record(self) -> None:
-        stream, pool = stream_and_pool(self.device)
+        stream = recording_stream(self.device)
+        earlier = GRAPHS.get(self.device)
+        pool = earlier.pool() if earlier else None
         graph = torch.cuda.CUDAGraph()
         # A recording that fails leaves its own stream in force, so the current one is put around it.
         current = torch.cuda.current_stream(self.device)
@@ -136,14 +142,10 @@ class Replayed:
                 raise ConfigError(f"cuda_graph='on': {self.failure}; set 'auto'.") from None
             tqdm.write(f"Single steps: {self.failure}.", file=sys.stderr)
         else:
-            self.graph = graph
+            self.graph = GRAPHS[self.device] = graph
 
 
 @cache
-def stream_and_pool(device: torch.device) -> tuple[Any, Any]:
-    """The stream on which steps are recorded, and the memory that their graphs share.
-
-    Graphs may share it since nothing in it outlives a replay, and replays follow each other.
-    """
-    with torch.cuda.device(device):
-        return torch.cuda.Stream(), torch.cuda.graph_pool_handle()
+def recording_stream(device: torch.device) -> Any:
+    """The stream of a device on which steps warm up and are recorded."""
+    return torch.cuda.Stream(device)

@@ -218,6 +218,9 @@ class Graph:
     def replay(self):
         calls.append("replay")
 
+    def pool(self):
+        return "pool"
+
 
 calls = []
 
@@ -226,10 +229,12 @@ calls = []
 def a_gpu(monkeypatch):
     """What a graph needs of a GPU, without one."""
     stream = SimpleNamespace(wait_stream=lambda other: calls.append("wait"))
-    monkeypatch.setattr(captured, "stream_and_pool", lambda device: (stream, "pool"))
+    monkeypatch.setattr(captured, "recording_stream", lambda device: stream)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
-    monkeypatch.setattr(torch.cuda, "graph", lambda graph, pool, stream: nullcontext())
+    monkeypatch.setattr(
+        torch.cuda, "graph", lambda graph, pool, stream: nullcontext(calls.append(pool))
+    )
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     calls.clear()
 
@@ -238,14 +243,20 @@ def test_a_function_warms_up_is_recorded_once_and_replayed(a_gpu):
     replayed = Replayed(lambda: calls.append("call"), torch.device("cuda"), required=True)
     for _ in range(6):
         replayed()
-    assert calls == ["wait", "call", "wait"] * WARM_UP + ["call"] + ["replay"] * 3
+    assert calls == ["wait", "call", "wait"] * WARM_UP + [None, "call"] + ["replay"] * 3
     assert replayed.replays == 3
+    other = Replayed(lambda: None, torch.device("cuda"), required=True)
+    for _ in range(WARM_UP + 1):
+        other()
+    assert calls[-2:] == ["pool", "replay"]
+    del replayed, other
+    assert not captured.GRAPHS
 
 
 def test_where_recording_fails_steps_are_taken_one_by_one(a_gpu, capsys):
     def function():
         calls.append("call")
-        if len(calls) == 3 * WARM_UP + 1:
+        if calls[-2] is None:
             raise RuntimeError("operation not permitted when stream is capturing\nmore")
 
     replayed = Replayed(function, torch.device("cuda"), required=False)
