@@ -141,7 +141,7 @@ def test_other_steps_are_recorded_too_and_agree_with_the_fused_optimiser(changes
     fused = group_of(train, static=False, **model)
     record(recorded)
     for group in (static, recorded, fused):
-        group.advance(12)
+        group.advance(6)
     assert_equal(static, recorded)
     state = fused.state()
     for name, value in static.state().items():
