@@ -137,7 +137,7 @@ def _effects_by_gamma(
         present = rows["stage"].unique()  # a run without the stage's gamma has no sibling stage
         shown_stage = sibling if not same_gamma and sibling in present else stage
         rows = rows.query("stage == @shown_stage")
-        n_seeds = int(rows["effect"].notna().sum())
+        n_seeds = int(rows["effect"].notna().to_numpy().sum())
         cell: dict[str, Any] = {"gamma": gamma, "stage": shown_stage, "n_seeds": n_seeds}
         for column, low, high in EFFECT_COLUMNS:
             values = rows[column].astype(float).dropna().to_numpy()

@@ -3,6 +3,7 @@ no statistics."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,6 +20,8 @@ from rb_interp.statistics.intervals import Interval, over_seeds
 
 __all__ = ["Evidence", "MissingEvidenceError"]
 
+ARRAY_KEY = re.compile(r"(.*?)(?:\.L(\d+))?(?:\.H(\d+))?/([^/]+)")
+"""Place, layer, head and name of an array."""
 NO_INTERVAL = Interval(np.nan, np.nan, np.nan)
 
 
@@ -39,9 +42,9 @@ class Evidence:
             `Run.scale`.
         curves, readings, summary, tables: by name, see docs/tables.md. keys: table -> columns that
             tell its rows apart.
-        arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}`` -> array, ``{sweep}/`` in front
-            where there are several; ``mean``, ``low`` and ``high`` in place of the seed where they
-            were averaged over seeds.
+        arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}.L{layer}.H{head}/{array}`` -> array, without
+            layer and head where the reading has none, ``{sweep}/`` in front where there are
+            several; ``mean``, ``low`` and ``high`` in place of the seed where they were averaged.
         verdicts: one a claim. within: the same within groups of seeds, None where the study has
             none. checks: one a causal check. claims: the claims themselves, for their thresholds.
         meta: versions, host, command, created, expected_by_chance, calibration.
@@ -74,7 +77,8 @@ class Evidence:
         parts = [pd.DataFrame(columns=columns)]
         for table in (self.readings, *self.tables.values()):
             if len(table) and {*columns[1:]} <= {*table}:
-                parts.append(table.assign(sweep=table.get("sweep", ""))[columns])
+                labelled = table.assign(sweep=table.get("sweep", ""))
+                parts.append(pd.DataFrame(labelled[columns]))
         members = pd.concat(parts[1:] or parts).drop_duplicates()
         members["late"] = 1 - members["reached"].astype(float)
         by_stage = members.groupby(["stage", "gamma"], sort=False)["late"]
@@ -288,12 +292,42 @@ class Evidence:
         evidence._ask(term)
         arrays = {}
         for seed in evidence.seeds:
-            array = evidence.arrays.get(_array_key(term, seed))
+            array = evidence._array(term, seed)
             if array is not None:
                 arrays[seed] = np.asarray(array)
         if not arrays:
             raise MissingEvidenceError(f"No array {address(term)}.")
         return arrays
+
+    def _array(self, term: Term, member: int | str) -> np.ndarray | None:
+        """The array of a member, or of the mean over seeds; None where none or several fit.
+
+        Runs that were measured before keys had layer and head have those of the only layer read.
+        """
+        place = (term.gamma, member, term.stage, term.set, term.probe)
+        candidates = self._array_keys.get(("/".join(map(str, place)), term.quantity), ())
+        keys = []
+        for layer, head, key in candidates:
+            if layer is None and term.layer is not None:
+                rows = self.readings.query("probe == @term.probe and stage == @term.stage")
+                fits = set(rows["layer"].dropna()) <= {term.layer}
+            else:
+                fits = term.layer in (None, layer) and term.head in (None, head)
+            if fits:
+                keys.append(key)
+        return self.arrays[keys[0]] if len(keys) == 1 else None
+
+    @cached_property
+    def _array_keys(self) -> dict[tuple[str, str], list[tuple[int | None, int | None, str]]]:
+        """Place and name of an array -> layer, head and key of each array that has them."""
+        keys: dict[tuple[str, str], list[tuple[int | None, int | None, str]]] = {}
+        for key in self.arrays:
+            parts = ARRAY_KEY.fullmatch(key)
+            if parts:
+                place, layer, head, name = parts.groups()
+                site = (int(layer) if layer else None, int(head) if head else None, key)
+                keys.setdefault((place, name), []).append(site)
+        return keys
 
     def first(self, term: Term) -> tuple[int, np.ndarray]:
         """The array that figures of a single member show, with its seed.
@@ -310,7 +344,7 @@ class Evidence:
         """Mean over seeds of an array; MissingEvidenceError if the run has none."""
         evidence = self.sweep(term.sweep)
         evidence._ask(term)
-        array = evidence.arrays.get(_array_key(term, "mean"))
+        array = evidence._array(term, "mean")
         if array is None:
             raise MissingEvidenceError(f"No mean over seeds of {address(term)}.")
         return np.asarray(array)
@@ -320,9 +354,3 @@ class Evidence:
         rows = self.readings.query("gamma == @gamma and seed == @seed and stage == @stage")
         steps = rows["step"].dropna()
         return int(steps.iloc[0]) if len(steps) else None
-
-
-def _array_key(term: Term, seed: int | str) -> str:
-    """Where an array stands in the file of arrays, which names no layer or head."""
-    place = (term.gamma, seed, term.stage, term.set, term.probe, term.quantity)
-    return "/".join(map(str, place))

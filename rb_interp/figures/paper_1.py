@@ -76,7 +76,7 @@ def loss_limit(evidence: Evidence) -> float:
     """Upper end of the loss axis: what curves need after a twentieth of the steps, at most twice a
     guess's loss."""
     guess = math.log(evidence.task.d_vocab)
-    later = evidence.curves.query("step > 0.05 * step.max()")["loss"]
+    later = evidence.curves.query("step > 0.05 * step.max()")["loss"].to_numpy()
     return 1.1 * min(max(float(later.max()) if len(later) else guess, guess), 2 * guess)
 
 

@@ -194,7 +194,10 @@ def measure_members(
                     "stage": stage,
                     "set": set,
                 }
-                prefix = "/".join(map(str, (*labels.values(), reading.probe))).removeprefix("/")
+                site = "" if reading.layer is None else f".L{reading.layer}"
+                site += "" if reading.head is None else f".H{reading.head}"
+                probe = f"{reading.probe}{site}"
+                prefix = "/".join(map(str, (*labels.values(), probe))).removeprefix("/")
                 for array, values in reading.arrays.items():
                     arrays[f"{prefix}/{array}"] = np.asarray(values)
                 labels["step"] = step

@@ -55,8 +55,8 @@ class StudyResult(TableRepr):
         readings: one row per member, stage, set, probe and quantity; `readings_table` makes it.
         tables: further tables by name, those of ``Study.tables``; each is written as
             ``NAME.parquet``.
-        arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}`` -> array, with ``{sweep}/`` in
-            front in a study of several sweeps.
+        arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}.L{layer}.H{head}/{array}`` -> array, with
+            ``{sweep}/`` in front in a study of several sweeps.
     """
 
     readings: pd.DataFrame

@@ -204,8 +204,8 @@ def note(
 
 def title_of(evidence: Evidence, gamma: float) -> str:
     """A rate and how many seeds it has, above a column of panels."""
-    seeds = evidence.curves.query("gamma == @gamma")["seed"].nunique()
-    return f"γ = {gamma:g}   ({seeds_text(seeds)})"
+    seeds = set(evidence.curves.query("gamma == @gamma")["seed"])
+    return f"γ = {gamma:g}   ({seeds_text(len(seeds))})"
 
 
 DPI = 150

@@ -48,7 +48,7 @@ def curve(
         raise MissingEvidenceError(f"This run has no learning curve of {set} at γ = {gamma:g}.")
     means = evidence.table("curves_summary", gamma=gamma, set=set, quantity=quantity)
     seeds = band(axes, rows, quantity, means, colour, style, label=label)
-    steps(axes, float(rows["step"].max()))
+    steps(axes, float(rows["step"].to_numpy().max()))
     return seeds
 
 
@@ -215,7 +215,7 @@ def named(
             values = evidence.values(replace(term, gamma=gamma))
             if relative:
                 values = values / evidence.values(replace(term, gamma=gamma), "untrained")
-            interval = interval_or_nan(values)
+            interval = interval_or_nan(np.asarray(values))
             dots(axes, place + shift, values, interval, colour, marker, 0.035, label)
             label = ""
     axes.set_xticks(range(len(terms)), list(terms))

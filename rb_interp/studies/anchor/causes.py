@@ -206,7 +206,7 @@ def _same_circuit(circuits: pd.DataFrame, member: Member) -> list[Member]:
     """The members of other seeds, MAX_PATTERNS at most, whose circuit has this member's name."""
     same_gamma = circuits.query("abs(gamma - @member.gamma) < 1e-9")
     is_member = same_gamma["seed"] == member.seed
-    same_cause = same_gamma["cause"].isin(same_gamma["cause"][is_member])
+    same_cause = same_gamma["cause"].isin(list(same_gamma["cause"][is_member]))
     seeds = same_gamma["seed"][same_cause & ~is_member]
     return [Member(member.gamma, int(seed)) for seed in seeds[:MAX_PATTERNS]]
 

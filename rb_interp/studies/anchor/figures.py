@@ -362,7 +362,7 @@ def draw_equivalence(evidence: Evidence) -> Figure:
             matrix = pairs.pivot(index="seed_a", columns="seed_b", values="disagreement")
             matrix = matrix.reindex(index=members.index, columns=members.index)
             matrix = matrix.fillna(matrix.T)
-            kit.share_map(one, matrix, members.index)
+            kit.share_map(one, matrix, [*members.index])
             for place, member in enumerate(members.to_dict("records")):
                 colours = look(member["circuit"])
                 circuits[member["circuit"]] = Patch(**colours, label=member["circuit"])

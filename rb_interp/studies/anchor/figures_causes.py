@@ -231,7 +231,7 @@ def draw_patching(evidence: Evidence) -> Figure:
     table["name"] = table["component"] + "." + table["layer"].astype(str)
     groups: list[tuple[Any, str, pd.DataFrame]] = []
     for gamma, members in table.groupby("gamma"):
-        by_cause = [(gamma, cause, rows) for cause, rows in members.groupby("cause")]
+        by_cause = [(gamma, str(cause), rows) for cause, rows in members.groupby("cause")]
         split = gamma == SMALL or len(by_cause) == 1
         groups += by_cause if split else [(gamma, "", members)]
     names = sorted(set(table["name"]), key=forward)
@@ -247,8 +247,8 @@ def draw_patching(evidence: Evidence) -> Figure:
             matrix = matrix.reindex(index=names, columns=roles)
             kit.share_map(one, matrix, labels, roles, aspect="auto", size=5.5)
             one.tick_params(axis="x", labelrotation=90)
-            seeds = seeds_text(rows["seed"].nunique())
-            control = f"control at most {two_digits(rows['control'].abs().max())}"
+            seeds = seeds_text(len(set(rows["seed"])))
+            control = f"control at most {two_digits(rows['control'].abs().to_numpy().max())}"
             title = filter(None, [f"γ = {gamma:g} ({seeds})", circuit, control])
             one.set_title("\n".join(title), fontsize=7)
         line[0].set_ylabel(f"inputs differ in the {changed}")
@@ -282,8 +282,9 @@ def draw_dynamics(evidence: Evidence) -> Figure:
         for row, event in enumerate(names):
             colour = kit.SET_COLOURS.get(event, kit.INK)
             _dates(one, row, of_rate.query("event == @event"), never, colour)
-        seeds = values.query("gamma == @gamma").groupby("step")["seed"].nunique()
-        for step in seeds.index[seeds == seeds.max()]:
+        kept = values.query("gamma == @gamma").groupby("step")["seed"].nunique()
+        seeds = pd.Series(kept).to_dict()
+        for step in [step for step, n in seeds.items() if n == max(seeds.values())]:
             one.axvline(step + OFFSET, color=KEPT, lw=0.6, zorder=0)
         one.set(xscale="log", ylim=(len(names) - 0.4, -0.6), title=kit.title_of(evidence, gamma))
         one.set_xlim(0.8 * OFFSET, 1.25 * never)

@@ -3,7 +3,7 @@
 `plan` says which probe reads which member, and on which inputs.
 
 docs/tables.md has the tables with their columns. Arrays are
-``{gamma}/{seed}/{stage}/{set}/{probe}/{array}``, of the first head of the layer that the paper
+``{gamma}/{seed}/{stage}/{set}/{probe}.L{layer}.H{head}/{array}``, of the first head of the layer that the paper
 speaks of.
 """
 

@@ -91,7 +91,7 @@ def draw_phases(evidence: Evidence) -> Figure:
                 means = evidence.table("by_position_summary", gamma=gamma, quantity=quantity)
                 look = {"lw": 1.4, "marker": series.marker, "ms": 3.6, "mfc": "white"}
                 one.plot(means["position"], means["mean"], color=series.colour, **look)
-            _shaded(one, evidence.task.length - 4.5, rows["position"].max() + 0.4)
+            _shaded(one, evidence.task.length - 4.5, rows["position"].to_numpy().max() + 0.4)
             one.set(title=f"γ = {gamma:g}", xlabel="position of the key")
     axes[0].set(ylim=(-0.03, 1.08), title="members, all positions")
     axes[0].set_ylabel("share of the unseen pair's rows")
@@ -173,7 +173,7 @@ def _diagram(axes: Axes, evidence: Evidence, gamma: float, name: str) -> None:
             term = Term("interchange_roles", f"{roles}:{answer}", gamma, "final", "seen_test")
             share = evidence.value(term, member["seed"])
             if np.isfinite(share):
-                middle = np.mean([PLACES[role] for role in roles.split("+")])
+                middle = float(np.mean([PLACES[role] for role in roles.split("+")]))
                 box = {"fc": "white", "ec": "#cfcfcf", "lw": 0.5, "pad": 1.2, "alpha": 0.9}
                 look = {"fontsize": 6, "bbox": box, "zorder": 8, "ha": "center", "va": "bottom"}
                 look["weight"] = "bold" if share >= CARRIES else "normal"

@@ -302,7 +302,7 @@ def interchange_shares(
     members = {}
     for member, rows in final.groupby(["gamma", "seed"]):
         shares = rows.set_index("quantity")["value"].to_dict()
-        members[cast(tuple, member)] = (shares, int(rows["n"].max()))
+        members[cast(tuple, member)] = (shares, int(rows["n"].to_numpy().max()))
     return members
 
 
@@ -342,7 +342,7 @@ def unseen_attention(readings: pd.DataFrame) -> Iterator[MemberReading]:
     for _, rows in attention.groupby(["gamma", "seed"]):
         keys = ["set", "layer", "head"]
         layers = rows.pivot_table("value", "quantity", keys, aggfunc="first").to_dict()
-        if len(layers) != 2 * LAYERS or rows["head"].any():
+        if len(layers) != 2 * LAYERS or any(rows["head"]):
             continue
         seen = flows_by_attention(layers["seen_test", 0, 0], layers["seen_test", 1, 0])
         unseen = flows_by_attention(layers["unseen", 0, 0], layers["unseen", 1, 0])

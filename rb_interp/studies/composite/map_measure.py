@@ -102,10 +102,10 @@ def cells(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFrame:
     for point in config.axis_points:
         at_point = members_at(point, members, config)
         for gamma in sorted(set(at_point["gamma"])):
-            phases = at_point.query("gamma == @gamma")["phase"]
+            phases = list(at_point.query("gamma == @gamma")["phase"])
             total = len(phases)
             for phase in PHASES:
-                n = int((phases == phase).sum())
+                n = phases.count(phase)
                 row: dict[str, Any] = point._asdict()
                 row |= {"gamma": gamma, "phase": phase, "n": n, "total": total}
                 row |= proportion_interval(n, total)._asdict()
@@ -263,8 +263,8 @@ def along_gamma(members: pd.DataFrame) -> dict[str, float]:
     upper = {gamma: value for gamma, value in along.items() if low <= gamma <= high}
     if len(upper) >= MIN_GAMMAS:
         values["order"] = order(upper)
-    fitted = members.query("acc_seen_test >= @FITTED")["gamma"]
-    values["gamma_fit"] = float(fitted.min())
+    fitted = list(members.query("acc_seen_test >= @FITTED")["gamma"])
+    values["gamma_fit"] = float(min(fitted, default=np.nan))
     values["unfit"] = float(len(members) - len(fitted))
     crossing = boundary(along)
     values["gamma_star"] = crossing.gamma

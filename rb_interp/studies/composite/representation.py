@@ -386,7 +386,7 @@ def complexity_contrast(
 def _by_matrix(ratios: pd.DataFrame, gamma: float, seed: int) -> pd.DataFrame:
     """Participation ratios of a member, trained and untrained, by layer and matrix."""
     member = ratios.query("abs(gamma - @gamma) < 1e-9 and seed == @seed")
-    return member.set_index(["layer", "quantity"])[["value", "untrained"]]
+    return pd.DataFrame(member.set_index(["layer", "quantity"])[["value", "untrained"]])
 
 
 def phase_by_complexity(readings: pd.DataFrame, phases: pd.DataFrame) -> Iterator[MemberReading]:

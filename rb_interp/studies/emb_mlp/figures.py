@@ -74,7 +74,7 @@ def draw_label_distributions(evidence: Evidence) -> Figure:
             table = pairs.pivot(index="token", columns="other", values="cos")
             write = two_digits if len(table) <= 10 else None
             look: dict[str, Any] = {"low": 0.8, "colours": kit.ATTENTION, "write": write}
-            kit.heat_map(axes, table, table.index, **look)
+            kit.heat_map(axes, table, [*table.index], **look)
             source = {"population": "Eq. 8", "empirical": "training rows"}[labels]
             axes.set(title=f"{group.split('_')[0]}, {source}")
             axes.set_xlabel(f"{group.replace('_', ' ')} (token)")

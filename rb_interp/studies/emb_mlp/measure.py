@@ -193,7 +193,7 @@ def errors_over_seeds(errors: pd.DataFrame) -> pd.DataFrame:
     first = table.groupby("gamma")[["d_model", "mean"]].transform("first")
     growth = (table["d_model"] / first["d_model"]) ** (1 - table["gamma"])
     table["by_eq_13"] = first["mean"] * growth
-    return table[["gamma", "d_model", "mean", "by_eq_13", "relative", "n"]]
+    return pd.DataFrame(table[["gamma", "d_model", "mean", "by_eq_13", "relative", "n"]])
 
 
 def lemma_1_reached(lemma: pd.DataFrame) -> pd.DataFrame:

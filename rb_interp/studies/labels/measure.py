@@ -135,8 +135,9 @@ def _areas_per_entropy(sweep: Sweep) -> Areas:
     entropies = {seed: range_entropy(sweep.dataset(seed)) for seed in sweep.seeds}
     curves = sweep.curves()
     memory = curves.query("set == 'mem'")
-    left = (memory["loss"] / memory["seed"].map(entropies)).clip(upper=1)
-    return left.groupby([memory["gamma"], memory["seed"]]).mean().to_dict()
+    entropy = [entropies[seed] for seed in memory["seed"]]
+    left = memory.assign(left=(memory["loss"] / entropy).clip(upper=1))
+    return pd.Series(left.groupby(["gamma", "seed"])["left"].mean()).to_dict()
 
 
 def _along_training(

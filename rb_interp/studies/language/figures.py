@@ -139,7 +139,7 @@ def draw_token_cosines(evidence: Evidence) -> Figure:
             every.set(xticks=[], yticks=[])
             every.set_xlabel(f"the {len(matrix)} most frequent typical tokens")
             texts = evidence.table("tokens", seed=seed).set_index("token")["text"]
-            names = [as_shown(texts.get(token, str(token))) for token in tokens[:NAMED].tolist()]
+            names = [as_shown(str(texts.get(token, token))) for token in tokens[:NAMED].tolist()]
             kit.heat_map(few, matrix[:NAMED, :NAMED], names)
             few.tick_params(labelsize=5.5, pad=1)
             few.tick_params(axis="x", labelrotation=90)
