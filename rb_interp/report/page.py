@@ -337,7 +337,7 @@ class Page:
         if verdict.n_seeds:
             share = verdict.n_meeting / verdict.n_seeds
             share = share_text(share, verdict.share_low, verdict.share_high)
-        marks = {True: "calibrated", False: "not calibrated", None: ""}
+        marks = {True: self._positives(verdict.id), False: "not calibrated", None: ""}
         withheld = verdict.withheld and verdict.calibrated is not None
         notes = [marks[verdict.calibrated]]
         if withheld:
@@ -350,6 +350,16 @@ class Page:
         met = Markup("{}<br>{}").format(verdict.met_by, share)
         id = Markup('<span id="claim-{}">**{}**</span>').format(verdict.id, verdict.id)
         return [id, text, met, effect_text(verdict), number(verdict.untrained), decided]
+
+    def _positives(self, claim: str) -> str:
+        """How many models known to be true the calibration of a claim rests on, by their source."""
+        known = self.evidence.meta.get("calibration")
+        if known is None:
+            return "calibrated"
+        rows = [*({**row, "source": "hand-written"} for row in known.rates), *known.trained]
+        rows = [row for row in rows if row["detector"] == claim and row["n_positive"]]
+        counts = ", ".join(f"{row['source']} {row['n_positive']}" for row in rows)
+        return f"calibrated on models known to be true: {counts}"
 
     def _glossary(self) -> dict[str, str]:
         """Words of every report, of verdicts, of the study, and those that it shares."""

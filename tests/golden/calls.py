@@ -615,7 +615,8 @@ def smoke(name: str, folder: Path) -> rb.Run:
 def comparable(study: str, readings: pd.DataFrame) -> pd.DataFrame:
     """The readings without the numbers that training on another processor changes."""
     unstable = (readings["gamma"] == UNSTABLE.get(study)) & (readings["stage"] != "init")
-    unstable |= readings["probe"] == "forced_average"
+    unstable |= readings["probe"].isin(["forced_average", "forced_average_answers"])
+    unstable |= readings["quantity"] == "lowest_acc_mem"
     numbers = ["value", "untrained", "null_mean"]
     return readings.assign(**{name: readings[name].mask(unstable) for name in numbers})
 

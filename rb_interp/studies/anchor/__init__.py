@@ -21,6 +21,10 @@ ANCHOR = Study(
             "about nine minutes of training for 21 members on an H200, some 2.5 hours a member on "
             "a CPU core"
         ),
+        "paper-lr1e-4": (
+            "with --steps 9000 about half an hour a seed on a CPU core, whole some six hours; each "
+            "seed holds out a pair of its own, see docs/claims.md"
+        ),
     },
     config=f"{__name__}.config:AnchorConfig",
     measure=f"{__name__}.measure:measure",

@@ -101,8 +101,11 @@ def _effects(
     """The effects of a stage; on the untrained model, those that a claim compares with it."""
     if stage != "final" and entropies is not None:
         inputs = _inputs(data, REASONING)
-        effect = forced_average(model, inputs, entropies, n_draws=DRAWS, seed=data.seed)
-        yield "forced_average", REASONING, effect
+        for name, metric in (("forced_average", "loss"), ("forced_average_answers", "accuracy")):
+            effect = forced_average(
+                model, inputs, entropies, n_draws=DRAWS, metric=metric, seed=data.seed
+            )
+            yield name, REASONING, effect
     if stage in ("half", "matched"):
         yield from value_subspaces(model, data)
     if stage in ("init", "final"):

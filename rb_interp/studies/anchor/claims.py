@@ -22,6 +22,7 @@ from rb_interp.claims.claim import (
 from rb_interp.runs.results import StudyResult
 from rb_interp.settings import LARGE, MIDDLE, SMALL
 from rb_interp.studies.anchor.config import FIXED
+from rb_interp.studies.anchor.equal_loss import claims_at_equal_loss
 
 
 def _uniformity(gamma: float, stage: str) -> Term:
@@ -406,6 +407,7 @@ RIVAL = (
 optimiser?"""
 
 
+EQUAL_LOSS = claims_at_equal_loss({claim.id: claim for claim in LEARNING_ORDER})
 CLAIMS: tuple[Claim, ...] = (
     *LEARNING_ORDER,
     *LEARNED_ORDER,
@@ -415,6 +417,7 @@ CLAIMS: tuple[Claim, ...] = (
     *CAUSAL,
     *SECOND,
     *RIVAL,
+    *EQUAL_LOSS,
 )
 BY_ID = {claim.id: claim for claim in CLAIMS}
 CLAIMS_WITHIN = tuple(

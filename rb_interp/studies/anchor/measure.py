@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from rb_interp import probes
@@ -21,11 +22,13 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.runs import Run, StudyResult, Sweep
 from rb_interp.runs.measurement import MemberModels, measure_members
 from rb_interp.runs.results import frame, readings_table
+from rb_interp.statistics.equal_loss import equal_loss_table
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.statistics.learning_order import learning_order_of
 from rb_interp.studies.anchor.causes import MEMORY, REASONING, measure_causes, own_stage
 from rb_interp.studies.anchor.circuits import CIRCUITS, circuit_table, measure_equivalence
 from rb_interp.studies.anchor.dynamics import OPTIONS, dynamics, one_pass, order_table
+from rb_interp.studies.anchor.equal_loss import LOWEST_MEMORY
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.theory.theorem_1 import lemma_1
 from rb_interp.training.member_group import Member
@@ -54,8 +57,19 @@ def measure(run: Run, progress: bool = True) -> StudyResult:
     causes = measure_causes(run, circuits, progress)
     equivalence = measure_equivalence(run, circuits, progress)
     changes = dynamics(run, progress)
+    memory = orders[0].loc[orders[0]["quantity"] == "acc_mem"]
+    lowest = memory.sort_values("value", na_position="first").drop_duplicates("seed")
+    lowest = lowest.sort_values("seed").assign(gamma=np.nan, quantity=LOWEST_MEMORY)
+    equal = readings_table(equal_loss_table(main.curves()), sweep="")
     readings = readings_table(
-        probed.readings, *lemma, orders[0], causes.readings, equivalence.readings, *orders[1:]
+        probed.readings,
+        *lemma,
+        orders[0],
+        lowest,
+        equal,
+        causes.readings,
+        equivalence.readings,
+        *orders[1:],
     )
     tables = {"circuits": circuits, **causes.tables, **equivalence.tables, **changes.tables}
     tables["circuit_counts"] = circuit_counts(circuits)
@@ -80,6 +94,8 @@ def circuit_counts(circuits: pd.DataFrame) -> pd.DataFrame:
     return frame(rows, "gamma named_by:str circuit:str n total:int share low high")
 
 
+UNIFORMITY_ALONE = ("leaving", "informed")
+"""Stages at which L0's distance from 1/i is read, and nothing else."""
 WEIGHTS = ""
 """In place of the name of a set: for probes that need no input."""
 
@@ -151,7 +167,7 @@ def _read(
     for stage in _stages(models.sweep, member):
         models.load(member, stage)
         sources = _sources(models.model, inputs)
-        n_calls = 1 if stage == "leaving" else len(calls)
+        n_calls = 1 if stage in UNIFORMITY_ALONE else len(calls)
         for call, untrained in zip(calls[:n_calls], start[:n_calls], strict=True):
             options = {"n_null": config.n_null}
             if (
@@ -168,10 +184,8 @@ def _read(
 
 def _stages(sweep: Sweep, member: Member) -> list[str]:
     """The stages at which a trained member is read, each once."""
-    stages = ["half", own_stage(sweep, member), "final"]
-    if "leaving" in sweep.config.train.stages:
-        stages.insert(0, "leaving")
-    return list(dict.fromkeys(stages))
+    kept = [stage for stage in UNIFORMITY_ALONE if stage in sweep.config.train.stages]
+    return list(dict.fromkeys([*kept, "half", own_stage(sweep, member), "final"]))
 
 
 def _sources(model: HookedModel, inputs: Mapping[str, Inputs]) -> dict[str, ActivationSource]:
