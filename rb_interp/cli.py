@@ -316,7 +316,7 @@ class Info(OnRun):
         print_run(run)
 
 
-COMMANDS = {
+COMMANDS: dict[str, Any] = {
     kind.__name__.lower(): kind
     for kind in (Reproduce, Train, Probe, Report, Patch, Ablate, Studies, Info)
 }
