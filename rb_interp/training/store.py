@@ -34,9 +34,9 @@ NAME = re.compile(r"state|step_\d{8,}|.+_gamma[-+.\de]+_seed\d+")
 """Names of checkpoints; a copy that a program for synchronising made has another."""
 CURVES = "curves/"
 SPECTRA = "curves/spectra/"
+"""What the names of learning curves, and of the spectra among them, begin with in a saved state."""
 REPLAYS = "curves/replays"
 """Of a saved state: how many steps of each member a CUDA graph has taken; not there for none."""
-"""What the names of learning curves, and of the spectra among them, begin with in a saved state."""
 
 
 def stage_name(stage: str, member: Member) -> str:
