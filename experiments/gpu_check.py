@@ -159,7 +159,7 @@ class Check:
             torch.cuda.reset_peak_memory_stats()
         seconds = self.seconds_a_step(advance)
         labels = {"norm": norm, "members": n, "way": way}
-        goal = GOALS.get(n, "") if norm == "post" else ""
+        goal = GOALS.get(n, "") if norm == "post" and self.on_gpu else ""
         self.add("speed", round(n / seconds), "member-steps/s", **labels, wanted=goal)
         if self.on_gpu:
             used = torch.cuda.max_memory_allocated() / 2**30
