@@ -236,7 +236,7 @@ def cautions(verdict: Verdict) -> dict[str, str]:
         "not learned": verdict.learned is False and verdict.outcome == "NOT JUDGED",
         "met untrained": verdict.met_at_initialisation and verdict.outcome == "HOLDS",
     }
-    texts = {words: CAUTIONS[words] for words, is_true in applies.items() if is_true}
+    texts = {caution: CAUTIONS[caution] for caution, is_true in applies.items() if is_true}
     seed = verdict.first_seed
     if seed and (verdict.n_decisive < verdict.n_seeds or not verdict.n_seeds):
         sentence = f"Decided by seeds from {seed} on alone, since earlier seeds had been read"

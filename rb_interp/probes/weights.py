@@ -78,7 +78,7 @@ ATTENTION = ("W_Q", "W_K", "W_V", "W_O")
 MLP = ("W_in", "W_out")
 MATRICES = (*ATTENTION, *MLP)
 ZERO = "the matrix is zero."
-Matrix = Float[np.ndarray, "input output"]
+WeightMatrix = Float[np.ndarray, "input output"]
 
 
 @checked
@@ -183,7 +183,7 @@ def weight_spectra(
     return read_model("weight_spectra", model, measure, untrained, n_null, seed, ZERO, layer)
 
 
-def layer_matrices(model: ActivationSource, layer: int) -> dict[str, Matrix]:
+def layer_matrices(model: ActivationSource, layer: int) -> dict[str, WeightMatrix]:
     """The matrices of a layer by name, in the convention x W, heads joined, in float64."""
     matrices = {}
     for name, weight in structure.layer_matrices(model_of(model), layer).items():
@@ -194,7 +194,7 @@ def layer_matrices(model: ActivationSource, layer: int) -> dict[str, Matrix]:
     return matrices
 
 
-def spectrum(matrix: Matrix) -> tuple[float, float, Float[np.ndarray, " direction"]]:
+def spectrum(matrix: WeightMatrix) -> tuple[float, float, Float[np.ndarray, " direction"]]:
     """Participation ratio, stable rank and singular values, descending.
 
     Both numbers are nan for zeros, and all are for what is not finite.
@@ -251,7 +251,7 @@ def condensation(
     return read_model("condensation", model, measure, untrained, n_null, seed, reason, layer)
 
 
-def condense(matrices: Mapping[str, Matrix], names: Sequence[str]) -> Measurement:
+def condense(matrices: Mapping[str, WeightMatrix], names: Sequence[str]) -> Measurement:
     """The values of `condensation`, read from matrices by name."""
     values = {}
     arrays = {}

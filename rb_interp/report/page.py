@@ -101,30 +101,30 @@ def _html(text: str) -> tuple[Markup, dict[str, str]]:
     markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
     tokens = markdown.parse(text)
     sections = {}
-    for heading, words in pairwise(tokens):
+    for heading, title in pairwise(tokens):
         if heading.type == "heading_open":
-            plain = re.sub(r"<[^>]*>", "", words.content).lower()
-            place = re.sub(r"\W+", "-", plain).strip("-")
-            heading.attrSet("id", place)
+            plain = re.sub(r"<[^>]*>", "", title.content).lower()
+            anchor = re.sub(r"\W+", "-", plain).strip("-")
+            heading.attrSet("id", anchor)
             if heading.tag == "h2":
-                sections[place] = words.content
+                sections[anchor] = title.content
     return Markup(markdown.renderer.render(tokens, markdown.options, {})), sections
 
 
-def _or_sentence(shown: Callable[..., Any]) -> Callable[..., Any]:
+def _or_sentence(render: Callable[..., Any]) -> Callable[..., Any]:
     """A sentence in place of what the run lacks; below the rest, who never came to its stages."""
 
-    def told(page: Page, *args: Any, **kwargs: Any) -> Any:
+    def rendered(page: Page, *args: Any, **kwargs: Any) -> Any:
         asked = page.evidence.asked
         try:
-            found = shown(page, *args, **kwargs)
+            text = render(page, *args, **kwargs)
             late = page.evidence.unreached(asked)
             asked.clear()
-            return found + Markup("\n*{}*\n").format(late) if late else found
+            return text + Markup("\n*{}*\n").format(late) if late else text
         except MissingEvidenceError as missing:
             return Markup("*{}*").format(str(missing))
 
-    return told
+    return rendered
 
 
 class Page:
@@ -325,14 +325,15 @@ class Page:
         conditions = verdict.conditions if len(verdict.conditions) > 1 else ()
         criterion = "all of these conditions" if conditions else typeset(verdict.criterion)
         text = Markup("{}: {}<br>{}").format(verdict.source, criterion, typeset(verdict.reason))
-        for one in (*conditions, *verdict.context):
-            head, met = "shown, not judged:", ""
-            if one.criterion:
-                head, met = badge(one.outcome), f", met by {one.n_meeting}/{one.n_seeds}"
-            told = f"{effect_text(one)}{met}, untrained {number(one.untrained)}"
-            text += Markup("<br>{} {}: {}").format(
-                head, typeset(one.criterion or one.statistic), told
-            )
+        for result in (*conditions, *verdict.context):
+            mark = "shown, not judged:"
+            met = ""
+            if result.criterion:
+                mark = badge(result.outcome)
+                met = f", met by {result.n_meeting}/{result.n_seeds}"
+            numbers = f"{effect_text(result)}{met}, untrained {number(result.untrained)}"
+            statistic = typeset(result.criterion or result.statistic)
+            text += Markup("<br>{} {}: {}").format(mark, statistic, numbers)
         share = ""
         if verdict.n_seeds:
             share = verdict.n_meeting / verdict.n_seeds

@@ -28,7 +28,7 @@ from filelock import FileLock, Timeout
 from rb_interp.arguments import checked
 from rb_interp.errors import RunError, nearest
 from rb_interp.runs.config import stacks
-from rb_interp.runs.points import Job, Point, read_jobs
+from rb_interp.runs.points import AxesPoint, Job, read_jobs
 from rb_interp.settings import read_toml
 from rb_interp.store import PROBE, REPORT, TRAIN, RunStore, write_file
 
@@ -194,7 +194,7 @@ class JobFolder:
             write_file(path, pd.concat(parts, ignore_index=True).to_parquet)
         return missing
 
-    def _gathered_run(self, point: Point) -> Any:
+    def _gathered_run(self, point: AxesPoint) -> Any:
         from rb_interp.runs.run import Run
 
         parts = [

@@ -53,7 +53,7 @@ class SweepFile(Settings):
 
 
 @dataclass(frozen=True)
-class Point:
+class AxesPoint:
     """The run of some values of the axes.
 
     Attributes:
@@ -83,7 +83,7 @@ class Job:
     parts: Mapping[str, StudyConfig]
 
 
-def read_jobs(path: Path) -> tuple[SweepFile, list[Point], list[Job]]:
+def read_jobs(path: Path) -> tuple[SweepFile, list[AxesPoint], list[Job]]:
     """What a file says, its points and its jobs; ConfigError for what does not fit."""
     settings = read_toml(path)
     names = [f.name for f in fields(SweepFile)]
@@ -96,7 +96,7 @@ def read_jobs(path: Path) -> tuple[SweepFile, list[Point], list[Job]]:
     for axis in axes.keys() & set(OF_MEMBERS):
         settings[axis] = axes.pop(axis)
     grid = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    points: list[Point] = []
+    points: list[AxesPoint] = []
     for values in [{**values, **flat(point)} for values in grid for point in file.points]:
         if values in [point.axes for point in points]:
             raise ConfigError(f"{path}: the point {values} is there twice; name each once.")
@@ -108,7 +108,7 @@ def read_jobs(path: Path) -> tuple[SweepFile, list[Point], list[Job]]:
         size = max(1, file.members // _n_gammas(config))
         seeds = config.seeds
         batches = [seeds[first : first + size] for first in range(0, len(seeds), size)]
-        points.append(Point(name, values, config, batches))
+        points.append(AxesPoint(name, values, config, batches))
     return file, points, _jobs(points, file.members)
 
 
@@ -138,7 +138,7 @@ def _one_worker(config: StudyConfig) -> dict[str, int]:
     }
 
 
-def _jobs(points: Sequence[Point], members: int) -> list[Job]:
+def _jobs(points: Sequence[AxesPoint], members: int) -> list[Job]:
     """Jobs of points: those together whose runs can share a stack, up to a number of members."""
     stacked: list[dict[str, StudyConfig]] = []
     last_of: dict[str, dict[str, StudyConfig]] = {}

@@ -11,6 +11,7 @@ from rb_interp.runs.run import Run
 from rb_interp.runs.studies import study
 from rb_interp.settings import differences, read_toml, to_toml
 from rb_interp.studies.addition_and_scan.config import AdditionAndScanConfig
+from rb_interp.studies.anchor.claims import EQUAL_LOSS
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.studies.composite.config import CompositeConfig
 from rb_interp.studies.emb_mlp.config import EmbMLPConfig
@@ -28,8 +29,8 @@ KINDS = (
 
 
 def test_presets_have_seeds_that_decide_every_claim():
-    """Claims that were written after seeds 0 to 9 had been read, too; crossed-seeds has no
-    claims."""
+    """Claims that were written after seeds 0 to 9 had been read, too, and at equal loss those of
+    seeds up to 17; crossed-seeds has no claims."""
     for found in (
         study(name) for name in study_names() if name not in ("crossed-seeds", "modular-addition")
     ):
@@ -40,7 +41,12 @@ def test_presets_have_seeds_that_decide_every_claim():
                 preset,
             )
         assert found.preset("smoke").seeds == (0, 1)
-        assert all(claim.first_seed in (0, 10) for claim in found.load("claims"))
+        later = {claim.id for claim in found.load("claims") if claim.first_seed not in (0, 10)}
+        assert later == (
+            {"A6", "A6m", "A1b", "A4b", "U2b", "M10c"} if found.name == "anchor" else set()
+        )
+    assert study("anchor").preset("paper-lr1e-4").seeds == tuple(range(18, 26))
+    assert {claim.first_seed for claim in EQUAL_LOSS} == {18}
 
 
 @pytest.mark.parametrize("preset", ["smoke", "paper"])

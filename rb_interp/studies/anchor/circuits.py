@@ -223,7 +223,7 @@ def _number(member: pd.DataFrame, quantity: Quantity) -> float:
     return float(values.min() if quantity.head == "min" else values.max())
 
 
-Answers = Mapping[int, Int[np.ndarray, " row"]]
+AnswersBySeed = Mapping[int, Int[np.ndarray, " row"]]
 """Seed -> answer of its member to each row of one battery."""
 ByBattery = dict[str, dict[int, np.ndarray]]
 
@@ -269,8 +269,8 @@ def measure_equivalence(run: Run, circuits: pd.DataFrame, progress: bool = True)
 
 def compare(
     battery: Mapping[str, Battery],
-    answers: Mapping[str, Answers],
-    untrained: Mapping[str, Answers],
+    answers: Mapping[str, AnswersBySeed],
+    untrained: Mapping[str, AnswersBySeed],
     names: Mapping[int, str],
     step: int,
 ) -> StudyResult:
@@ -334,7 +334,7 @@ def _test(name: str, d: Disagreement, groups: Sequence[str]) -> tuple:
     return (name, SMALL, counts, *between_less_within(d, groups), len(groups))
 
 
-def _disagreement(answers: Answers, seeds: Sequence[int]) -> Disagreement:
+def _disagreement(answers: AnswersBySeed, seeds: Sequence[int]) -> Disagreement:
     """Disagreement of the members of some seeds."""
     if not seeds:
         return np.zeros((0, 0))

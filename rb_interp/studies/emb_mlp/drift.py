@@ -49,7 +49,7 @@ FLOOR = -1.0
 """R^2 below this counts as it in means over seeds; one far too long prediction has about -10,000."""
 
 
-class Comparison(NamedTuple):
+class DriftTables(NamedTuple):
     """Theory beside one sweep.
 
     Attributes:
@@ -64,7 +64,7 @@ class Comparison(NamedTuple):
     leaving: list[dict[str, Any]]
 
 
-def compare(sweep: Sweep, progress: bool = True) -> Comparison:
+def compare(sweep: Sweep, progress: bool = True) -> DriftTables:
     """Compare predicted and measured motion at every stored step of a sweep."""
     leaving_steps = sweep.stage_steps("leaving")
     fractions = _fractions(sweep)
@@ -87,7 +87,7 @@ def compare(sweep: Sweep, progress: bool = True) -> Comparison:
     readings = []
     for member in sweep.members:
         readings += leaving[member]
-    return Comparison(pd.DataFrame(drifts), pd.DataFrame(flows), readings)
+    return DriftTables(pd.DataFrame(drifts), pd.DataFrame(flows), readings)
 
 
 def _fractions(sweep: Sweep) -> dict[tuple[float, int, int], float]:
