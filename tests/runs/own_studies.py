@@ -1,6 +1,8 @@
 """A study that no package brings: its task, measurement, claim and figure are a few lines each."""
 
+from contextlib import suppress
 from dataclasses import field
+from subprocess import TimeoutExpired
 from typing import ClassVar
 
 import numpy as np
@@ -160,3 +162,11 @@ def last_weights(run):
         for member in sweep.members
         for name, weight in sweep.weights(member.gamma, member.seed).items()
     }
+
+
+def wait_until(condition, process):
+    """Wait until a condition is met while a process runs."""
+    while not condition():
+        with suppress(TimeoutExpired):
+            process.wait(0.1)
+        assert process.poll() is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from own_studies import ONE, last_weights
+from own_studies import ONE, last_weights, wait_until
 
 from rb_interp.cli import main
 from rb_interp.errors import RbInterpError, RunError
@@ -44,7 +44,7 @@ def write(folder: Path, text: str = TEXT) -> Path:
             [["runs/0"], ["runs/1"]],
         ),
         (
-            'study = "one"\nrates = [[0.5, 0.1]]\n[axes]\ntrain.weight_decay = [0.0, 0.1]\n',
+            'study = "one"\nseeds = [0]\nrates = [[0.5, 0.1]]\n[axes]\ntrain.weight_decay = [0.0, 0.1]\n',
             [["runs/0"], ["runs/1"]],
         ),
         (
@@ -121,8 +121,7 @@ def test_jobs_are_killed_resumed_and_gathered(tmp_path, capfd):
     process = subprocess.Popen(["sh", "-c", f"exec {commands[0]}"])
     (part,) = first.parts
     state = out / part / "checkpoints/state.safetensors"
-    while not state.exists():
-        assert process.poll() is None
+    wait_until(state.exists, process)
     assert folder.state(first) == "running"
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -131,8 +130,7 @@ def test_jobs_are_killed_resumed_and_gathered(tmp_path, capfd):
     command = [sys.executable, "-m", "rb_interp", "sweep", str(file), "--out", str(out)]
     process = subprocess.Popen([*command, "--jobs", "1"])
     before = state.read_bytes()
-    while state.read_bytes() == before:
-        assert process.poll() is None
+    wait_until(lambda: state.read_bytes() != before, process)
     process.send_signal(signal.SIGINT)
     assert process.wait() == 130
     assert folder.state(first) == "failed"
