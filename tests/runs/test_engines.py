@@ -1,4 +1,4 @@
-"""Engines on two nodes of this machine, one of which dies: the bits are those of plain runs."""
+"""Slurm on two nodes of this machine, one of which dies: the bits are those of plain runs."""
 
 import os
 import secrets
@@ -73,8 +73,8 @@ def processes():
 
 
 @pytest.fixture
-def slurm_nodes(monkeypatch):
-    """Flags for a Slurm of two nodes, and a function that kills the first."""
+def kill_node(monkeypatch):
+    """A function that kills the first of two nodes of Slurm."""
     for name in ("munged", "slurmctld", "slurmd", "sbatch"):
         if not shutil.which(name):
             pytest.skip(f"{name} is not installed: apt-get install slurmctld slurmd munge")
@@ -107,40 +107,23 @@ def slurm_nodes(monkeypatch):
     ):
         assert all(daemon.poll() is None for daemon in daemons[2:])
 
-    def kill_node(name="n1"):
+    def kill_first():
         running = processes()
-        (script,) = (pid for pid, (_, line) in running.items() if f"{folder}/{name}/job" in line)
+        (script,) = (pid for pid, (_, line) in running.items() if f"{folder}/n1/job" in line)
         children = [pid for pid, (parent, _) in running.items() if parent == script]
         kill(daemons[2].pid, running[script][0], script, *children)
 
-    yield [], kill_node
+    yield kill_first
     kill(*(daemon.pid for daemon in daemons))
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture
-def ray_nodes(monkeypatch):
-    """Flags for a Ray of two nodes, and a function that kills the second."""
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    pytest.importorskip("ray", reason="ray is not installed: pip install rb-interp[ray]")
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    node = cluster.add_node(num_cpus=1)
-    yield ["--address", cluster.address], lambda: cluster.remove_node(node, allow_graceful=False)
-    cluster.shutdown()
-
-
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.parametrize("engine", ["slurm", "ray"])
-def test_jobs_of_a_node_that_dies_go_on_elsewhere(engine, request, tmp_path):
-    flags, kill_node = request.getfixturevalue(f"{engine}_nodes")
+def test_jobs_of_a_node_that_dies_go_on_elsewhere(kill_node, tmp_path):
     file, out = tmp_path / "norms.toml", tmp_path / "out"
     file.write_text(TEXT)
     folder = JobFolder.start(file, out)
     command = [sys.executable, "-m", "rb_interp", "sweep", str(file), "--out", str(out)]
-    process = subprocess.Popen([*command, "--engine", engine, *flags])
+    process = subprocess.Popen([*command, "--engine", "slurm"])
     configs = {name: config for job in folder.jobs for name, config in job.parts.items()}
     states = [out / name / "checkpoints/state.safetensors" for name in configs]
     wait_until(lambda: all(state.exists() for state in states[:2]), process)
