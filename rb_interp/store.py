@@ -317,13 +317,13 @@ def versions() -> dict[str, str]:
 
 
 @cache
-def code_version(*folders: Path) -> str:
+def code_version(*sources: Path) -> str:
     """The version of this package with a checksum of its source, and of the source in further
-    folders."""
+    files and folders."""
     total = hashlib.sha256()
-    for folder in (PACKAGE, *folders):
-        for path in sorted(folder.rglob("*.py")):
-            total.update(f"{path.relative_to(folder).as_posix()}\n".encode())
+    for source in (PACKAGE, *sources):
+        for path in [source] if source.is_file() else sorted(source.rglob("*.py")):
+            total.update(f"{path.relative_to(source).as_posix()}\n".encode())
             total.update(path.read_bytes())
     return f"{__version__}+{total.hexdigest()[:8]}"
 

@@ -19,7 +19,7 @@ from table_columns import check_run
 import rb_interp
 from rb_interp.claims import judge
 from rb_interp.errors import RunError, StudyError
-from rb_interp.runs import Run
+from rb_interp.runs import Run, measurement
 from rb_interp.store import (
     PACKAGE,
     PROBE,
@@ -53,6 +53,25 @@ def test_the_version_of_the_code_is_that_of_the_package_alone(tmp_path):
     assert Path(rb_interp.__file__).parent == PACKAGE
     (tmp_path / "study.py").write_text("")
     assert code_version() == code_version() != code_version(tmp_path)
+
+
+def test_the_version_of_a_study_is_that_of_its_file_or_its_package(one, tmp_path, monkeypatch):
+    source, other = tmp_path / "study.py", tmp_path / "elsewhere" / "other.py"
+    other.parent.mkdir()
+    for path in (source, other):
+        path.write_text("")
+    monkeypatch.setattr(measurement, "_source", lambda run: source)
+    versions_of_code = []
+    for _ in range(2):  # the second time in a package
+        for path in (None, other, source):
+            if path is not None:
+                path.write_text(path.read_text() + "1\n")
+            code_version.cache_clear()
+            versions_of_code.append(measurement._code_version(one))
+        (tmp_path / "__init__.py").touch()
+    start, with_other, with_source, package, *in_package = versions_of_code
+    assert start == with_other != with_source
+    assert len({package, *in_package}) == 3
 
 
 def test_a_machine_that_trains_needs_no_package_that_probes(monkeypatch):

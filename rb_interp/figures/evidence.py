@@ -94,7 +94,7 @@ class Evidence:
             if places is None or (stage, gamma) in places:
                 counts.append(f"{stage} at γ = {gamma:g}: {row['late']} of {row['n']} members")
         text = "; ".join(counts)
-        return f"Never at the stage, so shown at the last step: {text}." if counts else ""
+        return f"Stage not reached, shown at the last step: {text}." if counts else ""
 
     @property
     def task(self) -> Any:

@@ -90,7 +90,11 @@ def draw_learning(evidence: Evidence, family: str) -> Figure:
         for height in (guess, guess / 2):
             axes.axhline(height, color=kit.GREY, lw=0.7, ls=(0, (1, 2)), zorder=1)
         with kit.missing(axes):
-            half = evidence.values(_order("half_step", gamma)).to_numpy()
+            half = evidence.values(_order("half_step", gamma))
+            learned = evidence.curves.query(
+                "set == 'rsn_train' and gamma == @gamma and loss <= @guess / 2"
+            )
+            half = half[half.index.isin(learned["seed"])]
             axes.plot(
                 half,
                 np.full(len(half), guess / 2),

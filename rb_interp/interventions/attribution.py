@@ -55,7 +55,7 @@ COMPONENTS = tuple(name for name in sites.HOOKS if name not in (*sites.EMBEDDING
 """Components that have cells by default."""
 ROLES = ("key", "first_anchor", "last_anchor", "anchor", "last", "noise")
 """Roles that have cells by default, after those of the caller's own."""
-Names = Sequence[str] | None
+Names = str | Sequence[str] | None
 Numbers = Sequence[int] | None
 PatchedCells = Float[np.ndarray, "source group role row"]
 """The metric of each row with each cell from each source."""
@@ -89,6 +89,10 @@ class Cells:
         rows = [corrupted, clean] if direction == "denoise" else [clean, corrupted]
         if control is not None:
             rows.append(control)
+        if isinstance(components, str):
+            components = (components,)
+        if isinstance(roles, str):
+            roles = (roles,)
         n_layers = model.cfg.n_layers
         self.notes: dict[str, str] = {}
         self.layers = tuple(range(n_layers) if layers is None else layers)

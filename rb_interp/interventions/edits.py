@@ -18,7 +18,7 @@ from torch import Tensor
 
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
-from rb_interp.errors import ModelError
+from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions.sites import Site, Sites, aligned, parse_sites, site_positions
 from rb_interp.models.protocol import HookedModel, resid_mid_is_a_copy
 from rb_interp.models.structure import (
@@ -30,7 +30,7 @@ from rb_interp.models.structure import (
     rows_of_a_pass,
 )
 from rb_interp.probes.activations import Tokens, as_rows, capture
-from rb_interp.tasks.inputs import Inputs
+from rb_interp.tasks.inputs import NO_POSITION, Inputs
 
 __all__ = ["Edit", "edits_of", "interchange_edits", "last_logits", "values_at", "with_edits"]
 
@@ -139,7 +139,7 @@ def with_edits(
         passed = inputs[0].detach().cpu().long()
         if not all(torch.equal(passed, tokens) for tokens in expected):
             raise ModelError(
-                f"this pass has not the {len(expected[0])} rows that the edits were made for; call "
+                f"this pass does not have the {len(expected[0])} rows that the edits were made for; call "
                 f"the model with those rows, all of them in their order, or make edits for these."
             )
 
@@ -244,15 +244,21 @@ def interchange_edits(model: HookedModel, base: Inputs, source: Inputs, sites: S
     return edits_of(model, base, values_at(model, source, parsed))
 
 
-def edits_of(model: HookedModel, rows: Inputs, values: Mapping[Site, Tensor]) -> list[Edit]:
+def edits_of(
+    model: HookedModel, rows: Inputs, values: Mapping[Site, Tensor] | Mapping[str, Tensor]
+) -> list[Edit]:
     """Edits that write values ``[row, n, ...]``, shaped as `values_at` gives them, at sites of some
     rows.
 
     Values and positions that are the same in all rows are written in any row of that length.
+
+    Raises:
+        ModelError: the model has no such site; in a pass, if values have another shape.
+        RolesError: the rows have no such role, or no position of it.
     """
     edits = []
     for site, new in values.items():
-        edits += _writes(model, rows, site, new)
+        edits += _writes(model, rows, Site.parse(site), torch.as_tensor(new))
     return edits
 
 
@@ -262,6 +268,8 @@ def _writes(model: HookedModel, rows: Inputs, site: Site, values: Tensor) -> lis
     site.check(model)
     target = site.in_hook(model)
     positions = site_positions(site, rows)
+    if len(positions) and not positions.numel():
+        raise RolesError(NO_POSITION.format(site.role))
     length = rows.tokens.shape[1]
     same = bool((values == values[:1]).all() and (positions == positions[:1]).all())
     is_copy = site.component == "resid_mid" and resid_mid_is_a_copy(model)
@@ -278,6 +286,13 @@ def _writes(model: HookedModel, rows: Inputs, site: Site, values: Tensor) -> lis
             raise ModelError(
                 f"the edit at '{site}' was made for rows of {length} positions; make edits for "
                 f"these."
+            )
+        by_position = activation.movedim(target.position_axis, 1)
+        unit_shape = by_position.shape[2 if target.unit is None else 3 :]
+        if values.shape != (*positions.shape, *unit_shape):
+            raise ModelError(
+                f"values of {site} have shape {list(values.shape)}; expected "
+                f"{[*positions.shape, *unit_shape]}."
             )
         if same:
             numbers = torch.zeros(len(activation), dtype=torch.long)

@@ -15,8 +15,9 @@ any function
 
 ``logits`` ``[row, d_vocab]`` are those of the run at hand at each row's answer position, on CPU,
 all rows in order. ``clean`` and ``corrupted`` are the `Answers` of the two kinds of rows as they
-are; with a single kind of rows, as in an ablation, ``corrupted`` is None. Attribution patching
-differentiates the function.
+are: their ``logits`` ``[row, d_vocab]`` and ``labels`` ``[row]``, or None without labels. With a
+single kind of rows, as in an ablation, ``corrupted`` is None. Attribution patching differentiates
+the function.
 
 ``answer_at`` is a position for all rows (negative ones count from the end), a role that stands at
 one position of each row, or positions ``[row]``; by default the last position.

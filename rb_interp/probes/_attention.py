@@ -55,7 +55,7 @@ from rb_interp.probes._core import HeadAttention, Measurement, read_head
 from rb_interp.probes.activations import occupied
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
-from rb_interp.tasks.inputs import REST, Inputs, Roles, role_positions
+from rb_interp.tasks.inputs import NO_POSITION, REST, Inputs, Roles, role_positions
 
 PERMUTED = "roles permuted over rows"
 FIXED_ROLES_NOTE = (
@@ -68,7 +68,7 @@ WITH_NULL = ("key", "anchors")
 """Quantities of attention_by_role that have a null."""
 EXCESS = "_excess"
 ROUNDING = 1e-12
-"""A draw is raised by this much, so that ties count against the value."""
+"""Draws that are less than the value by this much are ties, which count against it."""
 NULL_CHUNK = 2**22
 """Numbers that one part of a null takes in memory, about."""
 UNDEFINED = (
@@ -321,11 +321,13 @@ def measure_pairs(
             total = other_rows(pattern, queries, keys, orders)
             table = total / np.where(count > 0, count, np.nan)
             for name in names:
-                nulls[name] = Null(PERMUTED, table[(..., *pairs[name])] + ROUNDING)
+                draws = table[(..., *pairs[name])]
+                nulls[name] = Null(PERMUTED, draws, tolerance=ROUNDING)
             for name, (weights, offset, n) in excesses.items():
                 key = keys[..., [pairs[name][1]]]
                 given = other_rows(pattern, weights[..., None], key, orders)[:, 0, 0]
-                nulls[name + EXCESS] = Null(PERMUTED, (given - offset) / n + ROUNDING)
+                draws = (given - offset) / n
+                nulls[name + EXCESS] = Null(PERMUTED, draws, tolerance=ROUNDING)
         return nulls
 
     notes = _null_notes(attention.padding_group, queries, keys, pairs, with_null or list(pairs))
@@ -374,13 +376,14 @@ def role_masks(
         )
     if len({*names}) < len(names):
         raise RolesError(f"attention got the roles {list(names)}; name each of them once.")
-    length = shape[1]
     masks = np.zeros((*shape, len(names)), dtype=bool)
     for number, name in enumerate(names):
         if name == REST and name not in roles.positions:
-            masks[:, :, number] = roles.rest(length)
+            masks[:, :, number] = roles.rest(shape)
         else:
             positions = role_positions(roles, name, shape, "attention")
+            if asked and shape[0] and not positions.size:
+                raise RolesError(NO_POSITION.format(name))
             np.put_along_axis(masks[:, :, number], positions, True, 1)
     return names, masks
 

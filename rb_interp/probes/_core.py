@@ -17,7 +17,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from rb_interp.arguments import checked
-from rb_interp.errors import ModelError
+from rb_interp.errors import ArgumentError, ModelError, describe
 from rb_interp.models.arrays import ActivationSource, model_of
 from rb_interp.models.structure import (
     attention_layers,
@@ -258,14 +258,20 @@ def scan(
         options: go to the probe, such as ``untrained``, ``n_null``, ``seed`` or ``k``.
 
     Raises ModelError if the probe does not look at single heads, or a layer or head does not
-    exist.
+    exist, and ArgumentError if it does not take an option, or gives no Reading.
     """
     name = getattr(probe, "__name__", "this probe")
     layer_and_head = {"layer", "head"}
-    if not layer_and_head <= {*inspect.signature(probe).parameters} or layer_and_head & {*options}:
+    signature = inspect.signature(probe)
+    if not layer_and_head <= {*signature.parameters} or layer_and_head & {*options}:
         raise ModelError(
             f"scan reads {name} of many layers and heads; give layers=[...], or call {name} itself."
         )
+    try:
+        signature.bind(model, inputs, layer=0, head=0, **options)
+    except TypeError as error:
+        takes = ", ".join(signature.parameters)
+        raise ArgumentError(f"scan calls {name}: {error}; it takes {takes}.") from None
     if not has_attention(model_of(model)):
         check_layer_head(model, 0, 0, "scan", caches=True)
     heads = list(range(model_of(model).cfg.n_heads) if heads is None else heads)
@@ -276,6 +282,8 @@ def scan(
     rows = []
     for layer, head in product(layers, heads):
         reading = probe(source, inputs, layer=layer, head=head, **options)
+        if not isinstance(reading, Reading):
+            raise ArgumentError(f"{name} gave {describe(reading)}; scan expects a Reading.")
         rows += [row | {"layer": layer, "head": head} for row in reading.noted_rows()]
     table = pd.DataFrame(rows)
     if len(table):

@@ -269,8 +269,9 @@ def check_layer_head(
         counts = ("layer", layer, lens.cfg.n_layers), ("head", head, lens.cfg.n_heads)
         for name, number, count in counts:
             if number is not None and not 0 <= number < count:
+                noun = name if count == 1 else f"{name}s"
                 raise ModelError(
-                    f"{caller} got {name}={number}; {subject} has {count} {name}s, counted from 0."
+                    f"{caller} got {name}={number}; {subject} has {count} {noun}, counted from 0."
                 )
         if f"blocks.{layer}.attn.hook_pattern" in getattr(source, "hook_dict", ()):
             continue
@@ -282,20 +283,14 @@ def check_layer_head(
 
 
 def check_rows(inputs: Inputs, caller: str) -> None:
-    """Raise an error for tokens that are not ``[row, pos]``, and for roles of other rows.
+    """Raise an error for tokens that are not ``[row, pos]``, and for rows that lack a role.
 
     ModelError for tokens, RolesError for roles.
     """
     rows = inputs.tokens
-    roles = inputs.roles
     if not rows.size:
         as_rows(rows)  # raises
-    if roles.positions and len(roles) != len(rows):
-        raise RolesError(
-            f"{caller} got {len(rows)} rows of tokens and roles of {len(roles)} rows; "
-            f"pass roles.take(rows) for the same rows."
-        )
-    for role, positions in roles.positions.items():
+    for role, positions in inputs.roles.positions.items():
         if positions.size and not 0 <= positions.min() <= positions.max() < rows.shape[1]:
             raise RolesError(
                 f"{caller} got role '{role}' at positions {positions.min()} to {positions.max()}; "

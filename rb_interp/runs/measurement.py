@@ -267,11 +267,12 @@ def _source(run: RunFolder) -> Path:
 
 
 def _code_version(run: RunFolder) -> str:
-    """That of this package, and of the study if it comes from elsewhere."""
+    """That of this package, and of the study's file or package if it comes from elsewhere."""
     source = _source(run)
     if source.is_relative_to(PACKAGE):
         return code_version()
-    return code_version(source.parent)
+    in_package = (source.parent / "__init__.py").is_file()
+    return code_version(source.parent if in_package else source)
 
 
 def _claims(run: RunFolder) -> tuple[Claim, ...]:

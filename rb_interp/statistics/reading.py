@@ -31,11 +31,13 @@ class Null(TableRepr):
         name: what was destroyed, in words (``random direction``, ``roles permuted``, ...).
         draws: the quantity under the null, shape ``[draw]``.
         side: the side on which the mechanism would lie.
+        tolerance: draws this close to the value count as extreme, against rounding of ties.
     """
 
     name: str
     draws: Float[np.ndarray, " draw"]
     side: Literal["greater", "less"] = "greater"
+    tolerance: float = 0.0
 
     @cached_property
     def mean(self) -> float:
@@ -60,9 +62,9 @@ class Null(TableRepr):
         if math.isnan(value) or (n and math.isnan(ordered[-1])):  # NaN is sorted to the end
             return math.nan
         if self.side == "less":
-            extreme = ordered.searchsorted(value, "right")
+            extreme = ordered.searchsorted(value + self.tolerance, "right")
         else:
-            extreme = n - ordered.searchsorted(value, "left")
+            extreme = n - ordered.searchsorted(value - self.tolerance, "left")
         return float((1 + extreme) / (1 + n))
 
     @cached_property

@@ -24,6 +24,7 @@ RowNumbers: TypeAlias = Sequence[int] | Int[np.ndarray, " n"]
 """Numbers of rows of a dataset."""
 REST = "rest"
 """The role of all positions that no other role names, unless a task has a role of this name."""
+NO_POSITION = "role '{}' has no position in these rows; give it one or more in each row."
 VIEW_ROWS = 5
 VIEW_TOKENS = 30
 """Rows and tokens that a notebook shows, at most."""
@@ -92,11 +93,11 @@ class Roles(TableRepr):
         """
         return _named(self.tokens, name, f"{probe} needs the token group", self.task)
 
-    def rest(self, length: int) -> Bool[np.ndarray, "row pos"]:
-        """Whether no role names a position, of rows of this length."""
-        free = np.ones((len(self), length), dtype=bool)
+    def rest(self, shape: tuple[int, ...]) -> Bool[np.ndarray, "row pos"]:
+        """Whether no role names a position, of rows of a shape ``(row, pos)``."""
+        free = np.ones(shape, dtype=bool)
         for positions in self.positions.values():
-            free &= (positions[:, :, None] != np.arange(length)).all(1)
+            free &= (positions[:, :, None] != np.arange(shape[1])).all(1)
         return free
 
     def without_a_role(self, length: int) -> str:
@@ -105,7 +106,7 @@ class Roles(TableRepr):
         >>> Roles({"key": np.array([[0], [2]])}).without_a_role(3)
         "positions without a role: 2 of 3; the role 'rest' names them."
         """
-        counts = np.unique(self.rest(length).sum(1)).tolist()
+        counts = np.unique(self.rest((len(self), length)).sum(1)).tolist()
         if not any(counts):
             return ""
         span = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -145,31 +146,41 @@ def role_positions(
         known |= {"first_anchor": anchors[:, :1], "last_anchor": anchors[:, -1:]}
     known |= roles.positions  # a caller's 'last' is his
     if role == REST and REST not in known:
-        known[REST] = _rest_positions(roles, length)
+        known[REST] = _rest_positions(roles, shape)
     if role not in known:
         raise RolesError(
             f"{caller} needs the role '{role}'; {roles.task} has no such role (add it to Roles): "
             f"{nearest(role, [*known, REST])}"
         )
-    result = known[role]
-    if len(result) != n_rows or (result.size and not 0 <= result.min() <= result.max() < length):
+    check_positions(role, known[role], shape)
+    return known[role]
+
+
+def check_positions(
+    role: str, positions: Int[np.ndarray, "row n"], shape: tuple[int, ...], missing: int = 0
+) -> None:
+    """Raise RolesError for positions that rows of a shape ``(row, pos)`` do not have; from
+    ``missing`` up they are allowed."""
+    n_rows, length = shape
+    in_range = not positions.size or missing <= positions.min() <= positions.max() < length
+    if len(positions) != n_rows or not in_range:
         raise RolesError(
-            f"role '{role}' has {len(result)} rows, at positions {np.unique(result).tolist()}; "
+            f"role '{role}' has {len(positions)} rows, at positions "
+            f"{np.unique(positions).tolist()}; "
             f"there are {n_rows} rows with the positions 0 to {length - 1}. Pass roles of theirs."
         )
-    return result
 
 
-def _rest_positions(roles: Roles, length: int) -> Int[np.ndarray, "row n"]:
+def _rest_positions(roles: Roles, shape: tuple[int, ...]) -> Int[np.ndarray, "row n"]:
     """Positions that no role names.
 
     Raises RolesError if there are none, or not as many in every row.
     """
-    free = roles.rest(length)
+    free = roles.rest(shape)
     counts = free.sum(1)
     if not len(counts) or not counts[0] or (counts != counts[0]).any():
         raise RolesError(
-            f"the role '{REST}' has {counts.min(initial=length)} to {counts.max(initial=0)} "
+            f"the role '{REST}' has {counts.min(initial=shape[1])} to {counts.max(initial=0)} "
             f"positions in a row; "
             f"expected as many in every row, and one at least. Give roles to other positions."
         )
@@ -281,8 +292,8 @@ class Inputs(TableRepr):
         labels: ``[row]``, the right answer at the last position; None if no answer is asked.
         roles: of positions and tokens. Empty by default, and if None is given.
 
-    Raises RolesError for tokens that are no rows of whole numbers, and for more or fewer labels
-    than rows.
+    Raises RolesError for tokens that are no rows of whole numbers, for more or fewer labels than
+    rows, and for roles of other rows (the position -1 is that of a row that lacks the role).
 
     >>> rows = Inputs(np.array([[5, 6], [7, 8]]), np.array([1, 2]))
     >>> len(rows), rows.take(np.array([1])).tokens.tolist()
@@ -308,6 +319,8 @@ class Inputs(TableRepr):
                 f"numbers of shape [row, pos]."
             )
         object.__setattr__(self, "tokens", tokens)
+        for role, positions in self.roles.positions.items():
+            check_positions(role, positions, (len(tokens), tokens.shape[-1]), missing=-1)
         if self.labels is not None:
             object.__setattr__(self, "labels", as_array(self.labels))
             if self.labels.shape[:1] != (len(tokens),):

@@ -61,6 +61,20 @@ def test_curves_and_their_mean_are_those_of_the_tables(evidence):
         np.testing.assert_allclose(lines, [*seeds, mean])
 
 
+def test_the_stage_half_has_a_mark_for_members_that_reached_it_alone(evidence):
+    def marks(evidence):
+        panel = draw_learning(evidence, "A").axes[2]
+        (half,) = [line.get_xdata() for line in panel.lines if line.get_marker() == "v"]
+        return len(half)
+
+    curves = evidence.curves
+    train = (curves["set"] == "rsn_train") & (curves["gamma"] == 0.8)
+    loss = curves["loss"].mask(train, 0.0)
+    assert marks(replace(evidence, curves=curves.assign(loss=loss))) == len(evidence.seeds)
+    loss = loss.mask(train & (curves["seed"] == evidence.seeds[0]), 9.0)
+    assert marks(replace(evidence, curves=curves.assign(loss=loss))) == len(evidence.seeds) - 1
+
+
 def test_a_mean_stands_where_most_seeds_do_and_its_band_is_cut():
     rows = pd.DataFrame(
         {"step": [0, 10] * 3 + [15], "seed": [0, 0, 1, 1, 2, 2, 2], "x": [1.0, 2, 1, 4, 1, 6, 5]}

@@ -1,13 +1,16 @@
 """Ablation worked out by hand, interchange where it is exact, and what a model written by hand
 loses."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from interventions.rows import DATA, TASK, model_of, read_at
 from probes.lens_models import hooks_on
 
-from rb_interp.errors import ModelError
+from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions.ablating import (
     METHODS,
     ablate,
@@ -16,10 +19,10 @@ from rb_interp.interventions.ablating import (
     interchange,
     replacement,
 )
-from rb_interp.interventions.edits import interchange_edits, last_logits
+from rb_interp.interventions.edits import edits_of, interchange_edits, last_logits, values_at
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
-from rb_interp.tasks import Inputs
+from rb_interp.tasks import Inputs, Roles
 
 ROWS = DATA.sample("rsn_train", 30)
 
@@ -111,11 +114,27 @@ def test_a_pass_of_other_rows_is_refused_and_all_of_them_may_come_in_several_pas
         model(tokens)
         for other in (tokens.roll(1, 1), tokens[:5], tokens.flip(0)):
             with pytest.raises(
-                ModelError, match="this pass has not the 30 rows that the edits were made for"
+                ModelError, match="this pass does not have the 30 rows that the edits were made for"
             ):
                 model(other)
     assert not model.embed._forward_pre_hooks
     assert hooks_on(model) == []
+
+
+def test_values_of_another_shape_are_refused():
+    model, site = model_of("plain"), "attn_out.1@last"
+    (values,) = values_at(model, INPUTS, site).values()
+    expected = last_logits(model, INPUTS.tokens)
+    edits = edits_of(model, INPUTS, {site: values.numpy()})
+    torch.testing.assert_close(last_logits(model, INPUTS.tokens, edits), expected)
+    for wrong in (values[:5], values[:1], values[..., :5], values[..., :1], values[:, 0]):
+        edits = edits_of(model, INPUTS, {site: wrong})
+        message = f"values of {site} have shape {list(wrong.shape)}; expected {list(values.shape)}."
+        with pytest.raises(ModelError, match=re.escape(message)):
+            last_logits(model, INPUTS.tokens, edits)
+    roles = {"nowhere": np.zeros(INPUTS.tokens.shape, bool)}
+    with pytest.raises(RolesError, match="role 'nowhere' has no position in these rows"):
+        ablation(model, replace(INPUTS, roles=Roles(roles)), "z.1.0@nowhere")
 
 
 def test_zero_and_the_mean_at_one_place_stand_in_any_row_of_the_same_length():
@@ -127,7 +146,7 @@ def test_zero_and_the_mean_at_one_place_stand_in_any_row_of_the_same_length():
             model(tokens[:, 1:])
     with (
         ablate(model, INPUTS, "attn_out.0@key"),
-        pytest.raises(ModelError, match="has not the 30 rows"),
+        pytest.raises(ModelError, match="does not have the 30 rows"),
     ):
         model(tokens.roll(1, 1))  # nobody knows where its key stands
 

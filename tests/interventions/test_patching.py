@@ -338,6 +338,14 @@ def test_several_sites_are_hooks_by_hand_at_once():
     assert hooks_on(model) == []
 
 
+def test_one_name_is_a_list_of_it():
+    model = lens_model("gpt2")
+    for matrix in (patching_matrix, attribution_matrix):
+        found = matrix(model, FEW, OTHER, components="attn_out", roles="key").to_frame()
+        listed = matrix(model, FEW, OTHER, components=["attn_out"], roles=["key"]).to_frame()
+        pd.testing.assert_frame_equal(found, listed)
+
+
 def test_noising_is_denoising_with_the_rows_exchanged():
     """Corrupted cells in clean rows: the same runs, of which the share lost is what the exchange
     recovers."""

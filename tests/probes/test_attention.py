@@ -120,13 +120,18 @@ def test_a_role_that_nobody_has_is_undefined_and_says_why():
         {**INPUTS.roles.positions, "empty": np.zeros((N, 0), dtype=int)},
     )
     inputs = Inputs(INPUTS.tokens, roles=Roles(roles))
-    found = attention(model, inputs, query=("key", "empty"), to=("key", "empty"), n_null=0)
+    found = attention(model, inputs, n_null=0)
     assert np.isnan(found.values["empty_to_key"])
     assert found.notes["empty_to_key"].startswith("no position has the query's role")
     assert found.values["key_to_empty"] == 0
     known = r"known: .*, all, .*, last, .*, rest$"
+    for look in ({"query": "empty"}, {"to": ("key", "empty")}):
+        with pytest.raises(RolesError, match="role 'empty' has no position in these rows"):
+            attention(model, inputs, **look)
     with pytest.raises(RolesError, match=f"attention needs the role 'xyz'; .* {known}"):
         attention(model, inputs, to=("key", "xyz"))
+    later = attention(model, INPUTS, query="key", to="last", n_null=9).to_frame().iloc[0]
+    assert (later["null_mean"], later["p_value"]) == (0, 1)  # no key stands last
     everywhere = attention(model, inputs, query="key", to="all", n_null=0)
     assert everywhere.values["key_to_all"] == pytest.approx(1)
 
@@ -304,7 +309,7 @@ def test_p_values_are_uniform_where_attention_ignores_the_roles():
         ),
         (
             {"key": [[0], [4]], "anchor": [[1], [1]]},
-            "role 'key' at positions 0 to 4; these rows have positions 0 to 3.",
+            "role 'key' has 2 rows, at positions [0, 4]; there are 2 rows with the positions 0 to 3.",
         ),
     ],
 )

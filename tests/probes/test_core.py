@@ -21,7 +21,7 @@ from test_chain import EXAMPLES, TOKENIZER
 
 import rb_interp as rb
 from rb_interp import probes
-from rb_interp.errors import ModelError, RbInterpError, RolesError
+from rb_interp.errors import ArgumentError, ModelError, RbInterpError, RolesError
 from rb_interp.models.protocol import live_parameters
 from rb_interp.probes import activations
 from rb_interp.statistics.reading import Null
@@ -251,6 +251,18 @@ def test_a_scan_adjusts_p_over_its_heads_for_each_quantity(pair, monkeypatch):
     assert found.columns.get_loc("p_adjusted") == found.columns.get_loc("p_value") + 1
     np.testing.assert_allclose(found.p_adjusted[found.quantity == "tv"], [0.03, 0.04, np.nan, 0.04])
     assert found.p_adjusted[found.quantity != "tv"].isna().all()  # without a null
+
+
+def test_a_scan_says_what_it_expects_of_a_probe_of_ones_own(pair):
+    def plain(model, inputs, *, layer, head):
+        return 1.0
+
+    message = "plain gave 1.0; scan expects a Reading."
+    with pytest.raises(ArgumentError, match=message):
+        probes.scan(plain, pair[0], INPUTS)
+    message = "scan calls plain: .* argument 'untrained'; it takes model, inputs, layer, head."
+    with pytest.raises(ArgumentError, match=message):
+        probes.scan(plain, pair[0], INPUTS, untrained=pair[1])
 
 
 def passes(model, work):

@@ -122,7 +122,7 @@ def test_members_that_never_came_to_a_stage_are_named_where_it_is_shown(evidence
     table = evidence.readings
     late = (table["stage"] == "half") & (table["gamma"] == 0.3) & (table["seed"] < 2)
     found = replace(evidence, readings=table.assign(reached=~late))
-    told = "Never at the stage, so shown at the last step: half at γ = 0.3: 2 of 2 members."
+    told = "Stage not reached, shown at the last step: half at γ = 0.3: 2 of 2 members."
     assert evidence.unreached() == ""
     assert found.unreached() == told
     page = Page(ANCHOR, found, {})

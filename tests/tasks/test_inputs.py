@@ -186,6 +186,26 @@ def test_a_rest_of_uneven_size_is_refused_where_rows_need_as_many():
     assert positions(own, "rest").tolist() == [[1]]  # the caller's own
 
 
+def test_without_roles_the_rest_is_every_position():
+    model, bare = lens_model("gpt2"), Inputs(REST_TOKENS, REST_TOKENS[:, 0])
+    found = attention(model, bare, query="last", to="rest", n_null=0)
+    assert found.values["last_to_rest"] == pytest.approx(1)
+    whole, rest = (
+        ablation(model, bare, f"z.0@{role}", metric="loss").values for role in ("all", "rest")
+    )
+    np.testing.assert_array_equal(rest, whole)
+
+
+@pytest.mark.parametrize(
+    "positions", [np.full((6, 1), 5), np.full((6, 1), -2), np.zeros((5, 1), int)]
+)
+def test_roles_of_other_rows_are_refused(positions):
+    with pytest.raises(
+        RolesError, match="role 'key' has . rows, .* there are 6 rows with .* 0 to 4"
+    ):
+        Inputs(REST_TOKENS, roles=Roles({"key": positions}))
+
+
 def test_rows_are_chosen_by_a_list_an_array_or_a_mask():
     task = AnchorTask.preset("smoke")
     data = task.dataset(seed=0)
