@@ -131,7 +131,7 @@ def test_jobs_are_killed_resumed_and_gathered(tmp_path, capfd):
     process = subprocess.Popen([*command, "--jobs", "1"])
     before = state.read_bytes()
     wait_until(lambda: state.read_bytes() != before, process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)  # as Ctrl-C, which a background process ignores
     assert process.wait() == 130
     assert folder.state(first) == "failed"
     assert folder.last_line(first).startswith("rb-interp: stopped; the same command goes on")

@@ -302,7 +302,7 @@ def agreement_table(drift: pd.DataFrame) -> pd.DataFrame:
                 step, fraction = lost[["step", "fraction"]].iloc[0]
             back = math.nan
             if not agrees[0]:
-                back = float(defined["step"].to_numpy()[agrees].min())
+                back = float(min(defined["step"].to_numpy()[agrees], default=math.nan))
             place = cast(tuple, values)
             rows.append((*place, metric, step, fraction, not agrees[0], back))
     return pd.DataFrame(rows, columns=[*keys, "metric", "step", "fraction", "at_first", "back"])
