@@ -127,12 +127,13 @@ def test_a_probe_makes_few_calls_of_this_package() -> None:
 def test_lists_arrays_and_tensors_give_the_same_values(form: str) -> None:
     give = FORMS[form]
     places = np.array([[1], [2]])
+    tokens = np.array([[1, 5, 6], [2, 5, 6]])
     rows = rb.Inputs(
-        give(places),
+        give(tokens),
         give(places[:, 0]),
         rb.tasks.Roles({"key": give(places)}, {"a": give(places[:, 0])}),
     )
-    assert rows.tokens.tolist() == places.tolist()
+    assert rows.tokens.tolist() == tokens.tolist()
     assert rows.take(give(np.array([1]))).labels.tolist() == [2]
     assert rows.roles.position("key").tolist() == places.tolist()
     assert asked(x=give(places))[3].tolist() == [[1.0], [2.0]]

@@ -140,18 +140,21 @@ def test_a_path_that_no_position_can_take_is_nan():
 
 def test_positions_outside_the_rows_are_refused_in_one_sentence():
     model = model_of(3)
-    for at in (np.where(np.arange(N) % 2, 3, -1)[:, None], np.full((N, 1), 9)):
-        rows = Inputs(TOKENS, LABELS, Roles({"key": at}))
-        for call in (
-            lambda rows=rows: blocked_attention(model, rows, layer=0, n_draws=0),
-            lambda rows=rows: ablation(model, rows, "z.0@key"),
-            lambda rows=rows: ablation(model, rows, "z.0", answer_at="key"),
-            lambda rows=rows: patching_matrix(model, rows, OTHER, roles=["key"]),
-        ):
-            with pytest.raises(
-                RolesError, match=r"role 'key' has 12 rows, at positions .* the positions 0 to 7"
-            ):
-                call()
+    outside = r"role 'key' has 12 rows, at positions .* the positions 0 to 7"
+    beyond = np.full((N, 1), 9)
+    with pytest.raises(RolesError, match=outside):
+        Inputs(TOKENS, LABELS, Roles({"key": beyond}))
+    absent = np.where(np.arange(N) % 2, 3, -1)[:, None]  # some rows lack the role
+    rows = Inputs(TOKENS, LABELS, Roles({"key": absent}))
+    for call in (
+        lambda: blocked_attention(model, rows, layer=0, n_draws=0),
+        lambda: ablation(model, rows, "z.0@key"),
+        lambda: ablation(model, rows, "z.0", answer_at="key"),
+        lambda: patching_matrix(model, rows, OTHER, roles=["key"]),
+    ):
+        with pytest.raises(RolesError, match=outside):
+            call()
+    for at in (absent, beyond):
         edits = blocked_edits(model, np.full((N, 1), 7), at, layer=0)
         with (
             pytest.raises(ModelError, match="outside the rows, which have 0 to 7"),
