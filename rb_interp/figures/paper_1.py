@@ -94,7 +94,7 @@ def draw_learning(evidence: Evidence, family: str) -> Figure:
             learned = evidence.curves.query(
                 "set == 'rsn_train' and gamma == @gamma and loss <= @guess / 2"
             )
-            half = half[half.index.isin(learned["seed"])]
+            half = half[half.index.isin(set(learned["seed"]))]
             axes.plot(
                 half,
                 np.full(len(half), guess / 2),
