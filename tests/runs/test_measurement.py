@@ -7,12 +7,14 @@ import threading
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from own_studies import TASK
 
 from rb_interp.errors import RunError
 from rb_interp.runs import measurement
-from rb_interp.runs.measurement import map_members
+from rb_interp.runs.measurement import map_members, measure_members
+from rb_interp.statistics.reading import Reading
 from rb_interp.training.member_group import Member
 
 MEMBERS = [Member(0.5, seed) for seed in range(12)]
@@ -99,3 +101,17 @@ def test_the_bar_is_closed_before_an_error_is_printed(sweep, n, capsys, monkeypa
     del caught
     gc.collect()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.trains
+def test_arrays_of_two_layers_stand_under_two_names(one):
+    def plan(models, member):
+        models.load(member, "final")
+        for layer in (0, 1):
+            yield "final", "", Reading("p", {"q": 1.0}, layer, 0, arrays={"a": np.full(2, layer)})
+
+    result = measure_members(one, plan, progress=False)
+    member = one.sweep().members[0]
+    for layer in (0, 1):
+        key = f"{member.gamma}/{member.seed}/final//p.L{layer}.H0/a"
+        assert result.arrays[key].tolist() == [layer, layer]
