@@ -7,7 +7,7 @@ From learning curves alone. A window is five evaluations in a row, and every num
     gap_LEVEL             the same at one level
     acc_gap_LEVEL         accuracy on rsn_train - accuracy on rsn_test, in [-1, 1]
     loss_LEVEL, step_LEVEL   loss on rsn_train, and the window's first step
-    acc_gap_at_ACCURACY   acc_gap at the first window whose accuracy on rsn_train is at least .5, .7, .9
+    acc_gap_at_ACCURACY   acc_gap at the first window with an accuracy on rsn_train of .5, .7, .9
 
 Members are compared where they have learned equally much, so neither the learning rate nor the
 number of steps decides, as they do for the bias index B.

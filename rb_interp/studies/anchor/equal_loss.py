@@ -56,7 +56,7 @@ _AVERAGED = _answers_lost("effect", "accuracy lost with L0's pattern at 1/i")
 
 
 def claims_at_equal_loss(beside: dict[str, Claim]) -> tuple[Claim, ...]:
-    """These claims; ``beside`` are the others by id, of which two are asked again where the table is
+    """These claims. A1 and A4, found in ``beside`` by id, are asked again where the table is
     learned."""
     claims = [
         _generalises_more("A6", LARGE, "large initialisation", "beside A1"),
