@@ -40,7 +40,7 @@ def check(member):
         torch.testing.assert_close(member.model(tokens), member.model(tokens[:, [2, 0, 1]]))
         return
     if member.circuit.named_by == "ablation":
-        return  # tests/test_induction.py ablates its heads
+        return  # tests/tasks/test_induction.py ablates its heads
     again, near = named_again(member), 0.1 if member.circuit.named_by == "interchange" else 1e-3
     assert again.name == member.circuit.name
     assert dict(again.shares) == pytest.approx(dict(member.circuit.shares), abs=near)
