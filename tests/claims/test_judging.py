@@ -1,5 +1,4 @@
-"""The rule and the judge on planted numbers, and how often the rule errs where the truth is
-planted."""
+"""The judge on planted numbers, and causal checks on planted effects."""
 
 from __future__ import annotations
 
@@ -9,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from claims.planted import BY_ID, NAN, judged, planted, readings_of, shares
 
 from rb_interp.claims import (
-    CalibrationStatus,
     Claim,
     Condition,
     Term,
@@ -19,36 +18,13 @@ from rb_interp.claims import (
     Verdicts,
     expected_by_chance,
     judge,
+    judge_checks,
 )
-from rb_interp.claims.rule import decide_share, outcome_probabilities
-from rb_interp.errors import ArgumentError
+from rb_interp.claims.rule import outcome_probabilities
 from rb_interp.runs.measurement import JUDGED
 from rb_interp.statistics.intervals import proportion_interval
-from rb_interp.studies.anchor.claims import CLAIMS
-
-NAN = float("nan")
-BY_ID = {claim.id: claim for claim in CLAIMS}
-AT_LEAST = Condition(Term("learning_order", "bias", 0.8, "final", label="B"), ">=", 0.1)
-
-
-def planted(term: Term, values, untrained=None, seeds=None, **changed) -> pd.DataFrame:
-    """Readings of one term, one row a seed."""
-    seeds = range(len(values)) if seeds is None else seeds
-    row = {
-        "gamma": term.gamma,
-        "stage": term.stage,
-        "set": term.set,
-        "probe": term.probe,
-        "layer": term.layer,
-    }
-    row |= {"quantity": term.quantity, "head": None, **changed}
-    untrained = [NAN] * len(values) if untrained is None else untrained
-    return pd.DataFrame(
-        [
-            {**row, "seed": s, "value": v, "untrained": t}
-            for s, v, t in zip(seeds, values, untrained, strict=True)
-        ]
-    )
+from rb_interp.studies.anchor.checks import CHECKS
+from rb_interp.studies.anchor.config import AnchorConfig
 
 
 def as_kept(found: Verdict) -> Verdict:
@@ -57,36 +33,6 @@ def as_kept(found: Verdict) -> Verdict:
     return kept.validate_json(
         json.dumps(kept.dump_python(Verdicts([found]), mode="json"), allow_nan=False)
     )[0]
-
-
-def judged(id: str, *tables: pd.DataFrame) -> Verdict:
-    (claim,) = judge(readings_of(*tables), [BY_ID[id]])
-    return claim
-
-
-def readings_of(*tables: pd.DataFrame) -> pd.DataFrame:
-    readings = pd.concat([table.dropna(axis=1, how="all") for table in tables], ignore_index=True)
-    for column in ("layer", "untrained"):
-        if column not in readings:
-            readings[column] = NAN
-    return readings
-
-
-@pytest.mark.parametrize(
-    ("operator", "at_threshold", "below", "above"),
-    [
-        (">=", "HOLDS", "FAILS", "HOLDS"),
-        (">", "FAILS", "FAILS", "HOLDS"),
-        ("<=", "HOLDS", "HOLDS", "FAILS"),
-        ("<", "FAILS", "HOLDS", "FAILS"),
-    ],
-)
-def test_strict_and_other_thresholds_differ_only_at_the_threshold(
-    operator, at_threshold, below, above
-):
-    claim = Claim("X", "One.", "here", (Condition(AT_LEAST.of, operator, 0.5),))
-    outcomes = [judge(planted(AT_LEAST.of, [x] * 8), [claim])[0].outcome for x in (0.5, 0.4, 0.6)]
-    assert outcomes == [at_threshold, below, above]
 
 
 def test_a_seed_meets_a_claim_where_it_meets_all_of_it():
@@ -162,40 +108,6 @@ def test_a_contrast_pairs_its_seeds():
     assert claim.untrained == pytest.approx(0.4)
     assert claim.met_at_initialisation
     assert claim.conditions[0].seeds == tuple(range(8))
-
-
-def test_other_gammas_stages_rows_and_layers_are_not_read():
-    term = BY_ID["M7"].conditions[0].of
-    right = planted(term, [0.95] * 8)
-    for changed in (
-        {"gamma": 0.5},
-        {"stage": "half"},
-        {"set": "mem"},
-        {"layer": 0},
-        {"probe": "uniformity"},
-    ):
-        wrong = planted(term, [0.1] * 8, **changed)
-        assert judged("M7", right, wrong).outcome == "HOLDS"
-        alone = judged("M7", wrong)
-        assert (alone.outcome, alone.n_seeds) == ("NOT JUDGED", 0)
-        assert alone.reason.startswith("no reading of attention_by_role/key at gamma 0.8")
-
-
-def test_several_heads_are_not_silently_one():
-    term = BY_ID["M7"].conditions[0].of
-    claim = judged("M7", planted(term, [0.95] * 5, head=0), planted(term, [0.1] * 5, head=1))
-    assert claim.outcome == "NOT JUDGED"
-    assert "several readings of attention_by_role/key per seed" in claim.reason
-
-
-def test_values_that_are_not_finite_are_counted_and_named():
-    learned = planted(BY_ID["A5"].learned.of, [1.0] * 9)
-    claim = judged(
-        "A5", planted(BY_ID["A5"].conditions[0].of, [0.95, 0.96, NAN, *[0.97] * 6]), learned
-    )
-    assert (claim.outcome, claim.n_seeds) == ("HOLDS", 8)
-    assert claim.reason == "1 of 9 seeds have no finite acc_rsn_test"
-    assert claim.conditions[0].seeds == claim.seeds == (0, 1, 3, 4, 5, 6, 7, 8)
 
 
 def test_met_at_initialisation_needs_half_of_the_untrained_models_in_every_condition():
@@ -344,14 +256,6 @@ def test_what_was_not_learned_is_not_decided(n_learned):
     )
 
 
-def shares(n: int = 200, **ones: int) -> list[pd.DataFrame]:
-    gammas = {"large": 0.3, "middle": 0.5, "small": 0.8}
-    term = BY_ID["I1"].conditions[0].of
-    return [
-        planted(term, [1.0] * k + [0.0] * (n - k), gamma=gammas[name]) for name, k in ones.items()
-    ]
-
-
 @pytest.mark.parametrize(
     ("large", "middle", "small", "verdict", "decides"),
     [
@@ -436,26 +340,83 @@ def test_a_number_of_all_members_is_judged_by_the_interval_that_was_read_with_it
     assert "its whole interval over members" in found.criterion
 
 
-def test_a_share_can_be_claimed_to_be_small_and_a_difference_has_no_interval_of_its_own():
-    small = Condition(Term("kind", "other", None, "final"), "<=", 0.1)
-    outcomes = [decide_share(small, [1.0] * k + [0.0] * (200 - k))[0] for k in (5, 20, 60)]
-    assert outcomes == ["HOLDS", "OPEN", "FAILS"]
-    with pytest.raises(
-        ArgumentError, match="claim K compares terms, which have no common interval"
-    ):
-        Claim("K", "Tells.", "text", (replace(small, minus=small.of),), unit="interval")
+SEEDS = range(8)
 
 
-def test_expected_by_chance_counts_holds_and_fails_of_claims_that_could_be_decided():
-    one = Claim("Y", "One.", "here", (AT_LEAST,))
-    for n, chance in ((7, 0.0), (8, 2**-8), (20, outcome_probabilities(0.5, 20)[0])):
-        verdicts = judge(planted(AT_LEAST.of, [0.2] * n), [one, one])
-        assert expected_by_chance(verdicts) == pytest.approx((2 * chance, 2 * chance))
-    withheld = judge(
-        planted(AT_LEAST.of, [0.2] * 20), [one], standings={"Y": CalibrationStatus(False, "why")}
+def planted_effects(effect=0.5, control=0.1, gammas=(0.3, 0.8)):
+    """Effects and readings of ``without_reasoning``: the untrained at 0, seeds .01 apart."""
+    effects, readings = [], []
+    for gamma in gammas:
+        for seed in SEEDS:
+            for stage, size in (
+                ("init", 0.0),
+                ("half" if gamma == 0.8 else "matched", effect + 0.01 * seed),
+            ):
+                row = {"gamma": gamma, "seed": seed, "stage": stage, "step": 10, "set": "rsn_train"}
+                effects.append(
+                    {
+                        **row,
+                        "intervention": "without_reasoning",
+                        "quantity": "loss_increase",
+                        "effect": size,
+                        "control": control,
+                        "difference": size - control,
+                    }
+                )
+                for quantity in ("effect", "control", "difference"):
+                    readings.append(
+                        {
+                            **row,
+                            "probe": "without_reasoning",
+                            "layer": np.nan,
+                            "head": np.nan,
+                            "quantity": quantity,
+                            "value": effects[-1][quantity],
+                            "untrained": np.nan,
+                            "n": 300,
+                        }
+                    )
+    return pd.DataFrame(readings), pd.DataFrame(effects)
+
+
+def judge_effects(**sizes):
+    return judge_checks(
+        *planted_effects(**sizes), CHECKS, sibling_stages=AnchorConfig.sibling_stages
     )
-    assert expected_by_chance(withheld) == expected_by_chance([]) == (0, 0)
-    assert expected_by_chance([judged("I1", *shares(large=0, middle=50, small=200))]) == (
-        0.025,
-        0.1,
+
+
+def cause_of(of, **sizes):
+    return next(cause for cause in judge_effects(**sizes) if cause.of == of)
+
+
+@pytest.mark.parametrize(("effect", "verdict"), [(0.5, "HOLDS"), (0.2, "FAILS"), (0.28, "OPEN")])
+def test_the_rule_is_the_claims_own(effect, verdict):
+    m4 = cause_of("M4", effect=effect)  # difference >= .20; seeds are .01 apart
+    assert m4.verdict.outcome == verdict
+    assert m4.verdict.effect == pytest.approx(effect + 0.035 - 0.1)
+    assert (m4.verdict.n_seeds, m4.quantity) == (8, "loss_increase")
+
+
+def test_cells_are_medians_over_seeds_at_the_stage_of_each_gamma():
+    large, small = cause_of("M4").by_gamma
+    assert (large["gamma"], large["stage"], small["gamma"], small["stage"]) == (
+        0.3,
+        "matched",
+        0.8,
+        "half",
     )
+    assert (small["effect"], small["low"], small["high"]) == pytest.approx((0.535, 0.5, 0.57))
+    assert (small["control"], small["control_low"], small["n_seeds"]) == (0.1, 0.1, 8)
+
+
+def test_every_mechanism_is_there_and_what_was_not_measured_says_so():
+    causes = judge_effects()
+    kept = JUDGED["checks.json"]
+    assert (
+        kept.validate_json(json.dumps(kept.dump_python(causes, mode="json"), allow_nan=False))
+        == causes
+    )
+    assert [cause.of for cause in causes] == [cause.of for cause in CHECKS]
+    missing = next(cause for cause in causes if cause.of == "M7")
+    assert (missing.verdict.outcome, missing.by_gamma) == ("NOT JUDGED", ())
+    assert "no reading of key_blocked/difference at gamma 0.8" in missing.verdict.reason

@@ -5,9 +5,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from claims.planted import judged, planted, shares
 from scipy import integrate, stats
 
-from rb_interp.claims import Condition, Term
+from rb_interp.claims import (
+    CalibrationStatus,
+    Claim,
+    Condition,
+    Term,
+    expected_by_chance,
+    judge,
+)
 from rb_interp.claims.rule import FEWEST, decide, decide_share, evidence, outcome_probabilities
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.anchor.claims import CLAIMS
@@ -101,3 +109,25 @@ def test_chance_bound_of_a_share_is_exact():
         k for k in range(201) if decide_share(part, [1.0] * k + [0.0] * (200 - k))[0] == "HOLDS"
     ]
     assert 0 < stats.binom.pmf(holding, 200, 0.95).sum() <= 0.025
+
+
+def test_a_share_can_be_claimed_to_be_small():
+    small = Condition(Term("kind", "other", None, "final"), "<=", 0.1)
+    outcomes = [decide_share(small, [1.0] * k + [0.0] * (200 - k))[0] for k in (5, 20, 60)]
+    assert outcomes == ["HOLDS", "OPEN", "FAILS"]
+
+
+def test_expected_by_chance_counts_holds_and_fails_of_claims_that_could_be_decided():
+    bias = Term("learning_order", "bias", 0.8, "final", label="B")
+    one = Claim("Y", "One.", "here", (Condition(bias, ">=", 0.1),))
+    for n, chance in ((7, 0.0), (8, 2**-8), (20, outcome_probabilities(0.5, 20)[0])):
+        verdicts = judge(planted(bias, [0.2] * n), [one, one])
+        assert expected_by_chance(verdicts) == pytest.approx((2 * chance, 2 * chance))
+    withheld = judge(
+        planted(bias, [0.2] * 20), [one], standings={"Y": CalibrationStatus(False, "why")}
+    )
+    assert expected_by_chance(withheld) == expected_by_chance([]) == (0, 0)
+    assert expected_by_chance([judged("I1", *shares(large=0, middle=50, small=200))]) == (
+        0.025,
+        0.1,
+    )
