@@ -3,19 +3,18 @@
 Thresholds were fixed beforehand. By attention:
 
     average-then-key   L0 averages when the rule is half learned (TV from 1/i <= .20 at stage
-                       ``half``), and in the last layer the last position looks at the key at the
-                       end (>= .50): paper 1, Fig. 6
-    key-to-anchors     L0 carries the key to the last anchor (>= .50 at the end), and in the last
-                       layer the last position looks at the anchors (>= .50): paper 2, Fig. 3,
+                       ``half``), and in L1 the last position looks at the key at the end
+                       (>= .50): paper 1, Fig. 6
+    key-to-anchors     L0 carries the key to the last anchor (>= .50 at the end), and in L1
+                       the last position looks at the anchors (>= .50): paper 2, Fig. 3,
                        "inferential"
     mixed              neither of the two, or both
     none               accuracy on rsn_train < .50 at the end: nothing was learned that could be named
 
-All on rsn_train inputs. Readings used: uniformity/tv (half, lowest layer read),
-attention_by_role/key and attention_by_role/anchors (final, highest layer),
-attention_to_key/key_from_last_anchor (final, lowest layer), learning_order/acc_rsn_train (final).
-Where several heads of that layer were read, the one that shows the most counts: lowest TV, highest
-attention.
+All on rsn_train inputs. Readings used: uniformity/tv (half, L0), attention_by_role/key and
+attention_by_role/anchors (final, L1), attention_to_key/key_from_last_anchor (final, L0),
+learning_order/acc_rsn_train (final). These are the layers of the claims, whatever the depth. Where
+several heads of a layer were read, the one that shows the most counts: lowest TV, highest attention.
 
 By cause: ``interventions.circuit_by_cause``, from the shares that ``routes`` reads at the end.
 Whatever is grouped by circuit is grouped by this name.
@@ -43,13 +42,15 @@ the means of each circuit. ``mixed`` means that no rule fits; two such members n
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
+from rb_interp.claims.claim import Term
+from rb_interp.claims.samples import TermIndex, address
 from rb_interp.errors import RunError
 from rb_interp.interventions.circuits import (
     ACCURACY_MIN,
@@ -77,20 +78,19 @@ from rb_interp.training.member_group import Member
 TV_MAX = 0.20
 """L0 averages: mean total variation distance from 1/i at most this."""
 KEY_MIN = 0.50
-"""The last position fetches the key: at least this share of the last layer's attention."""
+"""The last position fetches the key: at least this share of L1's attention."""
 ANCHORS_MIN = 0.50
-"""The last position reads the anchors: at least this share of the last layer's attention, over all
-anchors."""
+"""The last position reads the anchors: at least this share of L1's attention, over all anchors."""
 CARRY_MIN = 0.50
 """L0 carries the key: at least this attention from the last anchor's position to the key."""
 
 RULES = {
     "average-then-key": (
-        f"L0's TV from 1/i at half <= {TV_MAX:.2f}, and the last layer's attention from the last "
+        f"L0's TV from 1/i at half <= {TV_MAX:.2f}, and L1's attention from the last "
         f"position to the key at the end >= {KEY_MIN:.2f}"
     ),
     "key-to-anchors": (
-        f"L0's attention from the last anchor to the key >= {CARRY_MIN:.2f}, and the last layer's "
+        f"L0's attention from the last anchor to the key >= {CARRY_MIN:.2f}, and L1's "
         f"attention from the last position to the anchors >= {ANCHORS_MIN:.2f}, both at the end"
     ),
     "mixed": "neither of the two, or both",
@@ -100,31 +100,16 @@ RULES = {
 CIRCUITS = tuple(RULES)
 
 
-class Quantity(NamedTuple):
-    """A number of the name, of one of the layers and heads that were read."""
-
-    probe: str
-    quantity: str
-    stage: str
-    set: str
-    layer: str
-    head: str
-
-
 SOURCES = {
-    "tv_half": Quantity("uniformity", "tv", "half", "rsn_train", "min", "min"),
-    "key_attention": Quantity("attention_by_role", "key", "final", "rsn_train", "max", "max"),
-    "anchor_attention": Quantity(
-        "attention_by_role", "anchors", "final", "rsn_train", "max", "max"
-    ),
-    "carry": Quantity(
-        "attention_to_key", "key_from_last_anchor", "final", "rsn_train", "min", "max"
-    ),
-    "accuracy": Quantity("learning_order", "acc_rsn_train", "final", "", "min", "max"),
+    "tv_half": Term("uniformity", "tv", None, "half", "rsn_train", layer=0),
+    "key_attention": Term("attention_by_role", "key", None, "final", "rsn_train", layer=1),
+    "anchor_attention": Term("attention_by_role", "anchors", None, "final", "rsn_train", layer=1),
+    "carry": Term("attention_to_key", "key_from_last_anchor", None, "final", "rsn_train", layer=0),
+    "accuracy": Term("learning_order", "acc_rsn_train", None, "final"),
 }
-"""The numbers of the name by attention."""
+"""The numbers of the name by attention, of every gamma and head."""
 ROUTES = {
-    column: Quantity("routes", quantity, "final", "rsn_train", "min", "max")
+    column: Term("routes", quantity, None, "final", "rsn_train")
     for column, quantity in SHARES.items()
 }
 """The shares of the name by cause."""
@@ -207,20 +192,17 @@ def circuit_of_seed(circuits: pd.DataFrame) -> dict[int, str]:
     return {int(row["seed"]): str(row["cause"]) for row in members.to_dict("records")}
 
 
-def _number(member: pd.DataFrame, quantity: Quantity) -> float:
-    """The number of a member; RunError if it was not read."""
-    where = ("probe", "quantity", "stage", "set")
-    selected = member.query(" and ".join(f"{name} == @quantity.{name}" for name in where))
-    if selected.empty:
+def _number(member: pd.DataFrame, term: Term) -> float:
+    """The number of a member, of the head that shows the most; RunError if it was not read."""
+    term = replace(term, gamma=member["gamma"].iloc[0])
+    rows = TermIndex(member).rows(term)
+    if not len(rows):
         raise RunError(
-            f"no circuit name for gamma={member['gamma'].iloc[0]}, seed={member['seed'].iloc[0]}: "
-            f"the readings lack {quantity.probe}/{quantity.quantity} at stage '{quantity.stage}' "
-            f"on set '{quantity.set}'. Run probe '{quantity.probe}' there first."
+            f"no circuit name: the readings lack {address(term)} of seed "
+            f"{member['seed'].iloc[0]}. Run probe '{term.probe}' there first."
         )
-    layers = selected["layer"].astype(float)  # nan for readings that are tied to no layer
-    layer = layers.min() if quantity.layer == "min" else layers.max()
-    values = selected.loc[layers.isna() | (layers == layer), "value"].to_numpy(dtype=np.float64)
-    return float(values.min() if quantity.head == "min" else values.max())
+    values = member["value"].to_numpy(dtype=np.float64)[rows]
+    return float(values.min() if term.quantity == "tv" else values.max())
 
 
 AnswersBySeed = Mapping[int, Int[np.ndarray, " row"]]

@@ -59,7 +59,7 @@ NOWHERE = dict.fromkeys(ROUTES, 0.1)
 def readings(gamma: float, seed: int, numbers: dict[str, float]) -> pd.DataFrame:
     """The readings of a member that its names need, and beside each what must not be taken for
     it."""
-    layers = {"tv_half": 0, "key_attention": 2, "anchor_attention": 2, "carry": 0}
+    layers = {"tv_half": 0, "key_attention": 1, "anchor_attention": 1, "carry": 0}
     rows = []
     for column, source in (SOURCES | ROUTES).items():
         right = {
@@ -75,7 +75,7 @@ def readings(gamma: float, seed: int, numbers: dict[str, float]) -> pd.DataFrame
             "quantity": source.quantity,
             "value": {**NOWHERE, **numbers}[column],
         }
-        worse = 1.0 if source.head == "min" else 0.0
+        worse = 1.0 if source.quantity == "tv" else 0.0
         better = 1.0 - worse
         wrong = [
             {"stage": "matched"},
@@ -85,7 +85,7 @@ def readings(gamma: float, seed: int, numbers: dict[str, float]) -> pd.DataFrame
             {"seed": 99},
         ]
         if column in layers:
-            wrong.append({"layer": 1})
+            wrong.append({"layer": 2})
             rows.append({**right, "head": 1, "value": worse})  # another head shows less
         rows += [right, *({**right, "value": better, **change} for change in wrong)]
     return pd.DataFrame(rows)
@@ -113,7 +113,7 @@ def test_member_without_a_reading_is_named() -> None:
     table = table[(table["probe"] != "attention_to_key") & (table["seed"] == 0)]
     with pytest.raises(
         RunError,
-        match=r"gamma=0.8, seed=0: the readings lack attention_to_key/key_from_last_anchor at stage 'fin",
+        match=r"gamma 0.8, stage 'final', set 'rsn_train', L0 of seed 0",
     ):
         circuit_table(table)
     assert circuit_table(
