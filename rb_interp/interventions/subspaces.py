@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -105,7 +105,7 @@ def token_basis(
     *,
     layer: int = 0,
     head: int = 0,
-    groups: Mapping | None = None,
+    groups: Mapping[str, Any] | None = None,
 ) -> Basis:
     """Basis of the span of some tokens' embeddings, less the mean over all tokens of ``groups``.
 
@@ -136,7 +136,7 @@ def matched_spans(
     n_draws: int = 20,
     layer: int = 0,
     head: int = 0,
-    groups: Mapping | None = None,
+    groups: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Match:
     """Spans that the embedding does fill, as a control: of k random tokens of a group.
@@ -181,7 +181,7 @@ def _centred(
     group: str | np.ndarray | None,
     layer: int,
     head: int,
-    groups: Mapping | None,
+    groups: Mapping[str, Any] | None,
 ) -> Float[np.ndarray, "token d_model"]:
     """Embeddings of a group as a head reads them, less the mean over all tokens of the groups.
 

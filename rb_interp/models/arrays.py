@@ -80,7 +80,9 @@ def model_of(source: ActivationSource) -> HookedModel:
 
 
 @checked
-def from_arrays(arrays: Mapping | None = None, *, attn_only: bool = False, **named: Any) -> Arrays:
+def from_arrays(
+    arrays: Mapping[str, Any] | None = None, *, attn_only: bool = False, **named: Any
+) -> Arrays:
     """A source for every probe from plain arrays, numpy's or torch's; ``untrained=`` takes such a
     source as well.
 

@@ -35,7 +35,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -140,10 +140,10 @@ def geometry(
     *,
     layer: int = 0,
     head: int = 0,
-    groups: Mapping | None = None,
+    groups: Mapping[str, Any] | None = None,
     alike: Sequence[str] = (),
     ordered: Sequence[str] = (),
-    values: Mapping | None = None,
+    values: Mapping[str, Any] | None = None,
     untrained: ActivationSource | None = None,
     n_null: int = 200,
     seed: int = 0,

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -77,7 +76,7 @@ def lattice(
     model: ActivationSource,
     inputs: Inputs | None = None,
     *,
-    tokens: Any = "key",
+    tokens: str | Sequence[int] | np.ndarray = "key",
     steps: Sequence[int] = (3, 4),
     untrained: ActivationSource | None = None,
     n_null: int = 200,

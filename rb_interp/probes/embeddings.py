@@ -199,7 +199,7 @@ Embeddings = Float[np.ndarray, "token d_model"]
 
 
 def token_groups(
-    groups: Mapping | None, roles: Roles, caller: str, required: Iterable[str] = ()
+    groups: Mapping[str, Any] | None, roles: Roles, caller: str, required: Iterable[str] = ()
 ) -> dict[str, Int[np.ndarray, " n"]]:
     """The groups that a probe compares, by the name that its quantities have.
 

@@ -71,7 +71,7 @@ def value_alignment(
     layer: int = 0,
     head: int = 0,
     k: int = 3,
-    groups: Mapping | None = None,
+    groups: Mapping[str, Any] | None = None,
     contrast: tuple[str, str] | None = None,
     untrained: ActivationSource | None = None,
     n_null: int = 200,

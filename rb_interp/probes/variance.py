@@ -34,6 +34,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -71,7 +72,7 @@ def variance_explained(
     *,
     layer: int | None = None,
     head: int | None = None,
-    groupings: Mapping | None = None,
+    groupings: Mapping[str, Any] | None = None,
     role: str | None = None,
     untrained: ActivationSource | None = None,
     n_null: int = 200,

@@ -327,7 +327,7 @@ class RunFolder:
 def _versions(step: Mapping[str, Any]) -> str:
     """Device and versions of one step of ``provenance.json``."""
     versions = step.get("versions", {})
-    parts = [step.get("device", "")]
+    parts = [str(step.get("device", ""))]
     if isinstance(versions, dict):
         parts += [f"{package} {version}" for package, version in versions.items()]
     return ", ".join(filter(None, parts))

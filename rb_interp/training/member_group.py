@@ -9,7 +9,7 @@ A label of -1 is no target: what fills up a short row plays no part.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 from weakref import proxy
@@ -198,7 +198,7 @@ class MemberGroup:
         if step and self.train.optimiser == "adamw":
             self.update.load_moments(state, step)
 
-    def autocast(self):
+    def autocast(self) -> AbstractContextManager:
         """bfloat16 products if the configuration asks for them; the weights stay float32."""
         if self.train.dtype == "bfloat16":
             return torch.autocast(self.device.type, torch.bfloat16)
