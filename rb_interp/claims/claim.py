@@ -68,11 +68,12 @@ class Term:
         return "all gammas" if self.gamma is None else f"gamma {self.gamma:g}"
 
     @property
-    def place(self) -> str:
+    def members_text(self) -> str:
         """Sweep, gamma and stage, in words.
 
-        >>> Term("drift", "r2", 0.8, "leaving", "anchor", sweep="descent", stage_label="leaving the plateau").place
-        'descent, gamma 0.8, leaving the plateau'
+        >>> term = Term("drift", "r2", 0.8, "leaving", sweep="descent", stage_label="the plateau")
+        >>> term.members_text
+        'descent, gamma 0.8, the plateau'
         """
         where = f"{self.gamma_text}, {self.stage_label or self.stage}"
         return f"{self.sweep_label or self.sweep}, {where}" if self.sweep else where
@@ -111,7 +112,7 @@ class Condition:
         if self.minus is None:
             return name
         subtracted = self.minus.label or self.minus.quantity
-        return f"{name} ({self.of.place}) - {subtracted} ({self.minus.place})"
+        return f"{name} ({self.of.members_text}) - {subtracted} ({self.minus.members_text})"
 
     @property
     def comparison(self) -> str:
@@ -121,7 +122,7 @@ class Condition:
     @property
     def criterion(self) -> str:
         """Where, what and how much, as printed."""
-        return self.comparison if self.minus else f"{self.of.place}: {self.comparison}"
+        return self.comparison if self.minus else f"{self.of.members_text}: {self.comparison}"
 
 
 def at_least(of: Term, threshold: float, minus: Term | None = None) -> Condition:
@@ -194,15 +195,15 @@ class Claim:
 
     @property
     def criterion(self) -> str:
-        """All conditions as printed, with the gate; a place is named once where conditions in a row
-        share it."""
+        """All conditions as printed, with the gate; sweep, gamma and stage once where conditions in a
+        row share them."""
         parts = []
-        last_place = ""
+        last_members = ""
         for condition in self.conditions:
-            place = "" if condition.minus else condition.of.place
-            same_place = place and place == last_place
-            parts.append(condition.comparison if same_place else condition.criterion)
-            last_place = place
+            members = "" if condition.minus else condition.of.members_text
+            same_members = members and members == last_members
+            parts.append(condition.comparison if same_members else condition.criterion)
+            last_members = members
         text = " and ".join(parts) + UNIT_NOTES.get(self.unit, "")
         return f"{text}; in seeds with {self.gate.comparison}" if self.gate else text
 

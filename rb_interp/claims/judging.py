@@ -343,7 +343,7 @@ def _context_result(table: ReadingsTable, term: Term) -> ConditionResult:
     sample = table.sample(term)
     untrained = [value for value in sample.untrained.values() if np.isfinite(value)]
     return ConditionResult(
-        statistic=f"{term.place}: {term.label or term.quantity}",
+        statistic=f"{term.members_text}: {term.label or term.quantity}",
         **_numbers(sample.values, median_and_range([*sample.values.values()])),
         n_seeds=len(sample.values),
         untrained=_finite(median_and_range(untrained).estimate),

@@ -161,9 +161,9 @@ class Evidence:
     def condition(self, claim: str, number: int = 0) -> Condition:
         """One condition of a claim, for its threshold; MissingEvidenceError where no such claim is
         judged here."""
-        for judged in self.claims:
-            if judged.id == claim:
-                return judged.conditions[number]
+        for candidate in self.claims:
+            if candidate.id == claim:
+                return candidate.conditions[number]
         raise MissingEvidenceError(f"No claim {claim} is judged here.")
 
     def threshold(self, claim: str, number: int = 0) -> float:
@@ -192,8 +192,8 @@ class Evidence:
         if {"stage", "gamma", "reached"} <= {*rows}:
             self.asked.update(zip(rows["stage"], rows["gamma"].astype(float), strict=True))
         if rows.empty:
-            place = ", ".join(f"{column} = {value}" for column, value in where.items())
-            raise MissingEvidenceError(f"The table “{name}” has no row with {place}.")
+            filters = ", ".join(f"{column} = {value}" for column, value in where.items())
+            raise MissingEvidenceError(f"The table “{name}” has no row with {filters}.")
         return rows
 
     def _summary_of(self, name: str, quantity: str = "", **where: Any) -> pd.DataFrame:
@@ -304,8 +304,8 @@ class Evidence:
 
         Runs that were measured before keys had layer and head have those of the only layer read.
         """
-        place = (term.gamma, member, term.stage, term.set, term.probe)
-        candidates = self._array_keys.get(("/".join(map(str, place)), term.quantity), ())
+        prefix = (term.gamma, member, term.stage, term.set, term.probe)
+        candidates = self._array_keys.get(("/".join(map(str, prefix)), term.quantity), ())
         keys = []
         for layer, head, key in candidates:
             if layer is None and term.layer is not None:
@@ -319,14 +319,14 @@ class Evidence:
 
     @cached_property
     def _array_keys(self) -> dict[tuple[str, str], list[tuple[int | None, int | None, str]]]:
-        """Place and name of an array -> layer, head and key of each array that has them."""
+        """Prefix and name of an array -> layer, head and key of each array that has them."""
         keys: dict[tuple[str, str], list[tuple[int | None, int | None, str]]] = {}
         for key in self.arrays:
             parts = ARRAY_KEY.fullmatch(key)
             if parts:
-                place, layer, head, name = parts.groups()
+                prefix, layer, head, name = parts.groups()
                 site = (int(layer) if layer else None, int(head) if head else None, key)
-                keys.setdefault((place, name), []).append(site)
+                keys.setdefault((prefix, name), []).append(site)
         return keys
 
     def first(self, term: Term) -> tuple[int, np.ndarray]:
@@ -336,8 +336,10 @@ class Evidence:
         """
         arrays = self.array(term)
         members = self.records("circuits", gamma=term.gamma)
-        named = {member["seed"] for member in members if member["cause"] not in ("none", "mixed")}
-        seed = min(arrays, key=lambda seed: (seed not in named, seed))
+        named_seeds = {
+            member["seed"] for member in members if member["cause"] not in ("none", "mixed")
+        }
+        seed = min(arrays, key=lambda seed: (seed not in named_seeds, seed))
         return seed, arrays[seed]
 
     def mean_array(self, term: Term) -> np.ndarray:

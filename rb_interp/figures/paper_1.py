@@ -121,9 +121,9 @@ def draw_learning(evidence: Evidence, family: str) -> Figure:
             )
             kit.threshold(axes, evidence, f"{family}1", int(quantity == "bias_test"), SMALL)
             if quantity == "bias" and LARGE in evidence.gammas:
-                place, wide = evidence.gammas.index(LARGE), evidence.threshold(f"{family}2")
+                x, wide = evidence.gammas.index(LARGE), evidence.threshold(f"{family}2")
                 axes.fill_between(
-                    [place - 0.36, place + 0.36], -wide, wide, color="#ececec", lw=0, zorder=0
+                    [x - 0.36, x + 0.36], -wide, wide, color="#ececec", lw=0, zorder=0
                 )
                 kit.margin(axes, {f"{family}2\n± {two_digits(wide)}": -wide})
     index[0].set_ylabel("bias index (↑ reasoning first)")
@@ -151,32 +151,32 @@ def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", 
     evidence.require(SMALL)
     figure, axes = kit.panels(3, 3, 8.0)
     rows = (("memory", "cos_memory", "mean cosine"), ("reasoning", "order_rho", "order (Spearman)"))
-    for drawn, (anchors, quantity, word) in zip(axes, rows, strict=False):
-        for one, stage in zip(drawn, stages, strict=True):
-            with kit.missing(one):
+    for line, (anchors, quantity, word) in zip(axes, rows, strict=False):
+        for panel, stage in zip(line, stages, strict=True):
+            with kit.missing(panel):
                 seed, matrix = evidence.first(geometry(f"cos_{anchors}_matrix", stage))
-                anchor_cosines(one, matrix, evidence.task.tokens(f"{anchors}_anchor"))
+                anchor_cosines(panel, matrix, evidence.task.tokens(f"{anchors}_anchor"))
                 value = evidence.value(geometry(quantity, stage), seed)
-                one.set_title(
+                panel.set_title(
                     f"{stage_text(evidence, SMALL, seed, stage)}\n{word} {mean_text(value, np.nan, np.nan)}"
                 )
-        drawn[0].set_ylabel(f"{anchors} anchor (token)")
-    images = [one.images[0] for one in axes.flat if one.images]
+        line[0].set_ylabel(f"{anchors} anchor (token)")
+    images = [panel.images[0] for panel in axes.flat if panel.images]
     if images:
         look: dict[str, Any] = {"location": "bottom", "shrink": 0.4, "ticks": [-1, -0.5, 0, 0.5, 1]}
         figure.colorbar(images[0], ax=axes[:2], label="cosine of two token embeddings", **look)
-    for one, stage in zip(axes[2], ("init", "final"), strict=False):
-        with kit.missing(one):
+    for panel, stage in zip(axes[2], ("init", "final"), strict=False):
+        with kit.missing(panel):
             seed, points = evidence.first(geometry("pca", stage))
             _, tokens = evidence.first(geometry("tokens", stage))
             _, group = evidence.first(geometry("group", stage))
             _, explained = evidence.first(geometry("explained", stage))
             scatter_tokens(
-                one, points[:, :2], tokens.astype(int), group.astype(int), stage != "init"
+                panel, points[:, :2], tokens.astype(int), group.astype(int), stage != "init"
             )
-            one.set_xlabel(f"PC 1 ({100 * explained[0]:.0f} % of variance)")
-            one.set_ylabel(f"PC 2 ({100 * explained[1]:.0f} %)")
-            one.set_title(stage_text(evidence, SMALL, seed, stage))
+            panel.set_xlabel(f"PC 1 ({100 * explained[0]:.0f} % of variance)")
+            panel.set_ylabel(f"PC 2 ({100 * explained[1]:.0f} %)")
+            panel.set_title(stage_text(evidence, SMALL, seed, stage))
     with kit.missing(axes[2, 2]):
         kit.rates(axes[2, 2], evidence, kit.Series(geometry("abs_cos")), untrained=True)
         random = evidence.spread(geometry("abs_cos_random")).estimate
@@ -195,36 +195,36 @@ def anchor_cosines(axes: Axes, matrix: np.ndarray, tokens: np.ndarray) -> None:
 
 
 def scatter_tokens(
-    axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np.ndarray, named: bool = True
+    axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np.ndarray, label_ends: bool = True
 ) -> None:
     """Tokens in a plane: groups by colour and marker, values by shade, consecutive values joined,
-    ends ``named``."""
-    for which, (_, colour, marker) in GROUPS.items():
-        of = np.flatnonzero(group == which)
-        of = of[np.argsort(tokens[of])]
-        if not len(of):
+    ends ``label_ends``."""
+    for number, (_, colour, marker) in GROUPS.items():
+        members = np.flatnonzero(group == number)
+        members = members[np.argsort(tokens[members])]
+        if not len(members):
             continue
-        if which != 1:  # memory anchors have no order that a line could show
-            axes.plot(*points[of].T, color=colour, lw=0.6, alpha=0.55, zorder=1)
-        shades = np.linspace(0.25, 1, len(of)) if which != 1 else np.full(len(of), 0.8)
+        if number != 1:  # memory anchors have no order that a line could show
+            axes.plot(*points[members].T, color=colour, lw=0.6, alpha=0.55, zorder=1)
+        shades = np.linspace(0.25, 1, len(members)) if number != 1 else np.full(len(members), 0.8)
         look = {
             "c": _ramp(colour)(shades),
-            "s": 24 if which else 14,
+            "s": 24 if number else 14,
             "edgecolors": "white",
             "lw": 0.4,
         }
-        axes.scatter(*points[of].T, marker=marker, zorder=2 + which, **look)
+        axes.scatter(*points[members].T, marker=marker, zorder=2 + number, **look)
     axes.margins(0.18)
-    if named:
+    if label_ends:
         _name_ends(axes, points, tokens, group)
 
 
 def _name_ends(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np.ndarray) -> None:
     """The lowest and the highest token of each group, away from its middle and from other names."""
     width = np.maximum(np.ptp(points, 0), 1e-12)
-    places: list[np.ndarray] = []
-    for which in GROUPS:
-        members = np.flatnonzero(group == which)
+    positions: list[np.ndarray] = []
+    for number in GROUPS:
+        members = np.flatnonzero(group == number)
         if not len(members):
             continue
         for end in (min(members, key=tokens.item), max(members, key=tokens.item)):
@@ -232,10 +232,10 @@ def _name_ends(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np.nda
             angle = np.arctan2(away[1], away[0])
             for turn in TURNS:
                 direction = np.array([np.cos(angle + turn), np.sin(angle + turn)])
-                place = NAME_PANEL * points[end] / width + 8 * direction
-                if all(np.abs(place - other).max() > NAME_SIZE for other in places):
+                position = NAME_PANEL * points[end] / width + 8 * direction
+                if all(np.abs(position - other).max() > NAME_SIZE for other in positions):
                     break
-            places.append(place)
+            positions.append(position)
             look = {
                 "fontsize": 6,
                 "xytext": (8 * direction[0], 8 * direction[1]),
@@ -260,7 +260,7 @@ def draw_theory(evidence: Evidence) -> Figure:
     evidence.require(SMALL)
     figure, [[left, middle, right]] = kit.panels(1, 3, 2.9)
     tokens = evidence.task.tokens("reasoning_anchor")
-    place = (len(tokens) - 1) // 2
+    anchor = (len(tokens) - 1) // 2
     with kit.missing(left):
         _, theory = evidence.first(geometry("theory_cos_matrix"))
         anchor_cosines(left, theory, tokens)
@@ -270,28 +270,28 @@ def draw_theory(evidence: Evidence) -> Figure:
         real = evidence.array(geometry("cos_reasoning_matrix"))
         middle.plot(
             tokens,
-            np.stack([matrix[place] for matrix in real.values()]).T,
+            np.stack([matrix[anchor] for matrix in real.values()]).T,
             color=kit.TRAINED,
             lw=0.6,
             alpha=0.5,
         )
         mean, low, high = intervals_or_nan(
-            np.stack([matrix[place] for matrix in real.values()], 1)
+            np.stack([matrix[anchor] for matrix in real.values()], 1)
         ).T
         middle.fill_between(tokens, low, high, color=kit.TRAINED, alpha=0.18, lw=0)
         middle.plot(tokens, mean, "-D", color=kit.TRAINED, ms=3.5, lw=1.6, label="trained")
-        middle.plot(tokens, theory[place], "--o", color=kit.INK, ms=3, lw=1.2, label="theory")
+        middle.plot(tokens, theory[anchor], "--o", color=kit.INK, ms=3, lw=1.2, label="theory")
         middle.set(
             xlabel="reasoning anchor s",
-            ylabel=f"cos(w$_{{{tokens[place]}}}$, w$_s$)",
+            ylabel=f"cos(w$_{{{tokens[anchor]}}}$, w$_s$)",
             ylim=(None, 1.05),
         )
-        middle.set_title(f"anchor {tokens[place]} and the others")
+        middle.set_title(f"anchor {tokens[anchor]} and the others")
     with kit.missing(right):
         _, points = evidence.first(geometry("pca_theory"))
-        _, shown = evidence.first(geometry("pca_theory_tokens"))
+        _, theory_tokens = evidence.first(geometry("pca_theory_tokens"))
         _, group = evidence.first(geometry("pca_theory_group"))
-        scatter_tokens(right, points, shown.astype(int), group.astype(int))
+        scatter_tokens(right, points, theory_tokens.astype(int), group.astype(int))
         right.set(
             xlabel="PC 1 (no unit)",
             ylabel="PC 2 (no unit)",

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Page", "write_report"]
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 ENDS = {
     "mean": ("mean", "low", "high"),
     "median": ("median", "lowest", "highest"),
@@ -79,7 +79,7 @@ def render_page(study: ReportedStudy, evidence: Evidence, images: Mapping[str, b
     """The page as HTML; ``images``: figure id -> SVG; StudyError for a figure that is unknown, or
     shown twice."""
     environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined
+        loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined
     )
     environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters["number"] = number
@@ -114,17 +114,17 @@ def _html(text: str) -> tuple[Markup, dict[str, str]]:
 def _or_sentence(render: Callable[..., Any]) -> Callable[..., Any]:
     """A sentence in place of what the run lacks; below the rest, who never came to its stages."""
 
-    def rendered(page: Page, *args: Any, **kwargs: Any) -> Any:
-        asked = page.evidence.asked
+    def render_or_say(page: Page, *args: Any, **kwargs: Any) -> Any:
+        requests = page.evidence.asked
         try:
             text = render(page, *args, **kwargs)
-            late = page.evidence.unreached(asked)
-            asked.clear()
-            return text + Markup("\n*{}*\n").format(late) if late else text
+            note = page.evidence.unreached(requests)
+            requests.clear()
+            return text + Markup("\n*{}*\n").format(note) if note else text
         except MissingEvidenceError as missing:
             return Markup("*{}*").format(str(missing))
 
-    return rendered
+    return render_or_say
 
 
 class Page:
@@ -191,11 +191,11 @@ class Page:
         for value in address.values():
             choices.append(value.items() if isinstance(value, Mapping) else [(value, "")])
         terms = []
-        for (quantity, words), *chosen in product(quantities.items(), *choices):
+        for (quantity, phrase), *options in product(quantities.items(), *choices):
             values: dict[str, Any] = {}
-            for name, (value, _) in zip(address, chosen, strict=True):
+            for name, (value, _) in zip(address, options, strict=True):
                 values[name] = value
-            label = ", ".join(filter(None, [words, *(text for _, text in chosen)]))
+            label = ", ".join(filter(None, [phrase, *(text for _, text in options)]))
             terms.append(Term(probe, quantity, None, label=label, **values))
         return terms
 
@@ -211,10 +211,12 @@ class Page:
         rows = []
         for term in terms:
             evidence = self.evidence.sweep(term.sweep)
-            read = evidence.spread if over == "median" else evidence.interval
+            interval_of = evidence.spread if over == "median" else evidence.interval
             cells = []
             for gamma in gammas:
-                interval = read(replace(term, gamma=gamma)) if gamma in evidence.gammas else None
+                interval = (
+                    interval_of(replace(term, gamma=gamma)) if gamma in evidence.gammas else None
+                )
                 cells.append("" if interval is None else mean_text(*interval))
             if set(cells) - {"n/a", ""}:
                 rows.append([term.label, *cells])
@@ -225,18 +227,18 @@ class Page:
     @_or_sentence
     def rows(
         self,
-        found: str | Iterable[Mapping],
+        rows: str | Iterable[Mapping],
         columns: Mapping[str, str],
         sweep: str = "",
         **where: Any,
     ) -> Markup:
         """Rows of a table, by its name or as given; ``columns``: column -> heading, those of ENDS
         with their ends."""
-        if isinstance(found, str):
-            table = self.evidence.sweep(sweep).table(found, **where)
+        if isinstance(rows, str):
+            table = self.evidence.sweep(sweep).table(rows, **where)
             table = table.sort_values("gamma", kind="stable") if "gamma" in columns else table
-            found = table.to_dict("records")
-        lines = [[_cell(row, column) for column in columns] for row in found]
+            rows = table.to_dict("records")
+        lines = [[_cell(row, column) for column in columns] for row in rows]
         return self.table([*columns.values()], lines)
 
     @_or_sentence
@@ -251,20 +253,20 @@ class Page:
     ) -> Markup:
         """A table with the values of ``across`` as columns, and of ``down`` as rows; a cell is as
         in `rows`."""
-        found = self.evidence.sweep(sweep).table(name, **where)
+        table = self.evidence.sweep(sweep).table(name, **where)
         down = [down] if isinstance(down, str) else list(down)
-        heads = list(dict.fromkeys(found[across]))
+        heads = list(dict.fromkeys(table[across]))
         lines = []
-        for place, group in found.groupby(down, sort=False):
+        for keys, group in table.groupby(down, sort=False):
             cells = {row[across]: _cell(row, cell) for row in group.to_dict("records")}
-            lines.append([*place, *(cells.get(head, "") for head in heads)])  # pyright: ignore[reportGeneralTypeIssues]
+            lines.append([*keys, *(cells.get(head, "") for head in heads)])  # pyright: ignore[reportGeneralTypeIssues]
         if across == "gamma":
             heads = [f"γ = {head:g}" for head in heads]
         return self.table([*down, *heads], lines)
 
-    def constant(self, place: str) -> Any:
-        """A value by its place, ``package.module:name``."""
-        module, _, name = place.partition(":")
+    def constant(self, address: str) -> Any:
+        """A value by its address, ``package.module:name``."""
+        module, _, name = address.partition(":")
         return getattr(import_module(module), name)
 
     def checks(self) -> Markup:
@@ -272,17 +274,19 @@ class Page:
         verdicts."""
         gammas = self.evidence.gammas
         verdicts = {verdict.id: verdict for verdict in self.evidence.verdicts}
-        both = Markup("{}<br>control {}")
+        template = Markup("{}<br>control {}")
         lines = []
         for check, result in zip(self.study.load("checks"), self.evidence.checks, strict=True):
-            done = f"{check.done}. Control: {check.control_done}. "
-            done += f"Refuted if {check.refuted_if}. In {result.quantity}."
+            action = f"{check.done}. Control: {check.control_done}. "
+            action += f"Refuted if {check.refuted_if}. In {result.quantity}."
             cells = dict.fromkeys(gammas, "")
             for cell in result.by_gamma:
-                cells[cell["gamma"]] = both.format(_cell(cell, "effect"), _cell(cell, "control"))
+                cells[cell["gamma"]] = template.format(
+                    _cell(cell, "effect"), _cell(cell, "control")
+                )
             outcomes = (_decided(result.verdict), _decided(verdicts.get(check.of)))
-            read = (cells[gamma] for gamma in gammas)
-            lines.append([check.of, typeset(done), *read, *outcomes])
+            effects = (cells[gamma] for gamma in gammas)
+            lines.append([check.of, typeset(action), *effects, *outcomes])
         rates = (f"γ = {gamma:g}" for gamma in gammas)
         return self.table(["claim", "intervention", *rates, "it decides", "the claim"], lines)
 
@@ -295,11 +299,11 @@ class Page:
         """Every claim under its outcome, with the seeds that meet it and its cautions."""
         parts = []
         for outcome in OUTCOMES:
-            found = [verdict for verdict in self.evidence.verdicts if verdict.outcome == outcome]
-            if found:
-                lines = Markup("\n").join(map(_verdict_line, found))
+            verdicts = [verdict for verdict in self.evidence.verdicts if verdict.outcome == outcome]
+            if verdicts:
+                lines = Markup("\n").join(map(_verdict_line, verdicts))
                 parts.append(
-                    Markup("### {} ({})\n\n{}\n").format(badge(outcome), len(found), lines)
+                    Markup("### {} ({})\n\n{}\n").format(badge(outcome), len(verdicts), lines)
                 )
         return Markup("\n").join(parts)
 
@@ -307,12 +311,12 @@ class Page:
         """Verdicts within groups of seeds, beside those of all seeds."""
         assert self.evidence.within is not None
         groups = self.evidence.within.groups
-        every = {verdict.id: verdict for verdict in self.evidence.verdicts}
+        by_id = {verdict.id: verdict for verdict in self.evidence.verdicts}
         sizes = (f"{len(g.seeds)} of {g.total}, {share_text(*g.share)}" for g in groups)
         lines = [["seeds", "", *sizes]]
         for verdict in groups[0].verdicts:
-            of = [every.get(verdict.id), *(group.verdicts[verdict.id] for group in groups)]
-            lines.append([verdict.id, *map(_decided, of)])
+            verdicts = [by_id.get(verdict.id), *(group.verdicts[verdict.id] for group in groups)]
+            lines.append([verdict.id, *map(_decided, verdicts)])
         return self.table(["claim", "all seeds", *(group.name for group in groups)], lines)
 
     def all_claims(self) -> Markup:
@@ -327,11 +331,11 @@ class Page:
         text = Markup("{}: {}<br>{}").format(verdict.source, criterion, typeset(verdict.reason))
         for result in (*conditions, *verdict.context):
             mark = "shown, not judged:"
-            met = ""
+            met_by = ""
             if result.criterion:
                 mark = badge(result.outcome)
-                met = f", met by {result.n_meeting}/{result.n_seeds}"
-            numbers = f"{effect_text(result)}{met}, untrained {number(result.untrained)}"
+                met_by = f", met by {result.n_meeting}/{result.n_seeds}"
+            numbers = f"{effect_text(result)}{met_by}, untrained {number(result.untrained)}"
             statistic = typeset(result.criterion or result.statistic)
             text += Markup("<br>{} {}: {}").format(mark, statistic, numbers)
         share = ""
@@ -348,9 +352,9 @@ class Page:
         if verdict.met_at_initialisation:
             notes.append("met at initialisation")
         decided = Markup("<br>").join([badge(verdict.outcome), *filter(None, notes)])
-        met = Markup("{}<br>{}").format(verdict.met_by, share)
+        met_by = Markup("{}<br>{}").format(verdict.met_by, share)
         id = Markup('<span id="claim-{}">**{}**</span>').format(verdict.id, verdict.id)
-        return [id, text, met, effect_text(verdict), number(verdict.untrained), decided]
+        return [id, text, met_by, effect_text(verdict), number(verdict.untrained), decided]
 
     def _positives(self, claim: str) -> str:
         """How many models known to be true the calibration of a claim rests on, by their source."""
@@ -364,11 +368,17 @@ class Page:
 
     def _glossary(self) -> dict[str, str]:
         """Words of every report, of verdicts, of the study, and those that it shares."""
-        words = read_toml(HERE / "glossary.toml")
-        own = words.get(self.study.name, {})
-        shared = {name: words["shared"][name] for name in own.pop("uses", [])}
-        verdicts = words["verdicts"] if self.evidence.verdicts else {}
-        return {**words["every"], **verdicts, **shared, **own, **self.study.load("glossary")}
+        glossary = read_toml(FOLDER / "glossary.toml")
+        of_study = glossary.get(self.study.name, {})
+        shared = {name: glossary["shared"][name] for name in of_study.pop("uses", [])}
+        verdicts = glossary["verdicts"] if self.evidence.verdicts else {}
+        return {
+            **glossary["every"],
+            **verdicts,
+            **shared,
+            **of_study,
+            **self.study.load("glossary"),
+        }
 
 
 HEADINGS = {
@@ -379,11 +389,13 @@ HEADINGS = {
 
 def _verdict_line(verdict: Verdict) -> Markup:
     marks = []
-    for words, sentence in cautions(verdict).items():
-        marks.append(Markup('<span class="caution" title="{}">{}</span>').format(sentence, words))
+    for caution, sentence in cautions(verdict).items():
+        marks.append(Markup('<span class="caution" title="{}">{}</span>').format(sentence, caution))
     line = Markup("- [**{}**](#claim-{}) {} *{}* {}")
-    words = Markup(" ").join(marks)
-    return line.format(verdict.id, verdict.id, typeset(verdict.statement), verdict.met_by, words)
+    cautions_text = Markup(" ").join(marks)
+    return line.format(
+        verdict.id, verdict.id, typeset(verdict.statement), verdict.met_by, cautions_text
+    )
 
 
 def badge(outcome: str) -> Markup:

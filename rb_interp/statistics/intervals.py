@@ -228,10 +228,10 @@ def paired_differences(first: Mapping[int, float], second: Mapping[int, float]) 
 def over_seeds(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFrame:
     """The columns OVER_SEEDS of each of a table's columns, at each place that ``by`` names."""
     rows = []
-    for place, group in table.groupby(by, sort=False, dropna=False):
+    for keys, group in table.groupby(by, sort=False, dropna=False):
         for column in columns:
             spread = spread_over_seeds(group[column].to_numpy(dtype=float))
-            rows.append((*cast(tuple, place), column, *spread))
+            rows.append((*cast(tuple, keys), column, *spread))
     return pd.DataFrame(rows, columns=[*by, "quantity", *OVER_SEEDS.split()])
 
 

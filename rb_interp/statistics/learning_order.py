@@ -215,8 +215,8 @@ def readings_of_curves(
             raise RunError(f"{name} has an evaluation twice; drop duplicated (step, set) rows.")
         block = pd.DataFrame(read(member, name, seed).rows())
         step = int(member["step"].to_numpy().max())
-        place = {"gamma": gamma, "seed": seed, "stage": "final", "step": step, "set": ""}
-        blocks.append(block.assign(**place)[[*place, *block.columns]])
+        columns = {"gamma": gamma, "seed": seed, "stage": "final", "step": step, "set": ""}
+        blocks.append(block.assign(**columns)[[*columns, *block.columns]])
     return pd.concat(blocks, ignore_index=True)
 
 

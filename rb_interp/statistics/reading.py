@@ -125,7 +125,7 @@ class Reading(TableRepr):
             row["note"] = " ".join(notes).strip()
         return rows
 
-    def rows(self, **place: Any) -> list[dict]:
+    def rows(self, **columns: Any) -> list[dict]:
         """The rows that a run keeps, one dictionary per quantity: all columns but the note.
 
         Args:
@@ -135,7 +135,7 @@ class Reading(TableRepr):
         for quantity, value in self.values.items():
             null = self.nulls.get(quantity)
             row = {
-                **place,
+                **columns,
                 "probe": self.probe,
                 "layer": self.layer,
                 "head": self.head,
@@ -152,7 +152,7 @@ class Reading(TableRepr):
         return rows
 
     @property
-    def place(self) -> str:
+    def probe_text(self) -> str:
         """Probe, layer and head in words, such as ``uniformity, L0, head 2``."""
         parts = [self.probe]
         if self.layer is not None:
@@ -164,7 +164,7 @@ class Reading(TableRepr):
     @property
     def _title(self) -> str:
         """Its place, and the rows that it rests on, of which a reading of weights has none."""
-        return f"{self.place}, n = {self.n}" if self.n else f"{self.place}, from weights"
+        return f"{self.probe_text}, n = {self.n}" if self.n else f"{self.probe_text}, from weights"
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Each quantity as a dot, beside the untrained model's (an open dot) and 95 % of its null's
@@ -187,7 +187,7 @@ class Reading(TableRepr):
         if len(numbers) > MAX_QUANTITIES:
             n_more = len(numbers) - MAX_QUANTITIES
             numbers[MAX_QUANTITIES:] = [f"{n_more} more"]
-        text = f"{self.place}, n={self.n}: {', '.join(numbers)}"
+        text = f"{self.probe_text}, n={self.n}: {', '.join(numbers)}"
         return f"Reading({repr(text)[1:-1]})"  # names are the caller's, and may hold anything
 
     def table_view(self) -> tuple[str, pd.DataFrame, list[str]]:

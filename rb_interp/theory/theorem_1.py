@@ -317,12 +317,12 @@ def lemma_1(
         f"within_{tolerance:g}": deviations <= tolerance,
         "max_deviation": deviations,
     }
-    place = {"gamma": gamma, "stage": "init", "step": 0, "set": ""}
+    columns = {"gamma": gamma, "stage": "init", "step": 0, "set": ""}
     rows = []
     for quantity, values in quantities.items():
         for number, value in enumerate(values):
             reading = Reading("lemma_1", {quantity: float(value)}, layer=0, n=n_rows)
-            rows += reading.rows(**place, seed=number)
+            rows += reading.rows(**columns, seed=number)
     return pd.DataFrame(rows)
 
 

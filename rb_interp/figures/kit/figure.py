@@ -89,11 +89,11 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
     undone on leaving."""
 
     @wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> R:
+    def styled_draw(*args: P.args, **kwargs: P.kwargs) -> R:
         with matplotlib.style.context(["default", STYLE]):
             return draw(*args, **kwargs)
 
-    return drawn
+    return styled_draw
 
 
 def new_figure(height: float, width: float = WIDTH) -> Figure:

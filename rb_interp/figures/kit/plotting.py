@@ -73,10 +73,10 @@ def band(
     Returns steps (ascending) by seeds.
     """
     seeds = rows.pivot(index="step", columns="seed", values=column).sort_index()
-    place = np.unique(np.linspace(0, len(seeds) - 1, MAX_POINTS).round().astype(int))
+    positions = np.unique(np.linspace(0, len(seeds) - 1, MAX_POINTS).round().astype(int))
     means = means.set_index("step").sort_index()
-    means = means.loc[means.index.isin(seeds.index[place]) & (means["n"] == means["n"].max())]
-    for values in seeds.iloc[place].clip(*limits).items():
+    means = means.loc[means.index.isin(seeds.index[positions]) & (means["n"] == means["n"].max())]
+    for values in seeds.iloc[positions].clip(*limits).items():
         values = values[1].dropna()
         axes.plot(values.index, values, color=colour, lw=0.5, alpha=0.45, zorder=2)
     if seeds.shape[1] > 2:
@@ -98,7 +98,7 @@ def steps(axes: Axes, last: float, log: bool = False) -> None:
     else:
         axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.set_xlabel(f"training step{name}")
-    axes.xaxis.set_major_formatter(lambda value, _place: f"{value / unit:,g}")
+    axes.xaxis.set_major_formatter(lambda value, _position: f"{value / unit:,g}")
 
 
 def kept_steps(axes: Axes, steps: np.ndarray) -> None:
@@ -106,7 +106,7 @@ def kept_steps(axes: Axes, steps: np.ndarray) -> None:
     first = float(steps[steps > 0].min()) if (steps > 0).any() else 1.0
     axes.set_xscale("symlog", linthresh=first, linscale=0.5)
     axes.set_xlim(-0.2 * first, max(1.25 * float(steps.max()), first))
-    axes.xaxis.set_major_formatter(lambda value, _place: f"{value:,g}")
+    axes.xaxis.set_major_formatter(lambda value, _position: f"{value:,g}")
     axes.set_xticks([], minor=True)
     axes.set_xlabel("training step")
 
@@ -153,18 +153,18 @@ def rates(
     over_seeds = evidence.spread if average == "median" else evidence.interval
     shifts = np.linspace(-0.3, 0.3, len(series)) if len(series) > 1 else [0.0]
     reason = MissingEvidenceError("This run has no members.")
-    drawn = False
+    any_values = False
     for reading, shift in zip(series, shifts, strict=True):
         lines: dict[float, pd.Series] = {}
-        for place, gamma in enumerate(evidence.gammas):
+        for number, gamma in enumerate(evidence.gammas):
             term = replace(reading.term, gamma=gamma)
             try:
                 values = evidence.values(term)
             except MissingEvidenceError as error:
                 reason = error
                 continue
-            drawn = True
-            x = place + shift
+            any_values = True
+            x = number + shift
             colour, marker = gamma_look(gamma, evidence.gammas)
             colour = reading.colour or colour
             marker = reading.marker or marker
@@ -180,7 +180,7 @@ def rates(
             colour = reading.colour or GREY
             for values in pd.DataFrame(lines).to_numpy():
                 axes.plot(list(lines), values, color=colour, lw=0.6, alpha=0.5, zorder=1)
-    if not drawn:
+    if not any_values:
         raise reason
     rates_axis(axes, evidence)
 
@@ -192,7 +192,7 @@ def rates_axis(axes: Axes, evidence: Evidence) -> None:
     axes.set_xlabel("rate γ  (→ smaller initialisation)" if len(evidence.gammas) > 1 else "rate γ")
 
 
-def named(
+def quantities(
     axes: Axes,
     evidence: Evidence,
     terms: Mapping[str, Term],
@@ -211,12 +211,12 @@ def named(
     for gamma, shift in zip(gammas, shifts, strict=True):
         colour, marker = gamma_look(gamma, gammas)
         label = f"γ = {gamma:g}"
-        for place, term in enumerate(terms.values()):
+        for number, term in enumerate(terms.values()):
             values = evidence.values(replace(term, gamma=gamma))
             if relative:
                 values = values / evidence.values(replace(term, gamma=gamma), "untrained")
             interval = interval_or_nan(np.asarray(values))
-            dots(axes, place + shift, values, interval, colour, marker, 0.035, label)
+            dots(axes, number + shift, values, interval, colour, marker, 0.035, label)
             label = ""
     axes.set_xticks(range(len(terms)), list(terms))
     axes.set_xlim(-0.5, len(terms) - 0.5)
@@ -260,7 +260,7 @@ def level(axes: Axes, x: float, y: float, colour: Any, half: float, label: str =
 
 def stack(
     axes: Axes,
-    place: float,
+    position: float,
     shares: Mapping[str, float],
     look: Callable[[str], dict[str, Any]],
     alpha: float = 1.0,
@@ -277,7 +277,7 @@ def stack(
     for name, share in shares.items():
         if share > 0:
             options = {start_name: start, "alpha": alpha, "zorder": 2, **look(name)}
-            draw(place, share, 0.8, **options)
+            draw(position, share, 0.8, **options)
             start += share
 
 
@@ -293,8 +293,8 @@ def threshold(
     if gamma is None:
         dashed(axes, 0, 1, y, transform=axes.get_yaxis_transform())
     elif gamma in evidence.gammas:
-        place = evidence.gammas.index(gamma)
-        dashed(axes, place - 0.4, place + 0.4, y)
+        x = evidence.gammas.index(gamma)
+        dashed(axes, x - 0.4, x + 0.4, y)
     else:
         return
     margin(axes, {f"{claim}\n{SIGNS[condition.operator]} {two_digits(y)}": y})

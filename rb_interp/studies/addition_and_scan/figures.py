@@ -44,15 +44,15 @@ def cell_text(decay: str, gamma: float) -> str:
     return f"γ = {gamma:g}, weight decay {DECAYS[decay]:g}"
 
 
-def draw_shares(axes: Axes, evidence: Evidence, places: list[tuple[str, str]]) -> None:
+def draw_shares(axes: Axes, evidence: Evidence, ticks: list[tuple[str, str]]) -> None:
     """The share of right answers of every member, cells beside each other around each place of the
     axis.
 
-    ``places``: first part of the sweeps' names, and whose rows. Raises MissingEvidenceError where
+    ``ticks``: first part of the sweeps' names, and whose rows. Raises MissingEvidenceError where
     nothing was read.
     """
-    named: set[str] = set()
-    for place, (task, rows) in enumerate(places):
+    labels: set[str] = set()
+    for tick, (task, rows) in enumerate(ticks):
         for number, (decay, gamma) in enumerate(CELLS):
             term = Term("answers", "right", gamma, "final", rows, sweep=f"{task}_{decay}")
             try:
@@ -60,27 +60,27 @@ def draw_shares(axes: Axes, evidence: Evidence, places: list[tuple[str, str]]) -
             except MissingEvidenceError:
                 continue
             label = cell_text(decay, gamma)
-            x = place + 0.2 * (number - 1.5)
-            shown_label = "" if label in named else label
-            look = (COLOURS[gamma], MARKERS[decay], 0.04, shown_label)
+            x = tick + 0.2 * (number - 1.5)
+            legend_label = "" if label in labels else label
+            look = (COLOURS[gamma], MARKERS[decay], 0.04, legend_label)
             kit.dots(axes, x, values, evidence.interval(term), *look)
-            named.add(label)
-    if not named:
+            labels.add(label)
+    if not labels:
         raise MissingEvidenceError("This run has no readings of answers.")
-    axes.set(xlim=(-0.55, len(places) - 0.45), ylim=(-0.03, 1.08))
+    axes.set(xlim=(-0.55, len(ticks) - 0.45), ylim=(-0.03, 1.08))
 
 
 def draw_commands(evidence: Evidence) -> Figure:
     """Exact match of every member: a panel for each set, numbers of rows from left to right."""
     figure, [axes] = kit.panels(1, len(SETS), 3.1, sharey=True)
-    for one, (rows, title) in zip(axes, SETS.items(), strict=True):
-        with kit.missing(one):
-            draw_shares(one, evidence, [(f"scan_{size}", rows) for size in SIZES])
+    for panel, (rows, title) in zip(axes, SETS.items(), strict=True):
+        with kit.missing(panel):
+            draw_shares(panel, evidence, [(f"scan_{size}", rows) for size in SIZES])
             sizes = [f"{evidence.sweep(f'scan_{size}_low').task.n_sequences:,}" for size in SIZES]
-            one.set_xticks(range(len(SIZES)), sizes)
-            one.set(title=title, xlabel="rows trained on")
+            panel.set_xticks(range(len(SIZES)), sizes)
+            panel.set(title=title, xlabel="rows trained on")
             if rows == "train":
-                kit.threshold(one, evidence, "P2", 1)
+                kit.threshold(panel, evidence, "P2", 1)
     axes[0].set_ylabel("exact match (share of commands)")
     kit.legend(figure, 2)
     return figure
@@ -90,25 +90,25 @@ def draw_sums(evidence: Evidence) -> Figure:
     """Share of seeds that answer each sum, a panel for each cell; the held-out block framed (after
     Fig. 17a)."""
     figure, axes = kit.panels(2, 2, 7.0, sharex=True, sharey=True)
-    for one, (gamma, decay) in zip(
+    for panel, (gamma, decay) in zip(
         axes.flat, ((g, d) for d in DECAYS for g in (LARGE, SMALL)), strict=True
     ):
-        with kit.missing(one):
+        with kit.missing(panel):
             sweep = evidence.sweep(f"addition_{decay}")
             sums = sweep.mean_array(Term("answers", "sums", gamma, "final"))
-            kit.heat_map(one, sums, low=0, high=1, colours=kit.ATTENTION)
+            kit.heat_map(panel, sums, low=0, high=1, colours=kit.ATTENTION)
             task: AdditionTask = sweep.task
             (low, high), (first, last) = task.operands, task.block
-            every = -(-(high - low + 1) // len(sums))  # operands between two that are shown
-            start, side = (first - low) / every - 0.5, (last - first + 1) / every
-            one.add_patch(Rectangle((start, start), side, side, fill=False, ec=kit.RED, lw=1.4))
-            places = range(0, len(sums), -(-len(sums) // 5))
-            one.set_xticks(places, [str(low + every * place) for place in places])
-            one.set_yticks(places, [str(low + every * place) for place in places])
-            one.set_ylim(-0.5, len(sums) - 0.5)
+            stride = -(-(high - low + 1) // len(sums))  # operands between two that are shown
+            start, side = (first - low) / stride - 0.5, (last - first + 1) / stride
+            panel.add_patch(Rectangle((start, start), side, side, fill=False, ec=kit.RED, lw=1.4))
+            ticks = range(0, len(sums), -(-len(sums) // 5))
+            panel.set_xticks(ticks, [str(low + stride * tick) for tick in ticks])
+            panel.set_yticks(ticks, [str(low + stride * tick) for tick in ticks])
+            panel.set_ylim(-0.5, len(sums) - 0.5)
             block = mean_text(*sweep.spread(Term("answers", "right", gamma, "final", "block")))
-            one.set_title(f"{cell_text(decay, gamma)}\nblock: {block}")
-    images = [image for one in axes.flat for image in one.images]
+            panel.set_title(f"{cell_text(decay, gamma)}\nblock: {block}")
+    images = [image for panel in axes.flat for image in panel.images]
     if images:
         figure.colorbar(
             images[0], ax=axes, shrink=0.5, label="share of seeds that answer a + b rightly"
@@ -122,9 +122,9 @@ def draw_sums(evidence: Evidence) -> Figure:
 def draw_differences(evidence: Evidence) -> Figure:
     """The contrasts of every task and seed, with mean and interval."""
     figure, [axes] = kit.panels(1, len(TASKS), 3.0, sharey=True)
-    for one, task in zip(axes, TASKS, strict=True):
-        with kit.missing(one):
-            for place, (name, (_, label, colour, marker)) in enumerate(LOOKS.items()):
+    for panel, task in zip(axes, TASKS, strict=True):
+        with kit.missing(panel):
+            for x, (name, (_, label, colour, marker)) in enumerate(LOOKS.items()):
                 quantity = f"{task}:{name}"
                 term = Term("contrast", quantity, None, "final", HELD_OUT[task])
                 try:
@@ -132,11 +132,11 @@ def draw_differences(evidence: Evidence) -> Figure:
                 except MissingEvidenceError:  # a member diverged in every seed
                     continue
                 interval = evidence.interval(term)
-                kit.dots(one, place - 0.1, values, interval, colour, marker, 0.14, label)
-            kit.zero(one)
-            kit.threshold(one, evidence, "P1" if task == "addition" else "P2")
-            one.set_xticks(range(len(LOOKS)), [tick for tick, *_ in LOOKS.values()], fontsize=5.5)
-            one.set_title(task.replace("scan_", "commands, "))
+                kit.dots(panel, x - 0.1, values, interval, colour, marker, 0.14, label)
+            kit.zero(panel)
+            kit.threshold(panel, evidence, "P1" if task == "addition" else "P2")
+            panel.set_xticks(range(len(LOOKS)), [tick for tick, *_ in LOOKS.values()], fontsize=5.5)
+            panel.set_title(task.replace("scan_", "commands, "))
     axes[0].set_ylabel("difference in the share right (held-out rows)")
     kit.legend(figure, 4)
     return figure

@@ -99,8 +99,8 @@ def contrasts(readings: pd.DataFrame, held_out: Mapping[str, str] = HELD_OUT) ->
         differences = (first["value"] - second["value"]).dropna()
         for seed, difference in differences.to_dict().items():
             reading = Reading("contrast", {f"{task}:{name}": difference})
-            place = {"gamma": np.nan, "seed": seed, "stage": "final", "set": set}
-            rows += reading.rows(**place, step=first.loc[seed, "step"])
+            columns = {"gamma": np.nan, "seed": seed, "stage": "final", "set": set}
+            rows += reading.rows(**columns, step=first.loc[seed, "step"])
     return readings_table(rows)
 
 

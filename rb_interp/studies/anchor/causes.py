@@ -242,14 +242,14 @@ def _entropies(models: MemberModels, seed: int) -> np.ndarray | None:
 def effect_readings(effects: pd.DataFrame) -> pd.DataFrame:
     """The quantities of each intervention at each stage, with the untrained model's beside them."""
     quantities = ["effect", "control", "difference"]
-    place = ["gamma", "seed", "set", "probe", "quantity"]
+    keys = ["gamma", "seed", "set", "probe", "quantity"]
     rows = effects.rename(columns={"quantity": "unit", "intervention": "probe"})
     rows = rows.assign(null_mean=rows["control"])
-    others = [column for column in rows if column not in quantities]
-    rows = rows.melt(others, quantities, "quantity")
+    columns = [column for column in rows if column not in quantities]
+    rows = rows.melt(columns, quantities, "quantity")
     at_start = rows["stage"] == "init"
-    untrained = rows.loc[at_start].set_index(place)["value"].rename("untrained")
-    rows = rows.join(untrained, on=place)
+    untrained = rows.loc[at_start].set_index(keys)["value"].rename("untrained")
+    rows = rows.join(untrained, on=keys)
     rows["untrained"] = rows["untrained"].mask(at_start)
     tested = rows["quantity"] == "effect"
     rows["null"] = rows["control_name"].where(tested, None)

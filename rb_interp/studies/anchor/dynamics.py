@@ -147,9 +147,9 @@ def dynamics(run: Run, progress: bool = True) -> StudyResult:
             yield "", "rsn_train", probes.Reading("dynamics", {}, tables={"dynamics": table})
 
     table = measure_members(run, read, [""], progress).tables["dynamics"]
-    place = ["gamma", "seed", "step"]
-    values = pd.DataFrame(table[[*place, "quantity", "value"]])
-    values = values.sort_values(place, kind="stable", ignore_index=True)
+    keys = ["gamma", "seed", "step"]
+    values = pd.DataFrame(table[[*keys, "quantity", "value"]])
+    values = values.sort_values(keys, kind="stable", ignore_index=True)
     events = event_table(values, sweep.curves(), config.task.d_vocab)
     return StudyResult(readings_table(), {"dynamics": values, "events": events})
 
@@ -197,8 +197,8 @@ def event_table(values: pd.DataFrame, curves: pd.DataFrame, d_vocab: int) -> pd.
         values: gamma, seed, step, quantity, value. curves: the learning curves of the same members.
     """
     events = []
-    for place, member in values.groupby(["gamma", "seed"], sort=True):
-        gamma, seed = cast(tuple[float, int], place)
+    for keys, member in values.groupby(["gamma", "seed"], sort=True):
+        gamma, seed = cast(tuple[float, int], keys)
         losses = curves.query("gamma == @gamma and seed == @seed")
         for set in SETS:
             step = loss_step(losses.query("set == @set"), d_vocab)
@@ -292,12 +292,12 @@ def order_table(events: pd.DataFrame, circuits: pd.DataFrame) -> pd.DataFrame:
     mechanisms = table.query("event_of == 'mechanism'")["event"].unique()
     losses = table.query("event_of == 'loss'")["event"].unique()
     rows = []
-    for place, members in table.groupby(["gamma", "circuit"], sort=True):
+    for keys, members in table.groupby(["gamma", "circuit"], sort=True):
         steps = members.pivot(index="seed", columns="event", values="step")
         steps = steps.reindex(columns=[*mechanisms, *losses]).astype(np.float64)
         for mechanism, loss in product(mechanisms, losses):
             order = _order(steps[mechanism].to_numpy(), steps[loss].to_numpy())
-            rows.append((*cast(tuple, place), mechanism, loss, *order))
+            rows.append((*cast(tuple, keys), mechanism, loss, *order))
     return frame(rows, ORDER_COLUMNS)
 
 
@@ -311,14 +311,14 @@ def _order(
     mechanism: Float[np.ndarray, " seed"], loss: Float[np.ndarray, " seed"]
 ) -> tuple[float, ...]:
     """The columns of the order table from ``n`` on."""
-    both = np.isfinite(mechanism) & np.isfinite(loss)
-    ratio = np.log2((mechanism[both] + OFFSET) / (loss[both] + OFFSET))
-    n_first = (mechanism[both] < loss[both]).sum()
-    n_after = (mechanism[both] > loss[both]).sum()
+    dated = np.isfinite(mechanism) & np.isfinite(loss)
+    ratio = np.log2((mechanism[dated] + OFFSET) / (loss[dated] + OFFSET))
+    n_first = (mechanism[dated] < loss[dated]).sum()
+    n_after = (mechanism[dated] > loss[dated]).sum()
     n_never = np.isnan(mechanism).sum()
     n_loss_never = np.isnan(loss).sum()
     interval = t_interval(ratio)
-    return (len(both), both.sum(), n_first, n_after, *interval, n_never, n_loss_never)
+    return (len(dated), dated.sum(), n_first, n_after, *interval, n_never, n_loss_never)
 
 
 def one_pass(model: HookedModel, inputs: Inputs, components: bool = True) -> ActivationSource:

@@ -142,7 +142,7 @@ def draw_attention_by_role(evidence: Evidence) -> Figure:
     for panel, (claim, inputs) in zip(axes[:, 0], claims.items(), strict=True):
         with kit.missing(panel):
             _attention_bars(panel, evidence, claim, inputs, looks)
-    kit.legend(figure, 6, [Patch(**looks[name], label=words) for name, (words, _) in PARTS.items()])
+    kit.legend(figure, 6, [Patch(**looks[name], label=label) for name, (label, _) in PARTS.items()])
     return figure
 
 
@@ -224,7 +224,7 @@ CIRCUITS = {
     "mixed": ("#a99bd0", "..."),
     "none": ("#f0c8c0", ""),
 }
-OTHER = ("#ffffff", "xx")
+OTHER_LOOK = ("#ffffff", "xx")
 ROUTES = {
     "from_key": ("from the key", kit.KEY),
     "from_first_anchors": ("from the first anchors", "#a8d8c6"),
@@ -239,12 +239,12 @@ CHANGES = {"key": "the key is changed", "anchors": "one anchor is changed (mean)
 def draw_tasks(evidence: Evidence) -> Figure:
     """Sample sequences with their roles and labels (after Fig. 2)."""
     data = evidence.task.dataset(seed=0)
-    shown = rows_to_show(data)
-    if not shown:
+    samples = rows_to_show(data)
+    if not samples:
         raise MissingEvidenceError("This run has no sample rows to show.")
-    figure, [[axes]] = kit.panels(1, 1, 0.7 + 0.36 * len(shown))
+    figure, [[axes]] = kit.panels(1, 1, 0.7 + 0.36 * len(samples))
     roles = {"key": kit.KEY, "anchor": kit.REASONING, "noise": kit.NOISE}
-    for y, (name, row) in enumerate(shown):
+    for y, (name, row) in enumerate(samples):
         role_of = dict.fromkeys(data.anchor_positions[row].tolist(), "anchor")
         role_of[int(data.key_position[row])] = "key"
         for position, token in enumerate(data.tokens[row]):
@@ -254,8 +254,8 @@ def draw_tasks(evidence: Evidence) -> Figure:
             axes.text(position, y, str(token), ha="center", va="center", color=ink)
         answer = f"→ {data.labels[row]} = {rule(data, name, row)}"
         axes.text(data.task.length, y, answer, va="center")
-    axes.set_yticks(range(len(shown)), [kit.SETS[name] for name, _ in shown])
-    axes.set(xlim=(-0.6, data.task.length + 5), ylim=(len(shown) - 0.4, -0.6), xticks=[])
+    axes.set_yticks(range(len(samples)), [kit.SETS[name] for name, _ in samples])
+    axes.set(xlim=(-0.6, data.task.length + 5), ylim=(len(samples) - 0.4, -0.6), xticks=[])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     kit.legend(figure, 3, [Patch(fc=colour, label=name) for name, colour in roles.items()])
@@ -289,7 +289,7 @@ def rule(data: AnchorDataset, name: str, row: int) -> str:
 
 def look(circuit: str) -> dict[str, Any]:
     """Colour, hatch and edge of a circuit."""
-    colour, hatch = CIRCUITS.get(circuit, OTHER)
+    colour, hatch = CIRCUITS.get(circuit, OTHER_LOOK)
     return {"fc": colour, "hatch": hatch, "ec": "#555555", "lw": 0.4}
 
 
@@ -309,37 +309,37 @@ def draw_circuits(evidence: Evidence) -> Figure:
     grid = figure.add_gridspec(2, 6, height_ratios=(above, below))
     for column, name in enumerate(("cause", "attention")):
         axes = figure.add_subplot(grid[0, 3 * column : 3 * column + 3])
-        for place, gamma in enumerate(gammas):
+        for y, gamma in enumerate(gammas):
             rows = evidence.records("circuit_counts", named_by=name, gamma=gamma)
-            kit.stack(axes, place, {row["circuit"]: row["share"] for row in rows}, look)
+            kit.stack(axes, y, {row["circuit"]: row["share"] for row in rows}, look)
         axes.set_yticks(range(len(gammas)), [f"γ = {gamma:g}" for gamma in gammas])
         axes.set(xlim=(0, 1), ylim=(len(gammas) - 0.5, -0.5))
         axes.set(xlabel="share of seeds", title=f"named by {name}")
     downwards = (len(members) - 0.4, -0.6)
-    for column, (change, words) in enumerate(CHANGES.items()):
+    for column, (change, label) in enumerate(CHANGES.items()):
         axes = figure.add_subplot(grid[1, 2 * column : 2 * column + 2])
-        for place, member in enumerate(members):
+        for y, member in enumerate(members):
             shares = {}
             for name in ROUTES:
                 term = Term("routes", f"{change}:{name}", member["gamma"], "final", "rsn_train")
                 shares[name] = evidence.value(term, member["seed"])
             alpha = 0.4 if member["cause"] == "none" else 1.0
-            kit.stack(axes, place, shares, route_look, alpha)
+            kit.stack(axes, y, shares, route_look, alpha)
         axes.axvline(1, color=kit.INK, lw=0.7, ls=":")
-        axes.set(ylim=downwards, title=words, xlabel="share of the effect, by route")
+        axes.set(ylim=downwards, title=label, xlabel="share of the effect, by route")
         labels = [f"γ = {member['gamma']:g}, seed {member['seed']}" for member in members]
         axes.set_yticks(range(len(labels)), [] if column else labels, fontsize=6)
     names = figure.add_subplot(grid[1, 4:])
-    for place, member in enumerate(members):
+    for y, member in enumerate(members):
         colour = kit.INK if member["cause"] == member["circuit"] else kit.RED
         for x, name in ((-0.1, member["cause"]), (0.6, member["circuit"])):
-            names.text(x, place, name, va="center", fontsize=5.4, color=colour)
+            names.text(x, y, name, va="center", fontsize=5.4, color=colour)
     names.set(ylim=downwards, title="by cause              by attention")
     names.axis("off")
     present = set(counts["circuit"])
     circuits = [name for name in dict.fromkeys([*CIRCUITS, *counts["circuit"]]) if name in present]
     patches = [Patch(**look(name), label=name) for name in circuits]
-    patches += [Patch(**route_look(name), label=words) for name, (words, _) in ROUTES.items()]
+    patches += [Patch(**route_look(name), label=label) for name, (label, _) in ROUTES.items()]
     kit.legend(figure, 4, patches)
     return figure
 
@@ -352,8 +352,8 @@ def draw_equivalence(evidence: Evidence) -> Figure:
     figure, [axes] = kit.panels(1, 2, 3.9)
     order = [*CIRCUITS]
     circuits: dict[str, Patch] = {}
-    for one, battery in zip(axes, ("held_out", f"length_{evidence.task.q + 2}"), strict=True):
-        with kit.missing(one):
+    for panel, battery in zip(axes, ("held_out", f"length_{evidence.task.q + 2}"), strict=True):
+        with kit.missing(panel):
             table = evidence.table("battery_accuracy", battery=battery)
             table = table.query("circuit != 'none'")
             rank = table["circuit"].map(lambda name: order.index(name) if name in order else 9)
@@ -362,18 +362,18 @@ def draw_equivalence(evidence: Evidence) -> Figure:
             matrix = pairs.pivot(index="seed_a", columns="seed_b", values="disagreement")
             matrix = matrix.reindex(index=members.index, columns=members.index)
             matrix = matrix.fillna(matrix.T)
-            kit.share_map(one, matrix, [*members.index])
-            for place, member in enumerate(members.to_dict("records")):
+            kit.share_map(panel, matrix, [*members.index])
+            for number, member in enumerate(members.to_dict("records")):
                 colours = look(member["circuit"])
                 circuits[member["circuit"]] = Patch(**colours, label=member["circuit"])
-                one.add_patch(Rectangle((place - 0.5, -0.92), 1, 0.32, **colours))
-                one.add_patch(Rectangle((-0.92, place - 0.5), 0.32, 1, **colours))
+                panel.add_patch(Rectangle((number - 0.5, -0.92), 1, 0.32, **colours))
+                panel.add_patch(Rectangle((-0.92, number - 0.5), 0.32, 1, **colours))
                 accuracy = two_digits(member["accuracy"])
                 right = len(members) - 0.4
-                kit.note(one, accuracy, (right, place), va="center", ha="left")
-            one.set(xlim=(-1, len(members) + 0.3), ylim=(len(members) - 0.5, -1))
-            one.set(xlabel="seed of one member", ylabel="seed of the other")
-            one.set_title(f"{battery} (right: accuracy)")
+                kit.note(panel, accuracy, (right, number), va="center", ha="left")
+            panel.set(xlim=(-1, len(members) + 0.3), ylim=(len(members) - 0.5, -1))
+            panel.set(xlabel="seed of one member", ylabel="seed of the other")
+            panel.set_title(f"{battery} (right: accuracy)")
     kit.legend(figure, 5, [*circuits.values()])
     return figure
 

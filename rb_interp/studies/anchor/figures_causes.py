@@ -41,9 +41,9 @@ MARKS = {
     "none": "v",
 }
 """Marks of the circuits, named by cause."""
-SAID_OF = {"none": "none: rule not learned", "mixed": "mixed: no circuit's routes"}
+LEGEND_LABELS = {"none": "none: rule not learned", "mixed": "mixed: no circuit's routes"}
 """What the legend says of names that tell of no circuit."""
-KEPT = "#d4d4d4"
+CHECKPOINT_COLOUR = "#d4d4d4"
 CRITERIA = {
     **dict.fromkeys(kit.SETS, "≤ ½ ln d_vocab"),
     **{m.event: f"{kit.SIGNS[m.side]} {two_digits(m.threshold)}" for m in MECHANISMS},
@@ -123,17 +123,19 @@ def draw_causes(evidence: Evidence) -> Figure:
     interval."""
     units = evidence.table("effects").groupby("intervention")["quantity"].last().to_dict()
     figure, axes = kit.panels(5, 4, 11.4, 4 * (0.75 + 0.42 * max(len(evidence.gammas), 3)))
-    for one, panel in zip(axes.flat, PANELS, strict=True):
+    for ax, panel in zip(axes.flat, PANELS, strict=True):
         unit = units.get(panel.intervention, NATS)
-        with kit.missing(one):
+        with kit.missing(ax):
             if unit == NATS:
-                one.set_yscale("symlog", linthresh=0.1, linscale=0.7)
-                one.yaxis.set_major_formatter(lambda value, _place: f"{value:g}".replace("-", "−"))
+                ax.set_yscale("symlog", linthresh=0.1, linscale=0.7)
+                ax.yaxis.set_major_formatter(
+                    lambda value, _position: f"{value:g}".replace("-", "−")
+                )
             else:
-                one.set_ylim(-0.1, 1.12)
-            _effects(one, evidence, panel)
-            one.set(xlabel="rate γ", ylabel=UNITS[unit])
-            one.set_title(panel.title, fontsize=7.5)
+                ax.set_ylim(-0.1, 1.12)
+            _effects(ax, evidence, panel)
+            ax.set(xlabel="rate γ", ylabel=UNITS[unit])
+            ax.set_title(panel.title, fontsize=7.5)
     marks = []
     for gamma in sorted(set(evidence.table("effects")["gamma"])):
         look = kit.gamma_look(gamma, evidence.gammas)
@@ -145,31 +147,31 @@ def draw_causes(evidence: Evidence) -> Figure:
 
 
 def _effects(axes: Axes, evidence: Evidence, panel: Panel) -> None:
-    drawn = False
-    for place, gamma in enumerate(evidence.gammas):
+    any_rows = False
+    for number, gamma in enumerate(evidence.gammas):
         rows = [
             row for row in _effects_at(evidence, panel, gamma) if row["effect"] == row["effect"]
         ]
         rows.sort(key=lambda row: row["seed"])
         colour, marker = kit.gamma_look(gamma, evidence.gammas)
-        drawn = drawn or bool(rows)
+        any_rows = any_rows or bool(rows)
         for name, shift, ink in (("effect", EFFECT, colour), ("control", CONTROL, kit.GREY)):
             values = [row[name] for row in rows]
             if values:
-                kit.dots(axes, place + shift, values, interval_or_nan(values), ink, marker, 0.08)
-    if not drawn:
+                kit.dots(axes, number + shift, values, interval_or_nan(values), ink, marker, 0.08)
+    if not any_rows:
         raise MissingEvidenceError(f"This run has no effect of “{' '.join(panel.title.split())}”.")
-    named = {}
+    margin_labels = {}
     for condition, ids in conditions(panel).items():
         y = level(evidence, condition)
         of_control = condition.of.quantity == "control"
         if np.isfinite(y) and condition.of.gamma in evidence.gammas:
             middle = evidence.gammas.index(condition.of.gamma) + (CONTROL if of_control else EFFECT)
             kit.dashed(axes, middle - 0.13, middle + 0.24, y, zorder=5)
-            named[f"{ids} *" if of_control else ids] = y
+            margin_labels[f"{ids} *" if of_control else ids] = y
     kit.zero(axes)
     kit.rates_axis(axes, evidence)
-    kit.margin(axes, named)
+    kit.margin(axes, margin_labels)
 
 
 def conditions(panel: Panel) -> dict[Condition, str]:
@@ -178,12 +180,12 @@ def conditions(panel: Panel) -> dict[Condition, str]:
     >>> list(conditions(PANELS[1]).values())
     ['M3', 'M3']
     """
-    named: dict[Condition, list[str]] = {}
+    claim_ids: dict[Condition, list[str]] = {}
     for claim in (*(check.check for check in CHECKS), *CAUSAL, *SECOND):
         for condition in claim.conditions:
             if (condition.of.probe, condition.of.set) == (panel.intervention, panel.set):
-                named.setdefault(condition, []).append(claim.id)
-    return {condition: ", ".join(ids) for condition, ids in named.items()}
+                claim_ids.setdefault(condition, []).append(claim.id)
+    return {condition: ", ".join(ids) for condition, ids in claim_ids.items()}
 
 
 def stage_of(intervention: str, gamma: float, gammas: Sequence[float]) -> str:
@@ -241,16 +243,16 @@ def draw_patching(evidence: Evidence) -> Figure:
     height = 1.6 + 0.38 * len(names)
     figure, axes = kit.panels(2, len(groups), height, width, sharex=True, sharey=True)
     for line, changed in zip(axes, ("key", "anchors"), strict=True):
-        for one, (gamma, circuit, members) in zip(line, groups, strict=True):
+        for panel, (gamma, circuit, members) in zip(line, groups, strict=True):
             rows = members.query("counterfactual == @changed")
             matrix = rows.pivot_table("recovered", "name", "role", dropna=False)
             matrix = matrix.reindex(index=names, columns=roles)
-            kit.share_map(one, matrix, labels, roles, aspect="auto", size=5.5)
-            one.tick_params(axis="x", labelrotation=90)
+            kit.share_map(panel, matrix, labels, roles, aspect="auto", size=5.5)
+            panel.tick_params(axis="x", labelrotation=90)
             seeds = seeds_text(len(set(rows["seed"])))
             control = f"control at most {two_digits(rows['control'].abs().to_numpy().max())}"
             title = filter(None, [f"γ = {gamma:g} ({seeds})", circuit, control])
-            one.set_title("\n".join(title), fontsize=7)
+            panel.set_title("\n".join(title), fontsize=7)
         line[0].set_ylabel(f"inputs differ in the {changed}")
     look: dict[str, Any] = {"location": "bottom", "shrink": 0.45}
     figure.colorbar(axes[0, 0].images[0], ax=axes, label="recovered logit difference", **look)
@@ -273,24 +275,24 @@ def draw_dynamics(evidence: Evidence) -> Figure:
     last = float(values["step"].to_numpy().max())
     never = 2.5 * (last + OFFSET)
     ticks = [0, *(10**power for power in range(2, 1 + int(np.log10(max(last, 100)))))]
-    places = [*(step + OFFSET for step in ticks), never]
+    positions = [*(step + OFFSET for step in ticks), never]
     width = max(kit.WIDTH, 2.1 + 1.7 * len(gammas))
     height = 1.3 + 0.31 * len(names)
     figure, [axes] = kit.panels(1, len(gammas), height, width, sharex=True, sharey=True)
-    for one, gamma in zip(axes, gammas, strict=True):
+    for panel, gamma in zip(axes, gammas, strict=True):
         of_rate = events.query("gamma == @gamma").sort_values("seed")
         for row, event in enumerate(names):
             colour = kit.SET_COLOURS.get(event, kit.INK)
-            _dates(one, row, of_rate.query("event == @event"), never, colour)
-        kept = values.query("gamma == @gamma").groupby("step")["seed"].nunique()
-        seeds = pd.Series(kept).to_dict()
+            _dates(panel, row, of_rate.query("event == @event"), never, colour)
+        seed_counts = values.query("gamma == @gamma").groupby("step")["seed"].nunique()
+        seeds = pd.Series(seed_counts).to_dict()
         for step in [step for step, n in seeds.items() if n == max(seeds.values())]:
-            one.axvline(step + OFFSET, color=KEPT, lw=0.6, zorder=0)
-        one.set(xscale="log", ylim=(len(names) - 0.4, -0.6), title=kit.title_of(evidence, gamma))
-        one.set_xlim(0.8 * OFFSET, 1.25 * never)
-        one.set_xticks(places, [*(f"{step:,}" for step in ticks), "never"])
-        one.set_xticks([], minor=True)
-        one.tick_params(axis="x", labelrotation=45)
+            panel.axvline(step + OFFSET, color=CHECKPOINT_COLOUR, lw=0.6, zorder=0)
+        panel.set(xscale="log", ylim=(len(names) - 0.4, -0.6), title=kit.title_of(evidence, gamma))
+        panel.set_xlim(0.8 * OFFSET, 1.25 * never)
+        panel.set_xticks(positions, [*(f"{step:,}" for step in ticks), "never"])
+        panel.set_xticks([], minor=True)
+        panel.tick_params(axis="x", labelrotation=45)
     labels = [f"loss: {kit.SETS[name]}" if name in kit.SETS else name for name in names]
     labels = [f"{label}\n{CRITERIA[name]}" for label, name in zip(labels, names, strict=True)]
     axes[0].set_yticks(range(len(names)), labels)
@@ -299,8 +301,8 @@ def draw_dynamics(evidence: Evidence) -> Figure:
     marks = []
     for name, marker in MARKS.items():
         if name in set(events["cause"]):
-            marks.append(kit.key(SAID_OF.get(name, name), marker=marker))
-    marks.append(kit.line("checkpoint that all seeds have", KEPT, width=1.2))
+            marks.append(kit.key(LEGEND_LABELS.get(name, name), marker=marker))
+    marks.append(kit.line("checkpoint that all seeds have", CHECKPOINT_COLOUR, width=1.2))
     marks.append(kit.line("mean, 95 % interval", kit.INK))
     kit.legend(figure, 4, marks)
     return figure

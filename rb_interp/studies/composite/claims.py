@@ -41,7 +41,7 @@ def accuracy(set: str, gamma: float) -> Term:
     return phase(f"acc_{set}", gamma, f"accuracy on {set}")
 
 
-def _others(gamma: float) -> tuple[Term, ...]:
+def _other_answers(gamma: float) -> tuple[Term, ...]:
     """What stands beside a claim about answers to unseen: the other answers, and both with early
     keys alone."""
     return (
@@ -78,14 +78,14 @@ PHASE_CLAIMS = (
         "With small initialisation the unseen pair is answered inferentially.",
         "Fig. 2b",
         at_least(phase("I", SMALL), 0.90),
-        context=_others(SMALL),
+        context=_other_answers(SMALL),
     ),
     make_claim(
         "C2",
         "With larger initialisation the unseen pair is answered symmetrically.",
         "Fig. 2a",
         at_least(phase("S", MIDDLE), 0.90),
-        context=_others(MIDDLE),
+        context=_other_answers(MIDDLE),
     ),
     make_claim(
         "C3",
@@ -154,7 +154,7 @@ def _attention(layer: int, query: str, key: str, gamma: float, set: str = "seen_
     return Term("attention_between_roles", f"{query}_to_{key}", gamma, "final", set, layer, label)
 
 
-def _moved(roles: str, answer: str, gamma: float) -> Term:
+def _interchanged(roles: str, answer: str, gamma: float) -> Term:
     label = f"share of pairs that give {answer}, {roles} taken from the source after L0"
     if answer == "placebo":
         label = f"share of answers that change, {roles} taken from a row with other noise after L0"
@@ -162,11 +162,11 @@ def _moved(roles: str, answer: str, gamma: float) -> Term:
 
 
 def _knocked(edge: str, gamma: float, placebo: bool = False) -> Term:
-    words = {
+    phrases = {
         "anchors_from_key": "from the anchors to the key",
         "last_from_anchors": "from last to the anchors",
     }
-    label = f"accuracy on seen_test lost without L0's attention {words[edge]}"
+    label = f"accuracy on seen_test lost without L0's attention {phrases[edge]}"
     label += ", two noise positions in place of the anchors" if placebo else ""
     return Term(
         "knock_out",
@@ -188,16 +188,16 @@ def _gathers(layer: int, gamma: float) -> tuple[Condition, ...]:
 
 
 def _placebos(gamma: float, *roles: str) -> tuple[Condition, ...]:
-    return tuple(at_most(_moved(each, "placebo", gamma), 0.10) for each in roles)
+    return tuple(at_most(_interchanged(position, "placebo", gamma), 0.10) for position in roles)
 
 
 def _explained(grouping: str, gamma: float) -> Term:
-    words = {
+    phrases = {
         "unordered_pair": "the unordered pair explains",
         "order": "its order adds",
         "key": "the key explains",
     }
-    label = f"share of the last position's variance after L0's attention that {words[grouping]}"
+    label = f"share of the last position's variance after L0's attention that {phrases[grouping]}"
     return share(grouping, gamma, 0, label)
 
 
@@ -206,7 +206,7 @@ _FLOWS = {"last": "kb_ps", "key": "ks_pb", "a1": "source", "a2": "source", "a1+a
 
 def _flow(gamma: float) -> tuple[Term, ...]:
     """What a flow has its name from."""
-    return tuple(_moved(roles, answer, gamma) for roles, answer in _FLOWS.items())
+    return tuple(_interchanged(roles, answer, gamma) for roles, answer in _FLOWS.items())
 
 
 _FLOWS_AT_BOTH = (*_flow(MIDDLE), *_flow(SMALL))
@@ -219,7 +219,8 @@ def _match(quantity: str, label: str) -> Term:
 def _unseen(*conditions: Condition) -> tuple[Term, ...]:
     """The same attention on rows of the pair that was never trained."""
     return tuple(
-        replace(one.of, set="unseen", label=f"{one.of.label}, on (4,3)") for one in conditions
+        replace(condition.of, set="unseen", label=f"{condition.of.label}, on (4,3)")
+        for condition in conditions
     )
 
 
@@ -263,8 +264,8 @@ FLOW_CLAIMS = (
         "In a symmetric solution the last position holds the pair after L0, and the key's position "
         "the key.",
         "Sec. 5.1, causal",
-        at_least(_moved("key", "ks_pb", MIDDLE), 0.90),
-        at_least(_moved("last", "kb_ps", MIDDLE), 0.90),
+        at_least(_interchanged("key", "ks_pb", MIDDLE), 0.90),
+        at_least(_interchanged("last", "kb_ps", MIDDLE), 0.90),
         *_placebos(MIDDLE, "key", "last"),
         context=_flow(MIDDLE),
     ),
@@ -273,9 +274,9 @@ FLOW_CLAIMS = (
         "In an inferential solution both anchors hold key and pair after L0, and neither last nor "
         "key holds any of it.",
         "Sec. 5.1, causal",
-        at_least(_moved("a1+a2", "source", SMALL), 0.90),
-        at_least(_moved("last", "base", SMALL), 0.90),
-        at_least(_moved("key", "base", SMALL), 0.90),
+        at_least(_interchanged("a1+a2", "source", SMALL), 0.90),
+        at_least(_interchanged("last", "base", SMALL), 0.90),
+        at_least(_interchanged("key", "base", SMALL), 0.90),
         *_placebos(SMALL, "a1+a2", "last", "key"),
         context=_flow(SMALL),
     ),

@@ -18,7 +18,7 @@ def _answer(gamma: float) -> Term:
 
 
 _VECTORS = {"answer_cosines": "v", "step_cosines": "u"}
-_WORDS = {
+_QUANTITY_LABELS = {
     "equal": "equal targets",
     "different": "different targets",
     "different_drawn": "different targets in the cells of Fig. 4",
@@ -28,7 +28,7 @@ _WORDS = {
 
 
 def _cosine(probe: str, quantity: str, gamma: float) -> Term:
-    label = f"mean cos of {_VECTORS[probe]}, {_WORDS.get(quantity, '')}"
+    label = f"mean cos of {_VECTORS[probe]}, {_QUANTITY_LABELS.get(quantity, '')}"
     if quantity == "difference":
         label = f"mean cos of {_VECTORS[probe]}, equal less different targets"
     return Term(probe, quantity, gamma, "final", "grid", 1, label)
@@ -36,7 +36,7 @@ def _cosine(probe: str, quantity: str, gamma: float) -> Term:
 
 def _context(probe: str, *gammas: float) -> tuple[Term, ...]:
     """Both means, raw and centred."""
-    means = {**_WORDS}
+    means = {**_QUANTITY_LABELS}
     if probe == "step_cosines":
         del means["different_drawn"]
     return tuple(_cosine(probe, name, gamma) for gamma in gammas for name in means)
@@ -100,8 +100,8 @@ REPRESENTATION_CLAIMS = (
 )
 
 
-def _condensed(quantity: str, gamma: float, words: str) -> Term:
-    label = f"share of pairs of neurons of L0's W_Q with {words} > 0.7"
+def _condensed(quantity: str, gamma: float, comparison: str) -> Term:
+    label = f"share of pairs of neurons of L0's W_Q with {comparison} > 0.7"
     return Term("condensation", f"{quantity}_W_Q", gamma, "final", layer=0, label=label)
 
 

@@ -45,7 +45,7 @@ COLOURS = {"key": kit.BLUE, "a1": kit.RED, "a2": kit.RED}
 CARRIED = (("last", "kb_ps", "pair"), ("key", "ks_pb", "key"), ("a1+a2", "source", "both"))
 """Roles taken from the source, the answer that is counted, and what the roles carry where it is
 given."""
-PLACES = {role: place for place, role in enumerate(("key", "a1", "a2", "noise", "last"))}
+ROLE_X = {role: x for x, role in enumerate(("key", "a1", "a2", "noise", "last"))}
 VECTORS = {
     "answer_cosines": (
         "v",
@@ -56,7 +56,7 @@ VECTORS = {
 }
 """Reading -> its vector, the comparisons below and above the diagonal, and what stands down and
 across."""
-TURNED = "3:4"
+TRANSPOSED = "3:4"
 """The comparison whose first anchor stands across."""
 TARGETS = {"equal": (kit.RED, "o"), "different": (kit.BLUE, "s")}
 """Means of cosines, over pairs with equal targets or not: colour and marker."""
@@ -80,19 +80,19 @@ def draw_phases(evidence: Evidence) -> Figure:
     with kit.missing(axes[0]):
         kit.rates(axes[0], evidence, *PHASE_SERIES, average="mean")
         kit.threshold(axes[0], evidence, "C1")
-    for one, gamma in zip(axes[1:], evidence.gammas, strict=True):
-        with kit.missing(one):
+    for panel, gamma in zip(axes[1:], evidence.gammas, strict=True):
+        with kit.missing(panel):
             rows = evidence.table("by_position", gamma=gamma)
             for series in PHASE_SERIES:
                 quantity = series.term.quantity
                 for _, member in rows.groupby("seed"):
                     look = {"color": series.colour, "lw": 0.5, "alpha": 0.5}
-                    one.plot(member["position"], member[quantity], **look)
+                    panel.plot(member["position"], member[quantity], **look)
                 means = evidence.table("by_position_summary", gamma=gamma, quantity=quantity)
                 look = {"lw": 1.4, "marker": series.marker, "ms": 3.6, "mfc": "white"}
-                one.plot(means["position"], means["mean"], color=series.colour, **look)
-            _shaded(one, evidence.task.length - 4.5, rows["position"].to_numpy().max() + 0.4)
-            one.set(title=f"γ = {gamma:g}", xlabel="position of the key")
+                panel.plot(means["position"], means["mean"], color=series.colour, **look)
+            _shaded(panel, evidence.task.length - 4.5, rows["position"].to_numpy().max() + 0.4)
+            panel.set(title=f"γ = {gamma:g}", xlabel="position of the key")
     axes[0].set(ylim=(-0.03, 1.08), title="members, all positions")
     axes[0].set_ylabel("share of the unseen pair's rows")
     kit.legend(figure, 2)
@@ -134,17 +134,17 @@ def draw_diagram(evidence: Evidence) -> Figure:
     """Attention as lines between roles, layer over layer: a column for each rate, a row for each
     set (after Fig. 3)."""
     figure, axes = _columns(evidence, len(SETS), 2.55 * len(SETS) + 0.4)
-    for line, (name, words) in zip(axes, SETS.items(), strict=True):
-        for one, gamma in zip(line, evidence.gammas, strict=True):
-            with kit.missing(one):
-                _diagram(one, evidence, gamma, name)
-                one.set_xlabel(words)
+    for line, (name, label) in zip(axes, SETS.items(), strict=True):
+        for panel, gamma in zip(line, evidence.gammas, strict=True):
+            with kit.missing(panel):
+                _diagram(panel, evidence, gamma, name)
+                panel.set_xlabel(label)
     sources = {
         "from the key": kit.BLUE,
         "from an anchor": kit.RED,
         "from noise or the last position": kit.GREY,
     }
-    kit.legend(figure, 3, [kit.line(words, colour, "-", 3.0) for words, colour in sources.items()])
+    kit.legend(figure, 3, [kit.line(label, colour, "-", 3.0) for label, colour in sources.items()])
     return figure
 
 
@@ -157,29 +157,32 @@ def _diagram(axes: Axes, evidence: Evidence, gamma: float, name: str) -> None:
         query, _, role = row["quantity"].partition("_to_")
         layer = int(row["layer"])
         share = row["value"]
-        if role in PLACES and (layer < layers[-1] or query == "last"):
+        if role in ROLE_X and (layer < layers[-1] or query == "last"):
             look = {"lw": WIDEST * share, "alpha": 0.85, "zorder": 1 + share}
-            ends = [PLACES[role], PLACES[query]]
+            ends = [ROLE_X[role], ROLE_X[query]]
             axes.plot(ends, [layer, layer + 1], color=COLOURS.get(role, kit.GREY), **look)
-    for level, (role, place) in product(range(len(layers) + 1), PLACES.items()):
+    for level, (role, x) in product(range(len(layers) + 1), ROLE_X.items()):
         if level <= layers[-1] or role == "last":
-            axes.plot(place, level, "o", ms=5.5, mfc="white", mec=kit.INK, mew=0.9, zorder=5)
+            axes.plot(x, level, "o", ms=5.5, mfc="white", mec=kit.INK, mew=0.9, zorder=5)
     if name == "seen_test":
-        like = f"γ = {gamma:g}, seed {member['seed']} ({member['like']} of {member['of']} seeds):"
+        caption = (
+            f"γ = {gamma:g}, seed {member['seed']} ({member['like']} of {member['of']} seeds):"
+        )
         axes.set_title(
-            f"{like}\n{member['phase']}, {member['flow']}, {member['n_pairs']} pairs", fontsize=7.5
+            f"{caption}\n{member['phase']}, {member['flow']}, {member['n_pairs']} pairs",
+            fontsize=7.5,
         )
         for roles, answer, word in CARRIED:
             term = Term("interchange_roles", f"{roles}:{answer}", gamma, "final", "seen_test")
             share = evidence.value(term, member["seed"])
             if np.isfinite(share):
-                middle = float(np.mean([PLACES[role] for role in roles.split("+")]))
+                middle = float(np.mean([ROLE_X[role] for role in roles.split("+")]))
                 box = {"fc": "white", "ec": "#cfcfcf", "lw": 0.5, "pad": 1.2, "alpha": 0.9}
                 look = {"fontsize": 6, "bbox": box, "zorder": 8, "ha": "center", "va": "bottom"}
                 look["weight"] = "bold" if share >= CARRIES else "normal"
                 axes.text(middle, 1.24, f"{word} {two_digits(share)}", **look)
-    axes.set(xlim=(-0.6, len(PLACES) - 0.4), ylim=(-0.35, len(layers) + 0.3))
-    axes.set_xticks(list(PLACES.values()), list(PLACES))
+    axes.set(xlim=(-0.6, len(ROLE_X) - 0.4), ylim=(-0.35, len(layers) + 0.3))
+    axes.set_xticks(list(ROLE_X.values()), list(ROLE_X))
     axes.set_yticks(range(len(layers) + 1), ["input", *(f"after L{layer}" for layer in layers)])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
@@ -190,21 +193,21 @@ def draw_cosines(evidence: Evidence) -> Figure:
     means (Fig. 4)."""
     kinds = product(VECTORS.items(), (("", ""), ("centred_", ", centred")))
     figure, axes = _columns(evidence, 4, 9.4, 1)
-    for line, ((probe, (vector, _, names)), (prefix, words)) in zip(axes, kinds, strict=True):
-        for one, gamma in zip(line[:-1], evidence.gammas, strict=True):
-            with kit.missing(one):
-                _cosines(one, evidence, probe, gamma, prefix)
-            one.set(title=f"{vector}{words}, γ = {gamma:g}", xlabel=names[1])
+    for line, ((probe, (vector, _, names)), (prefix, suffix)) in zip(axes, kinds, strict=True):
+        for panel, gamma in zip(line[:-1], evidence.gammas, strict=True):
+            with kit.missing(panel):
+                _cosines(panel, evidence, probe, gamma, prefix)
+            panel.set(title=f"{vector}{suffix}, γ = {gamma:g}", xlabel=names[1])
         line[0].set_ylabel(names[0])
         if prefix:
             line[-1].axis("off")
             continue
         with kit.missing(line[-1]):
             claims = ("D1", "D2") if vector == "v" else ("D4",)
-            judged = evidence.condition(claims[0]).of
+            term_of_claim = evidence.condition(claims[0]).of
             series = []
             for name, (colour, marker) in TARGETS.items():
-                term = replace(judged, quantity=name)
+                term = replace(term_of_claim, quantity=name)
                 series.append(kit.Series(term, f"{name} targets", colour, marker))
             kit.rates(line[-1], evidence, *series, untrained=True, average="mean", width=0.06)
             for claim in claims:
@@ -224,7 +227,7 @@ def _cosines(axes: Axes, evidence: Evidence, probe: str, gamma: float, prefix: s
         shifts = []
         for anchors in name.split(":"):
             shifts.append(sum(evidence.task.shifts[int(a) - 1] for a in anchors.split("_")))
-        if name == TURNED:
+        if name == TRANSPOSED:
             cosines = cosines.T
             shifts.reverse()
         matrix[cells] = cosines[cells]
@@ -233,9 +236,9 @@ def _cosines(axes: Axes, evidence: Evidence, probe: str, gamma: float, prefix: s
             corner = (column - 0.5, row - 0.5)
             axes.add_patch(Rectangle(corner, 1, 1, fill=False, ec=kit.INK, lw=1.1))
     kit.heat_map(axes, matrix)
-    places = range(0, len(KEYS), 5)
+    ticks = range(0, len(KEYS), 5)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_ticks(places, KEYS[places].astype(str))
+        axis.set_ticks(ticks, KEYS[ticks].astype(str))
 
 
 def draw_condensation(evidence: Evidence) -> Figure:
@@ -243,14 +246,14 @@ def draw_condensation(evidence: Evidence) -> Figure:
     shares of pairs."""
     figure, [axes] = _columns(evidence, 1, 2.7, 1)
     share = evidence.condition("K1").of
-    for one, gamma in zip(axes[:-1], evidence.gammas, strict=True):
-        with kit.missing(one):
-            place = replace(share, gamma=gamma)
-            seed, cosines = evidence.first(replace(place, quantity="cosines_W_Q"))
-            _, groups = evidence.first(replace(place, quantity="group_W_Q"))
-            kit.heat_map(one, cosines)
+    for panel, gamma in zip(axes[:-1], evidence.gammas, strict=True):
+        with kit.missing(panel):
+            term = replace(share, gamma=gamma)
+            seed, cosines = evidence.first(replace(term, quantity="cosines_W_Q"))
+            _, groups = evidence.first(replace(term, quantity="group_W_Q"))
+            kit.heat_map(panel, cosines)
             title = f"γ = {gamma:g}, seed {seed}\n{int(groups.max()) + 1} groups"
-            one.set(xticks=[], yticks=[], xlabel="neuron, by group", title=title)
+            panel.set(xticks=[], yticks=[], xlabel="neuron, by group", title=title)
     with kit.missing(axes[-1]):
         kit.rates(axes[-1], evidence, kit.Series(share), untrained=True)
         axes[-1].set(ylim=(-0.03, 1.05), title="all seeds")
@@ -264,23 +267,23 @@ def draw_participation(evidence: Evidence) -> Figure:
     untrained models."""
     layers = range(evidence.config.model.n_layers)
     figure, axes = kit.panels(len(layers), 1, 0.6 + 2.0 * len(layers))
-    for (one,), layer in zip(axes, layers, strict=True):
-        with kit.missing(one):
+    for (panel,), layer in zip(axes, layers, strict=True):
+        with kit.missing(panel):
             series = []
             for matrix, marker in zip(MATRICES, kit.MARKERS, strict=False):
                 name = f"participation_{matrix}"
                 term = Term("weight_spectra", name, None, "final", layer=layer)
                 series.append(kit.Series(term, matrix, kit.INK, marker))
 
-            def untrained(x: float, _: kit.Series, term: Term, one: Axes = one) -> None:
+            def untrained(x: float, _: kit.Series, term: Term, panel: Axes = panel) -> None:
                 mean = evidence.untrained(term)
-                kit.level(one, x - 0.03, mean, kit.GREY, 0.05, "untrained models")
+                kit.level(panel, x - 0.03, mean, kit.GREY, 0.05, "untrained models")
 
-            kit.rates(one, evidence, *series, width=0.03, beside=untrained)
-            one.set(yscale="log", title=f"L{layer}", ylabel="participation ratio (directions)")
-            one.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            one.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-            one.yaxis.set_minor_formatter(NullFormatter())
+            kit.rates(panel, evidence, *series, width=0.03, beside=untrained)
+            panel.set(yscale="log", title=f"L{layer}", ylabel="participation ratio (directions)")
+            panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            panel.yaxis.set_minor_formatter(NullFormatter())
     kit.legend(figure, len(MATRICES) + 1)
     return figure
 
@@ -360,11 +363,11 @@ def draw_map(evidence: Evidence) -> Figure:
         heights.append(max(2.1, 0.6 + 0.25 * most))
     ratios = {"width_ratios": (1.35, 1.0, 1.0)[:columns], "height_ratios": heights}
     figure, axes = kit.panels(rows, columns, 0.4 + sum(heights), **ratios)
-    for one in axes.flat[len(n_points) :]:
-        one.remove()
-    for one, axis in zip(axes.flat, n_points, strict=False):
-        one.set_title(AXES[axis])
-        _map_panel(one, evidence, axis)
+    for panel in axes.flat[len(n_points) :]:
+        panel.remove()
+    for panel, axis in zip(axes.flat, n_points, strict=False):
+        panel.set_title(AXES[axis])
+        _map_panel(panel, evidence, axis)
     kit.legend(figure, 5, [Patch(fc=PHASE_COLOURS[phase], label=phase) for phase in PHASES])
     return figure
 

@@ -223,8 +223,8 @@ def map_readings(readings: pd.DataFrame, config: CompositeMapConfig) -> pd.DataF
         for (sweep, quantity), value in values.items():
             untrained = {quantity: start.get((sweep, quantity), np.nan)}
             reading = Reading("map", {quantity: value}, untrained=untrained)
-            place = {"sweep": sweep, "gamma": np.nan, "seed": seed, "set": ""}
-            rows += reading.rows(**place, stage="final", step=config.train.steps)
+            columns = {"sweep": sweep, "gamma": np.nan, "seed": seed, "set": ""}
+            rows += reading.rows(**columns, stage="final", step=config.train.steps)
     return readings_table(rows)
 
 

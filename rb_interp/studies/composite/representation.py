@@ -74,11 +74,9 @@ from rb_interp.studies.composite.config import MAX_RATIO, MIDDLE, N_MATRICES, SM
 from rb_interp.studies.composite.flow import inferential_rows
 from rb_interp.studies.composite.phase import INFERENTIAL, SYMMETRIC, MemberReading
 from rb_interp.studies.composite.rows import PerRow, RowPairs, role_positions
-from rb_interp.studies.composite.task import CompositeDataset
+from rb_interp.studies.composite.task import CompositeDataset, Pair
 from rb_interp.tasks.inputs import Inputs, Roles
 from rb_interp.training.member_group import Member
-
-Pair = tuple[int, int]
 
 KEYS = np.arange(30, 41)
 NOISES = 8
@@ -195,12 +193,12 @@ def _answer_cosines(now: ActivationSource, before: ActivationSource | None, grid
     cells = grid.cells(ANSWERS_OF)
     reading = read(pairs=cells.reshape(-1, 2))
     below = np.tri(len(KEYS), k=-1, dtype=bool)
-    shown = [cells[0][:, below], cells[1][:, below.T]]
-    drawn = read(pairs=np.concatenate(shown).reshape(-1, 2))
-    values = {**reading.values, "different_drawn": drawn.values["different"]}
+    figure_cells = [cells[0][:, below], cells[1][:, below.T]]
+    figure_reading = read(pairs=np.concatenate(figure_cells).reshape(-1, 2))
+    values = {**reading.values, "different_drawn": figure_reading.values["different"]}
     start = dict(reading.untrained)
     if start:
-        start["different_drawn"] = drawn.untrained["different"]
+        start["different_drawn"] = figure_reading.untrained["different"]
     names = [f"{a}_{b}:{c}_{d}" for (a, b), (c, d) in ANSWERS_OF]
     return _as_matrices(replace(reading, values=values, untrained=start), "answer_cosines", names)
 
@@ -337,12 +335,12 @@ def growth(eigenvalues: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     leading = eigenvalues.query("rank <= @LEADING").sort_values("step", kind="stable")
-    for place, curve in leading.groupby(["gamma", "seed", "rank"], sort=False):
+    for keys, curve in leading.groupby(["gamma", "seed", "rank"], sort=False):
         values = curve["eigenvalue"].to_numpy()
         half_step = np.nan
         if np.isfinite(values).all():
             half_step = curve["step"].iloc[np.argmax(values >= HALF * values[-1])]
-        rows.append((*cast(tuple, place), values[-1], half_step))
+        rows.append((*cast(tuple, keys), values[-1], half_step))
     return frame(rows, "gamma seed rank:int final half_step")
 
 
@@ -352,12 +350,12 @@ def growth_order(eigenvalues: pd.DataFrame) -> Iterator[MemberReading]:
     ``order``: Spearman(rank, step) over the five eigenvalues of the items' covariance that end
     largest, rank 1 the largest, step the first evaluation at half of the final value or above.
     """
-    for place, member in growth(eigenvalues).groupby(["gamma", "seed"], sort=False):
+    for keys, member in growth(eigenvalues).groupby(["gamma", "seed"], sort=False):
         order = np.nan
         if len(member) == LEADING:
             order = spearman(member["rank"].to_numpy(), member["half_step"].to_numpy())
         reading = Reading("eigenvalue_growth", {"order": order}, n=len(member))
-        yield *cast(tuple, place), "", reading
+        yield *cast(tuple, keys), "", reading
 
 
 def complexity_contrast(

@@ -279,7 +279,7 @@ def _predicted(sweep: str) -> tuple[Condition, ...]:
     return agrees, at_least(_drift("r2_excess", EXCESS, sweep), 0.10)
 
 
-def _alike(stage: str) -> tuple[Condition, ...]:
+def _anchor_geometry(stage: str) -> tuple[Condition, ...]:
     """E1 and E2 of the anchor study at one stage of Emb-MLP."""
     where = {"sweep": "adamw", "sweep_label": LABELS["adamw"]}
     return ordered_anchors(stage, **where), alike_anchors(stage, **where)
@@ -324,8 +324,8 @@ THEORY = (
         "their values, "
         "early and late in training.",
         "Fig. 4A",
-        *_alike("early"),
-        *_alike("late"),
+        *_anchor_geometry("early"),
+        *_anchor_geometry("late"),
     ),
     make_claim(
         "T4",

@@ -267,10 +267,10 @@ def leaving_readings(
         if not suffix:
             values["r2_permuted"] = row["r2_permuted"]
             values["r2_excess"] = row["r2"] - row["r2_permuted"]
-    place = {"sweep": sweep, "gamma": member.gamma, "seed": member.seed, "stage": "leaving"}
+    columns = {"sweep": sweep, "gamma": member.gamma, "seed": member.seed, "stage": "leaving"}
     readings = []
     for group, values in values_of.items():
-        readings += Reading("drift", values).rows(**place, step=step, set=group)
+        readings += Reading("drift", values).rows(**columns, step=step, set=group)
     return readings
 
 
@@ -296,13 +296,12 @@ def agreement_table(drift: pd.DataFrame) -> pd.DataFrame:
             if defined.empty:
                 continue
             agrees = defined[metric].to_numpy() >= AGREES
-            lost = member.loc[~(member[metric] >= AGREES)]
+            disagreeing = member.loc[~(member[metric] >= AGREES)]
             step, fraction = (math.nan, math.nan)
-            if len(lost):
-                step, fraction = lost[["step", "fraction"]].iloc[0]
+            if len(disagreeing):
+                step, fraction = disagreeing[["step", "fraction"]].iloc[0]
             back = math.nan
             if not agrees[0]:
                 back = float(min(defined["step"].to_numpy()[agrees], default=math.nan))
-            place = cast(tuple, values)
-            rows.append((*place, metric, step, fraction, not agrees[0], back))
+            rows.append((*cast(tuple, values), metric, step, fraction, not agrees[0], back))
     return pd.DataFrame(rows, columns=[*keys, "metric", "step", "fraction", "at_first", "back"])

@@ -111,17 +111,19 @@ def draw_agreement(evidence: Evidence) -> Figure:
     column per sweep."""
     evidence.table("drift")
     figure, axes = kit.panels(len(AGREEMENT), len(SWEEPS), 6.4, 8.4, sharex="col", sharey="row")
-    for drawn, ((column, prediction), words) in zip(axes, AGREEMENT.items(), strict=True):
-        for one, sweep in zip(drawn, SWEEPS, strict=True):
-            with kit.missing(one):
-                _along(one, evidence, sweep, "drift", column, group="anchor", prediction=prediction)
+    for line, ((column, prediction), label) in zip(axes, AGREEMENT.items(), strict=True):
+        for panel, sweep in zip(line, SWEEPS, strict=True):
+            with kit.missing(panel):
+                _along(
+                    panel, evidence, sweep, "drift", column, group="anchor", prediction=prediction
+                )
                 if sweep == "one_layer" and prediction == "each_step":
-                    _with_positions(one, evidence.sweep(sweep), evidence.gammas, column)
-        drawn[0].set_ylabel(words)
-    for one, title in zip(axes[0], SWEEPS.values(), strict=True):
-        one.set_title(title)
-    for one in axes[:-1].flat:
-        one.set_xlabel("")
+                    _with_positions(panel, evidence.sweep(sweep), evidence.gammas, column)
+        line[0].set_ylabel(label)
+    for panel, title in zip(axes[0], SWEEPS.values(), strict=True):
+        panel.set_title(title)
+    for panel in axes[:-1].flat:
+        panel.set_xlabel("")
     positions = "knowing positions too (one-layer model)"
     kit.legend(figure, 4, [kit.line(positions, kit.GREY, kit.DASHED, 1.2)])
     return figure
@@ -140,22 +142,22 @@ def draw_drift_r2(evidence: Evidence) -> Figure:
     """R² at leaving against the rate, every seed and the interval over seeds, one panel per
     sweep."""
     figure, [axes] = kit.panels(1, len(SWEEPS), 3.4, 8.4, sharey=True)
-    for one, (sweep, words) in zip(axes, SWEEPS.items(), strict=True):
-        with kit.missing(one):
+    for panel, (sweep, title) in zip(axes, SWEEPS.items(), strict=True):
+        with kit.missing(panel):
             of_sweep = evidence.sweep(sweep)
             series = [s for s in SERIES if sweep == "one_layer" or s.term != WITH_POSITIONS]
-            kit.rates(one, of_sweep, *series, average="mean", width=0.06)
+            kit.rates(panel, of_sweep, *series, average="mean", width=0.06)
             if sweep != "adamw":
                 claim = "T1" if sweep == "descent" else "T4"
-                kit.threshold(one, of_sweep, claim, gamma=SMALL)
+                kit.threshold(panel, of_sweep, claim, gamma=SMALL)
             if sweep == "descent" and LARGE in of_sweep.gammas:
                 small = of_sweep.interval(replace(DRIFT, gamma=SMALL)).estimate
                 y = small - evidence.threshold("T2")
                 left = of_sweep.gammas.index(LARGE) - 0.4
-                kit.dashed(one, left, left + 0.8, y)
-                kit.note(one, "T2", (left, y), ha="left", va="bottom")
-            one.set_title(words.replace(", ", ",\n"))
-            one.set_ylim(FLOOR, 1.15)
+                kit.dashed(panel, left, left + 0.8, y)
+                kit.note(panel, "T2", (left, y), ha="left", va="bottom")
+            panel.set_title(title.replace(", ", ",\n"))
+            panel.set_ylim(FLOOR, 1.15)
     axes[0].set_ylabel("R² of the anchors' drift at “leaving”\n(values below −1 lie outside)")
     kit.legend(figure, 3)
     return figure
@@ -165,10 +167,10 @@ def draw_value_flow(evidence: Evidence) -> Figure:
     """Predicted and measured change of W_V against training step, one line per rate."""
     evidence.table("value_flow")
     figure, [axes] = kit.panels(1, 3, 3.1, sharey=True)
-    for one, (column, title) in zip(axes, FLOWS.items(), strict=True):
-        with kit.missing(one):
-            _along(one, evidence, "one_layer", "value_flow", column)
-            one.set(title=title, ylim=(-0.1, 1.04))
+    for panel, (column, title) in zip(axes, FLOWS.items(), strict=True):
+        with kit.missing(panel):
+            _along(panel, evidence, "one_layer", "value_flow", column)
+            panel.set(title=title, ylim=(-0.1, 1.04))
     axes[0].set_ylabel("no unit (1: exact)")
     kit.legend(figure, 3)
     return figure
@@ -180,7 +182,7 @@ def draw_scaling(evidence: Evidence) -> Figure:
     slopes = evidence.table("exponents_summary", quantity="exponent").sort_values("gamma")
     gammas = slopes["gamma"].tolist()
     figure, [[errors, exponents, lemma]] = kit.panels(1, 3, 3.6, 9.0)
-    for place, (gamma, row) in enumerate(zip(gammas, slopes.to_dict("records"), strict=True)):
+    for y, (gamma, row) in enumerate(zip(gammas, slopes.to_dict("records"), strict=True)):
         colour, marker = kit.gamma_look(gamma, gammas)
         rows = evidence.table("inner_products", gamma=gamma)
         label = f"γ = {gamma:g}"
@@ -190,18 +192,18 @@ def draw_scaling(evidence: Evidence) -> Figure:
         errors.plot(widths, means["mean"], color=colour, lw=1.4, zorder=3)
         errors.plot(widths, means["by_eq_13"], color=colour, lw=0.9, ls=kit.DASHED, zorder=2)
         values = evidence.table("exponents", gamma=gamma).sort_values("seed")["exponent"].dropna()
-        kit.dots(exponents, place, values, kit.interval_of(row), colour, marker)
+        kit.dots(exponents, y, values, kit.interval_of(row), colour, marker)
     errors.set(xscale="log", yscale="log", xlabel="d_model (log scale)")
     errors.set_title("Eq. 13: error by width")
     d_models = sorted(set(evidence.table("inner_products")["d_model"]))
     errors.xaxis.set_major_locator(FixedLocator(d_models))
     errors.xaxis.set_minor_locator(NullLocator())
-    errors.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
+    errors.xaxis.set_major_formatter(lambda value, _position: f"{value:,.0f}")
     errors.set_ylabel("largest error of an inner product\n(embedding units squared)")
-    places = range(len(gammas))
+    positions = range(len(gammas))
     look = {"color": kit.INK, "ls": kit.DASHED, "label": "slope 1 − γ (Eq. 13)"}
-    exponents.plot(places, 1 - slopes["gamma"], **look)
-    exponents.set_xticks(places, [f"{gamma:g}" for gamma in gammas])
+    exponents.plot(positions, 1 - slopes["gamma"], **look)
+    exponents.set_xticks(positions, [f"{gamma:g}" for gamma in gammas])
     exponents.set(xlabel="rate γ", title="its exponent (below: as allowed)")
     exponents.set_ylabel("exponent of d_model (no unit)")
     _lemma(lemma, evidence)
@@ -212,10 +214,10 @@ def draw_scaling(evidence: Evidence) -> Figure:
 def _lemma(axes: Axes, evidence: Evidence) -> None:
     """Share of initialisations with uniform attention against the rate, one line per width."""
     table = evidence.table("lemma_1")
-    for place, (d_model, rows) in enumerate(table.sort_values("gamma").groupby("d_model")):
+    for number, (d_model, rows) in enumerate(table.sort_values("gamma").groupby("d_model")):
         look = {"mfc": "white", "ms": 3.8, "lw": 1.2, "label": f"d_model = {d_model}"}
-        look["color"] = kit.ATTENTION(0.4 + 0.2 * place)
-        look["marker"] = kit.MARKERS[place % len(kit.MARKERS)]
+        look["color"] = kit.ATTENTION(0.4 + 0.2 * number)
+        look["marker"] = kit.MARKERS[number % len(kit.MARKERS)]
         share = rows["share"]
         axes.errorbar(rows["gamma"], share, [share - rows["low"], rows["high"] - share], **look)
     tolerance = float(table["tolerance"].iloc[0])

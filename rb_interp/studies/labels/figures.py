@@ -41,8 +41,8 @@ def draw_label_speed(evidence: Evidence) -> Figure:
         (accuracy, "accuracy", "share correct"),
     ):
         with kit.missing(axes):
-            for (sweep, inputs), (words, colour, dash) in CURVES.items():
-                kit.curve(axes, evidence.sweep(sweep), SMALL, inputs, quantity, colour, dash, words)
+            for (sweep, inputs), (name, colour, dash) in CURVES.items():
+                kit.curve(axes, evidence.sweep(sweep), SMALL, inputs, quantity, colour, dash, name)
             axes.set(ylabel=label, title=f"{quantity}, γ = {SMALL:g}")
             axes.set_ylim(bottom=0)
     with kit.missing(index):

@@ -77,11 +77,11 @@ def draw_learning(evidence: Evidence) -> Figure:
         with kit.missing(axes):
             for corpus in CORPORA:
                 colour = kit.CORPUS_COLOURS[corpus]
-                for part, dash, words in (
+                for part, dash, label in (
                     ("train", "-", "trained on"),
                     ("test", kit.DASHED, "held out"),
                 ):
-                    look = (colour, dash, f"{GROUPS[corpus]}, {words}")
+                    look = (colour, dash, f"{GROUPS[corpus]}, {label}")
                     kit.curve(axes, evidence, gamma, f"{corpus}_{part}", "loss", *look)
                 if corpus in entropies:
                     axes.axhline(entropies[corpus], color=colour, lw=0.7, ls=DOTTED, zorder=1)
@@ -126,8 +126,8 @@ def draw_token_cosines(evidence: Evidence) -> Figure:
     frequent."""
     gamma = _smallest(evidence)
     figure, axes = kit.panels(2, len(GROUPS), 4.9)
-    for (every, few), (group, name) in zip(axes.T, GROUPS.items(), strict=True):
-        with kit.missing(every), kit.missing(few):
+    for (all_tokens, most_frequent), (group, name) in zip(axes.T, GROUPS.items(), strict=True):
+        with kit.missing(all_tokens), kit.missing(most_frequent):
             early = replace(EARLY, gamma=gamma)
             seed, matrix = evidence.first(replace(early, quantity=f"cos_{group}_matrix"))
             _, tokens = evidence.first(replace(early, quantity=f"tokens_{group}"))
@@ -135,17 +135,17 @@ def draw_token_cosines(evidence: Evidence) -> Figure:
                 raise MissingEvidenceError(
                     "This run has no token that is typical of this corpus, or none to match."
                 )
-            kit.heat_map(every, matrix)
-            every.set(xticks=[], yticks=[])
-            every.set_xlabel(f"the {len(matrix)} most frequent typical tokens")
+            kit.heat_map(all_tokens, matrix)
+            all_tokens.set(xticks=[], yticks=[])
+            all_tokens.set_xlabel(f"the {len(matrix)} most frequent typical tokens")
             texts = evidence.table("tokens", seed=seed).set_index("token")["text"]
             names = [as_shown(str(texts.get(token, token))) for token in tokens[:NAMED].tolist()]
-            kit.heat_map(few, matrix[:NAMED, :NAMED], names)
-            few.tick_params(labelsize=5.5, pad=1)
-            few.tick_params(axis="x", labelrotation=90)
+            kit.heat_map(most_frequent, matrix[:NAMED, :NAMED], names)
+            most_frequent.tick_params(labelsize=5.5, pad=1)
+            most_frequent.tick_params(axis="x", labelrotation=90)
             mean = mean_text(*evidence.interval(replace(early, quantity=f"cos_{group}")))
-            every.set_title(f"{name}\nmean cos {mean}")
-    images = [one.images[0] for one in axes.flat if one.images]
+            all_tokens.set_title(f"{name}\nmean cos {mean}")
+    images = [panel.images[0] for panel in axes.flat if panel.images]
     if images:
         figure.colorbar(images[0], ax=axes, label="cosine", shrink=0.5, aspect=30)
     return figure
@@ -171,8 +171,8 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
         """The untrained model, the interval over tokens, and two standard deviations of the
         null."""
         kit.level(axes_now, x, evidence.untrained(term), kit.GREY, 0.1)
-        place = {"quantity": term.quantity, "gamma": term.gamma, "stage": term.stage}
-        intervals = evidence.table("token_intervals", **place)
+        address = {"quantity": term.quantity, "gamma": term.gamma, "stage": term.stage}
+        intervals = evidence.table("token_intervals", **address)
         low, high = over_seeds(intervals, ["gamma"], ["low", "high"])["mean"]
         axes_now.vlines(x, low, high, color=series.colour, lw=4.5, alpha=0.28, zorder=0.8)
         mean = _null(evidence, term, "null_mean")
@@ -247,14 +247,14 @@ def draw_embedding_rank(evidence: Evidence) -> Figure:
         ratio.set_title("embeddings: effective directions,\nfinal over untrained")
     with kit.missing(shares):
         terms = {f"the first {n}": replace(rank, quantity=f"share_{n}_all") for n in (1, 3, 10)}
-        kit.named(shares, evidence, terms)
+        kit.quantities(shares, evidence, terms)
         shares.set_ylim(0, 1.02)
         shares.set_title("all tokens: share of the variance\nalong leading directions, final")
     with kit.missing(weights):
         terms = {}
         for name in ("W_QK", "W_OV", "W_in", "W_out"):
             terms[name] = Term("weight_rank", f"stable_rank_{name}", None, "final", layer=0)
-        kit.named(weights, evidence, terms, relative=True)
+        kit.quantities(weights, evidence, terms, relative=True)
         kit.zero(weights, 1.0)
         weights.set(ylim=(0, None), title="L0: stable rank,\nfinal over untrained")
     kit.legend(figure, 4)
@@ -269,20 +269,20 @@ def draw_next_token(evidence: Evidence) -> Figure:
     marks = {"init": ("untrained", "v"), "early": ("early", "o"), "final": ("final", "s")}
 
     def null_bar(x: float, _: kit.Series, term: Term) -> None:
-        kit.level(one, x, _null(evidence, term, "null_mean"), kit.GREY, 0.1)
+        kit.level(panel, x, _null(evidence, term, "null_mean"), kit.GREY, 0.1)
 
-    for one, (group, colour) in zip(axes, colours.items(), strict=True):
-        with kit.missing(one):
+    for panel, (group, colour) in zip(axes, colours.items(), strict=True):
+        with kit.missing(panel):
             series = []
             for stage, (_, marker) in marks.items():
                 term = Term("next_token", f"spearman_{group}", None, stage)
                 series.append(kit.Series(term, "", colour, marker))
-            kit.rates(one, evidence, *series, average="mean", width=0.05, beside=null_bar)
-            kit.zero(one)
-        one.set_title({**GROUPS, "all": "both, all pairs"}[group])
+            kit.rates(panel, evidence, *series, average="mean", width=0.05, beside=null_bar)
+            kit.zero(panel)
+        panel.set_title({**GROUPS, "all": "both, all pairs"}[group])
     axes[0].set_ylabel("Spearman over pairs of tokens")
     null = kit.line("null: tokens permuted among neighbours in frequency", kit.GREY, width=2.0)
-    entries = [kit.key(words, kit.INK, marker) for words, marker in marks.values()]
+    entries = [kit.key(label, kit.INK, marker) for label, marker in marks.values()]
     kit.legend(figure, 4, [*entries, null])
     return figure
 
@@ -295,12 +295,12 @@ def draw_skills(evidence: Evidence) -> Figure:
     kinds = [*KINDS]
     rows_of_panels = (("answer", kinds[:2]), ("chain of thought", kinds[2:]))
     for line, (title, members) in zip(axes, rows_of_panels, strict=True):
-        for one, gamma in zip(line, gammas, strict=True):
-            with kit.missing(one):
-                _skills(one, evidence, gamma, members)
-            one.set(title=f"{title}, γ = {gamma:g}", ylim=(-0.03, 1.05), xlabel="hops")
+        for panel, gamma in zip(line, gammas, strict=True):
+            with kit.missing(panel):
+                _skills(panel, evidence, gamma, members)
+            panel.set(title=f"{title}, γ = {gamma:g}", ylim=(-0.03, 1.05), xlabel="hops")
             if title == "answer":
-                kit.zero(one, BY_CHANCE, ls=kit.DASHED)
+                kit.zero(panel, BY_CHANCE, ls=kit.DASHED)
     axes[0, 0].set_ylabel("share right")
     kit.legend(figure, 3, [kit.line("chance of two answers", kit.GREY, kit.DASHED, 0.8)])
     return figure
