@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rb_interp.errors import ConfigError, ModelError, TaskError
-from rb_interp.models.config import ModelConfig, check_gamma
+from rb_interp.models.config import ModelConfig
 from rb_interp.settings import Settings, fingerprint, fitted
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.studies.composite.task import CompositeTask
@@ -103,12 +103,6 @@ def test_a_preset_is_what_differs_from_the_defaults():
             error, match=rf"{kind.__name__} has no preset 'smok'; did you mean 'smoke'\?"
         ):
             kind.check_preset("smok")
-
-
-@pytest.mark.parametrize("gamma", [-0.1, 20.5, float("nan"), "0.8", True, None])
-def test_a_gamma_that_no_scheme_takes_is_refused(gamma):
-    with pytest.raises(ModelError, match="expected 0 to 20"):
-        check_gamma(gamma)
 
 
 def test_a_single_value_is_fitted_to_an_annotation():

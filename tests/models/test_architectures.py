@@ -1,10 +1,11 @@
-"""Emb-MLP and the one-layer model compute Definitions 1 and 2, can be hooked everywhere, and fit
-what stands around."""
+"""Emb-MLP and the one-layer model compute Definitions 1 and 2, the post-norm model normalises after
+each addition; all can be hooked everywhere, and fit what stands around."""
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,14 @@ import pytest
 import torch
 from probes.lens_models import read_weights
 from torch import Tensor
+from torch.nn.functional import layer_norm as torch_layer_norm
 
 from rb_interp.interventions.edits import Edit, last_logits
-from rb_interp.models.build import lens_model
+from rb_interp.models.build import build_model, lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import write_weights
 from rb_interp.models.schemes import parameters
+from rb_interp.tasks.anchor import AnchorTask
 from rb_interp.training.stacked import stacked_logits
 
 D_VOCAB, N_CTX = 23, 5
@@ -196,3 +199,48 @@ def test_what_is_written_is_read_back_and_only_matrices_are_trained(config):
     assert all(
         (parameter.grad is not None) == parameter.requires_grad for parameter in model.parameters()
     )
+
+
+TASK = AnchorTask()
+POST_NORM = ModelConfig(norm="post", n_heads=2)
+
+
+@pytest.fixture(scope="module")
+def post_norm():
+    return build_model(TASK, gamma=0.5, config=POST_NORM, dtype=torch.float64)
+
+
+@pytest.fixture(scope="module")
+def tokens():
+    return torch.tensor(TASK.dataset(seed=0).tokens[:16]).long()
+
+
+@pytest.mark.lens
+def test_hooks_have_hooked_transformers_names_and_shapes(post_norm, tokens):
+    untrained = build_model(TASK, gamma=0.5, config=POST_NORM, norm="pre", dtype=torch.float64)
+    ours = {name: tensor.shape for name, tensor in post_norm.run_with_cache(tokens)[1].items()}
+    theirs = {name: tensor.shape for name, tensor in untrained.run_with_cache(tokens)[1].items()}
+    theirs = {name: shape for name, shape in theirs.items() if not name.startswith("ln_final.")}
+    if version("transformer-lens") < "4":
+        assert ours == theirs
+    assert ours == {name: theirs[name] for name in ours}
+    assert set(ours) == set(post_norm.hook_dict)
+
+
+@pytest.mark.lens
+def test_residual_stream_is_the_normalised_sum(post_norm, tokens):
+    logits, cache = post_norm.run_with_cache(tokens)
+    for i, block in enumerate(post_norm.blocks):
+        for norm, before, out, after in (
+            (block.ln1, "resid_pre", "attn_out", "resid_mid"),
+            (block.ln2, "resid_mid", "mlp_out", "resid_post"),
+        ):
+            expected = torch_layer_norm(
+                cache[before, i] + cache[out, i], (64,), norm.w, norm.b, 1e-5
+            )
+            torch.testing.assert_close(cache[after, i], expected, rtol=1e-10, atol=1e-10)
+        assert cache["pattern", i].triu(1).eq(0).all()
+        torch.testing.assert_close(cache["pattern", i], cache["attn_scores", i].softmax(-1))
+    torch.testing.assert_close(logits, cache["resid_post", 1] @ post_norm.W_U + post_norm.b_U)
+    torch.testing.assert_close(post_norm.OV.AB[1, 1], post_norm.W_V[1, 1] @ post_norm.W_O[1, 1])
+    torch.testing.assert_close(post_norm.QK.AB[1, 0], post_norm.W_Q[1, 0] @ post_norm.W_K[1, 0].T)

@@ -226,17 +226,6 @@ def test_the_circuit_has_the_name_that_the_probes_give(found, model):
         assert numbers["carry"] < 0.4
 
 
-def test_the_memoriser_knows_the_labels_of_one_seed():
-    smoke = OTHER_TASKS["smoke"]
-    model = reference("memoriser", smoke, seed=1, label_seed=2).model()
-    assert accuracy(model, smoke.dataset(2), "mem") == 1
-    assert accuracy(model, smoke.dataset(1), "mem") < 0.3
-    assert reference("memoriser", smoke, seed=3).label_seed == 3
-    one = OTHER_TASKS["one anchor"]
-    model = reference("memoriser", one).model()
-    assert [accuracy(model, one.dataset(0), kind) for kind in SETS] == [1, 1, 0]
-
-
 @pytest.mark.parametrize("task", OTHER_TASKS.values(), ids=OTHER_TASKS)
 @pytest.mark.parametrize("name", ["averager", "carrier"])
 def test_other_tasks_are_solved_too(name, task):

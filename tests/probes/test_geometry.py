@@ -15,8 +15,6 @@ from rb_interp.probes import from_arrays, geometry
 from rb_interp.probes.embeddings import (
     cosines,
     expected_abs_cos,
-    participation,
-    principal_components,
 )
 from rb_interp.theory.theorem_1 import theorem_1_embeddings
 
@@ -99,16 +97,6 @@ def test_random_vectors_have_the_expected_cosine() -> None:
     values = of_rows(np.random.default_rng(0).standard_normal((120, 64)), groups).values
     # cosines of distinct pairs are independent two by two; the sd of |cos| is .756 of its mean
     assert values["abs_cos_ratio"] == pytest.approx(1, abs=4 * 0.756 / math.sqrt(120 * 119 / 2))
-
-
-def test_participation_of_a_known_spectrum() -> None:
-    spectrum = np.array([4.0, 2.0, 1.0])
-    points = np.concatenate([np.diag(spectrum), -np.diag(spectrum)]) + 7
-    assert participation(points) == pytest.approx((16 + 4 + 1) ** 2 / (16**2 + 4**2 + 1))
-    scores, explained = principal_components(points)
-    np.testing.assert_allclose(explained, np.array([16, 4, 1]) / 21)
-    np.testing.assert_allclose(np.abs(scores[:3]), np.diag(spectrum), atol=1e-12)
-    assert scores[0, 0] == pytest.approx(-4)  # the first row lies on the negative side
 
 
 @pytest.mark.wide

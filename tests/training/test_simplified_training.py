@@ -12,7 +12,7 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw
 from rb_interp.tasks import AnchorTask
 from rb_interp.theory.drift import emb_mlp_map, one_layer_maps, pull, value_flow
-from rb_interp.training.config import TrainConfig, checkpoint_steps
+from rb_interp.training.config import TrainConfig
 from rb_interp.training.member_group import LastGroup, Member
 from rb_interp.training.members import train_members
 from rb_interp.training.store import CheckpointStore
@@ -153,12 +153,6 @@ def test_stopped_descent_goes_on_to_the_same_bits_with_its_sums_and_stages(tmp_p
         assert first.step == second.step
         for key, value in first.tensors.items():
             assert torch.equal(value, second.tensors[key]), (name, key)
-
-
-def test_keep_at_keeps_every_member_at_shares_of_the_steps():
-    train = TrainConfig(steps=1000, eval_every=10, n_checkpoints=1, keep_at=(0.05, 0.9))
-    assert {50, 900} <= set(checkpoint_steps(train))
-    assert {50, 900} & set(checkpoint_steps(replace(train, keep_at=()))) == set()
 
 
 def test_only_simplified_models_are_predicted():

@@ -1,0 +1,110 @@
+"""What training keeps and when, and that it leaves the caller's settings as they were."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from rb_interp.models.config import ModelConfig
+from rb_interp.tasks import AnchorTask, Stage
+from rb_interp.training.config import TrainConfig, checkpoint_steps
+from rb_interp.training.member_group import Member
+from rb_interp.training.members import train_members
+from rb_interp.training.store import CheckpointStore, stage_name, step_name
+
+pytestmark = pytest.mark.trains
+
+TASK, MODEL = AnchorTask.preset("smoke"), ModelConfig(d_model=12, d_head=6, d_mlp=20)
+
+
+def short(**changes):
+    return TrainConfig(
+        **{
+            "steps": 20,
+            "batch_size": 16,
+            "eval_every": 10,
+            "eval_rows": 20,
+            "n_checkpoints": 1,
+            **changes,
+        }
+    )
+
+
+def test_stages_are_kept_with_their_siblings(tmp_path):
+    store = CheckpointStore(tmp_path, "x")
+    train = short(steps=150, lr=1e-2, workers=1, stages=("half",))
+    easy = AnchorTask(
+        length=4,
+        keys=(21, 24),
+        memory_anchors=(1, 2),
+        reasoning_anchors=(11, 12),
+        masked=(),
+        d_vocab=80,
+        n_sequences=512,
+    )
+    trained = train_members(easy, MODEL, train, [0.5, 0.8], [0, 1], store=store, progress=False)
+    curves = trained.curves.to_frame()
+    shares = set(curves.accuracy.dropna())
+    assert len(shares) > 5
+    assert shares <= {right / 20 for right in range(21)}  # exactly, since criteria compare with .20
+    for member in trained.curves.members:
+        of_member = curves[
+            (curves.gamma == member.gamma)
+            & (curves.seed == member.seed)
+            & (curves.set == "rsn_train")
+        ]
+        reached = of_member[of_member.loss <= 0.5 * math.log(easy.d_vocab)].step
+        kept = store.read(stage_name("half", member))
+        assert 0 < reached.min() == kept.step < 150
+        assert kept.members == ((0.5, member.seed), (0.8, member.seed))
+    assert {step_name(s) for s in checkpoint_steps(train)} <= set(store.names())
+    final = store.read(step_name(150)).member(0.8, 1)
+    torch.testing.assert_close(final["embed.W_E"], trained.final.member(0.8, 1)["embed.W_E"])
+
+
+def test_the_callers_settings_come_back(monkeypatch):
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
+    before = (
+        torch.get_num_threads(),
+        torch.get_rng_state().clone(),
+        np.random.get_state()[1].copy(),
+    )
+    train_members(TASK, MODEL, short(steps=1), [0.8], [0], progress=False)
+    assert torch.backends.cuda.matmul.allow_tf32
+    assert torch.get_num_threads() == before[0]
+    assert torch.equal(torch.get_rng_state(), before[1])
+    np.testing.assert_array_equal(np.random.get_state()[1], before[2])
+
+
+class Noting(CheckpointStore):
+    """Notes what is written: names and steps."""
+
+    def __init__(self, folder):
+        super().__init__(folder, "x")
+        self.written = []
+
+    def write(self, name, step, *rest):
+        self.written.append((name, step))
+        return super().write(name, step, *rest)
+
+
+def test_a_stage_reached_at_once_is_not_kept_again_after_a_stop(tmp_path, monkeypatch):
+    monkeypatch.setattr(AnchorTask, "stages", {"half": Stage(lambda now, first: now[:, 0, 0] > 0)})
+    store, train = Noting(tmp_path), short(stages=("half",), workers=1)
+    train_members(TASK, MODEL, replace(train, steps=10), [0.8], [0], store=store, progress=False)
+    again = Noting(tmp_path)
+    train_members(TASK, MODEL, train, [0.8], [0], store=again, progress=False)
+    assert again.read("state").step == 20
+    assert again.read(stage_name("half", Member(0.8, 0))).step == 0
+    assert [name for name, _ in again.written] == [step_name(20), "state"]
+
+
+def test_the_last_step_is_kept_for_a_member_that_reaches_a_stage_never(tmp_path, monkeypatch):
+    monkeypatch.setattr(AnchorTask, "stages", {"half": Stage(lambda now, first: now[:, 0, 0] < 0)})
+    store = Noting(tmp_path)
+    train_members(
+        TASK, MODEL, short(stages=("half",), workers=1), [0.8], [0], store=store, progress=False
+    )
+    assert store.read(stage_name("half", Member(0.8, 0))).step == 20
