@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,3 +34,15 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Run:
     from own_studies import ONE
 
     return ONE.run(preset="smoke", out=tmp_path_factory.mktemp("one") / "run", progress=False)
+
+
+@pytest.fixture
+def installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The study `one` as a distribution installs it, for this process and those of jobs."""
+    site = tmp_path_factory.mktemp("site")
+    folder = site / "own-0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: own\nVersion: 0\n")
+    (folder / "entry_points.txt").write_text("[rb_interp.studies]\none = own_studies:ONE\n")
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{Path(__file__).parent / 'runs'}")

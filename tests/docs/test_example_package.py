@@ -1,10 +1,10 @@
-"""A study from another package is found by its entry point, runs whole, and a broken one is told in
-one sentence."""
+"""A study from another package is found by its entry point and runs whole."""
 
 import sys
 from pathlib import Path
 
 import pytest
+from own_studies import plugin
 
 from rb_interp.runs import studies
 from rb_interp.runs.config import study_names
@@ -12,16 +12,6 @@ from rb_interp.runs.config import study_names
 tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 EXAMPLE = Path(__file__).parents[2] / "examples/modular_addition"
-
-
-def plugin(folder: Path, name: str, value: str, study: str = "") -> None:
-    """A distribution that is installed in a folder, with one study, by default called after it."""
-    info = folder / f"{name}-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        f"[rb_interp.studies]\n{study or f'{name}-study'} = {value}\n"
-    )
 
 
 @pytest.mark.wide
@@ -41,20 +31,3 @@ def test_the_example_runs_by_the_entry_point_that_it_declares(tmp_path, monkeypa
     page = run.report.read_text()
     assert "Modular addition: is the rule learned before its exceptions?" in page
     assert "This run has no" not in page
-
-
-def test_a_plugin_that_does_not_load_is_one_sentence_and_stops_no_other(tmp_path, monkeypatch):
-    plugin(tmp_path, "broken", "no_such_package.anywhere:STUDY")
-    plugin(tmp_path, "leaving", "leaving_study:STUDY")
-    (tmp_path / "leaving_study.py").write_text("import sys\nsys.exit('needs a GPU')\n")
-    plugin(tmp_path, "fine", "fine_study:STUDY")
-    (tmp_path / "fine_study.py").write_text(
-        "from rb_interp.runs import Study\n"
-        "STUDY = Study('fine-study', 'Fine', 'Is it?', {}, config='a:b', measure='a:b')\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    found = studies.installed_studies()
-    assert found["fine-study"] is studies.study("fine-study")
-    told = "study 'broken-study' of the distribution 'broken' does not load (ModuleNotFoundError: No module named "
-    assert str(found["broken-study"]) == f"{told}'no_such_package'); mend or uninstall it."
-    assert "'leaving' does not load (SystemExit: needs a GPU)" in str(found["leaving-study"])

@@ -1,7 +1,6 @@
 """The runs of this folder's own studies, made once."""
 
 import gc
-import os
 import shutil
 import signal
 from pathlib import Path
@@ -38,15 +37,3 @@ def ctrl_c():
     yield
     gc.enable()
     signal.signal(signal.SIGINT, before)
-
-
-@pytest.fixture
-def installed(tmp_path_factory, monkeypatch):
-    """The study `one` as a distribution installs it, for this process and those of jobs."""
-    site = tmp_path_factory.mktemp("site")
-    folder = site / "own-0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: own\nVersion: 0\n")
-    (folder / "entry_points.txt").write_text("[rb_interp.studies]\none = own_studies:ONE\n")
-    monkeypatch.syspath_prepend(site)
-    monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{Path(__file__).parent}")

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import field
+from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import ClassVar
 
@@ -170,3 +171,13 @@ def wait_until(condition, process):
         with suppress(TimeoutExpired):
             process.wait(0.1)
         assert process.poll() is None
+
+
+def plugin(folder: Path, name: str, value: str, study: str = "") -> None:
+    """A distribution that is installed in a folder, with one study, by default called after it."""
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        f"[rb_interp.studies]\n{study or f'{name}-study'} = {value}\n"
+    )

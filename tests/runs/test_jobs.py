@@ -3,86 +3,18 @@
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pandas as pd
 import pytest
+from axes_file import TEXT, write
 from own_studies import ONE, last_weights, wait_until
 
 from rb_interp.cli import main
 from rb_interp.errors import RbInterpError, RunError
 from rb_interp.runs import Run
 from rb_interp.runs.jobs import JobFolder
-from rb_interp.runs.points import read_jobs
-
-TEXT = """
-study = "one"
-members = 4
-[axes]
-train.lr = [0.01, 0.02]
-seeds = [0, 1, 2]
-"""
-
 
 pytestmark = pytest.mark.usefixtures("installed")
-
-
-def write(folder: Path, text: str = TEXT) -> Path:
-    path = folder / "rates.toml"
-    path.write_text(text)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("text", "jobs"),
-    [
-        # rates share a stack, up to four members; two gammas a seed
-        (TEXT, [["parts/0-0"], ["parts/0-2", "parts/1-2"], ["parts/1-0"]]),
-        ("members = 12" + TEXT.replace("members = 4", ""), [["runs/0", "runs/1"]]),
-        (
-            TEXT.replace("train.lr", "train.eps").replace("members = 4", ""),
-            [["runs/0"], ["runs/1"]],
-        ),
-        (
-            'study = "one"\nseeds = [0]\nrates = [[0.5, 0.1]]\n[axes]\ntrain.weight_decay = [0.0, 0.1]\n',
-            [["runs/0"], ["runs/1"]],
-        ),
-        (
-            'study = "one"\nseeds = [3]\n[[points]]\ntrain.lr = 0.1\n[[points]]\nmodel.norm = "pre"\n',
-            [["runs/0"], ["runs/1"]],
-        ),
-    ],
-)
-def test_runs_of_one_stack_are_one_job(text, jobs, tmp_path):
-    def short(folder: str) -> str:
-        kind, name = folder.split("/")
-        batch = name.partition("-")[2] if kind == "parts" else ""
-        return f"{kind}/{int(name[:3])}" + (f"-{name.rpartition('-')[2]}" if batch else "")
-
-    _, points, made = read_jobs(write(tmp_path, text))
-    assert [[short(folder) for folder in job.parts] for job in made] == jobs
-    for point in points:  # every member once, each with one worker
-        seeds = [seed for part in point.parts.values() for seed in part.seeds]
-        assert tuple(seeds) == point.config.seeds
-        assert point.config.train.workers == 1
-
-
-@pytest.mark.parametrize(
-    ("axis", "message"),
-    [
-        ("train.lrr = [1]", "unknown key 'train.lrr'; did you mean 'lr'?"),
-        ("train.lr = 3", "axis train.lr=3; give a list of values."),
-        ('model.norm = ["non"]', "norm='non' is not known; did you mean 'none'?"),
-        ("train.lr = [0.1, 0.1]", "the point {'train.lr': 0.1} is there twice; name each once."),
-    ],
-)
-def test_a_file_that_does_not_fit_is_refused_in_a_sentence(axis, message, tmp_path, capsys):
-    file = write(tmp_path, f'study = "one"\n[axes]\n{axis}\n')
-    assert main(["sweep", str(file), "--out", str(tmp_path / "out")]) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_of_another_file_is_refused(tmp_path):

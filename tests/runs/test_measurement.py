@@ -13,7 +13,7 @@ from own_studies import TASK
 
 from rb_interp.errors import RunError
 from rb_interp.runs import measurement
-from rb_interp.runs.measurement import map_members, measure_members
+from rb_interp.runs.measurement import map_members, measure_members, seeds_to_add
 from rb_interp.statistics.reading import Reading
 from rb_interp.training.member_group import Member
 
@@ -115,3 +115,22 @@ def test_arrays_of_two_layers_stand_under_two_names(one):
     for layer in (0, 1):
         key = f"{member.gamma}/{member.seed}/final//p.L{layer}.H0/a"
         assert result.arrays[key].tolist() == [layer, layer]
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize(
+    ("changes", "n_seeds", "more"),
+    [
+        ({}, 2, 6),
+        ({}, 8, 4),
+        ({}, 19, 1),
+        ({}, 20, 0),
+        ({}, 30, 0),
+        ({"outcome": "NOT JUDGED"}, 8, 0),
+        ({"unit": "share"}, 8, 0),
+        ({"outcome": "FAILS"}, 8, 0),
+    ],
+)
+def test_seeds_are_added_where_they_can_decide(one, changes, n_seeds, more):
+    verdicts = [one.verdicts["S1"], replace(one.verdicts["S1"], **{"outcome": "OPEN", **changes})]
+    assert seeds_to_add(verdicts, n_seeds) == more

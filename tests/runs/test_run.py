@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from io import StringIO
 from shutil import copytree
 from types import SimpleNamespace
 
@@ -10,17 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from own_studies import ONE, SMALL, TASK, One, measure, only_store, start
+from own_studies import ONE, SMALL, TASK, measure, only_store, start
 from probes.lens_models import read_weights
-from rich.console import Console
 
 from rb_interp import cli
 from rb_interp.claims import Grouping, Term
-from rb_interp.errors import RunError, TaskError
+from rb_interp.errors import ArgumentError, RunError, TaskError
 from rb_interp.runs import Run
-from rb_interp.runs.terminal import print_run
-from rb_interp.tasks import AnchorTask, anchor
+from rb_interp.tasks import AnchorTask
 from rb_interp.training.member_group import MemberGroup
+from rb_interp.training.members import evaluate_model
 
 pytestmark = pytest.mark.trains
 
@@ -141,64 +139,6 @@ def test_stages_and_steps_are_found_and_missing_ones_named(tmp_path):
         run.table("readings")
 
 
-def test_tables_say_which_members_reached_their_stage(tmp_path, monkeypatch):
-    """By the learning curves of the member, and for `matched` by those of its sibling at gamma
-    .8."""
-
-    def everywhere(run, progress):
-        found = measure(run, progress)
-        stages = [
-            found.readings.assign(stage=stage) for stage in ("init", "half", "matched", "final")
-        ]
-        return replace(found, readings=pd.concat(stages, ignore_index=True))
-
-    study = replace(ONE, measure=everywhere)
-    run = start(tmp_path / "run", One(seeds=(0, 1)), study)
-    run.train(progress=False)
-    curves = run.curves.query("set == 'rsn_train'")
-    least = curves.groupby(["gamma", "seed"])["loss"].min() / np.log(run.config.task.d_vocab)
-    monkeypatch.setattr(
-        anchor, "HALF", least.sort_values().iloc[1:3].mean()
-    )  # two of four members come so far
-    run.probe(progress=False)
-    for row in run.readings.to_dict("records"):
-        gamma = 0.8 if row["stage"] == "matched" else row["gamma"]
-        came = least[gamma, row["seed"]] <= anchor.HALF
-        assert row["reached"] == (came or row["stage"] in ("init", "final")), row
-    assert run.readings.groupby("stage")["reached"].sum().to_dict() == {
-        **{"final": 4, "init": 4, "half": 2},
-        "matched": 2 * sum(least[0.8] <= anchor.HALF),
-    }
-    assert run.table("doubled")["reached"].all()
-    summary = run.table("summary").query("stage == 'half'")
-    by_gamma = run.readings.query("stage == 'half'").groupby("gamma")["reached"].sum()
-    assert summary.set_index("gamma")["n_reached"].to_dict() == by_gamma.to_dict()
-    assert sorted(summary["n"]) == [2] * len(summary)
-    late = {gamma: 2 - n for gamma, n in by_gamma.items() if n < 2}
-    told = "; ".join(f"half at γ = {gamma:g}: {n} of 2 members" for gamma, n in late.items())
-    assert told in run.evidence.unreached()
-    assert "final" not in run.evidence.unreached()
-    for (gamma, seed), least_of in least.items():
-        if least_of <= anchor.HALF:
-            run.model(
-                gamma=gamma, seed=seed, stage="half"
-            )  # without a warning, which would be an error
-        else:
-            told = f"gamma={gamma:g}, seed={seed} never came to 'half'; these are its"
-            with pytest.warns(UserWarning, match=told):
-                run.model(gamma=gamma, seed=seed, stage="half")
-            with pytest.warns(UserWarning, match=told):
-                shared = run.export(
-                    gamma=gamma, seed=seed, stage="half", path=tmp_path / f"{gamma}-{seed}"
-                )
-            assert not shared.content["reached"]
-            assert "at stage half (which it never reached" in shared.card
-    screen = Console(file=StringIO(), width=300)
-    print_run(run, screen)
-    assert "half reached by 2 of 4" in screen.file.getvalue()
-    assert run.sweep().reached(20) == dict.fromkeys(run.sweep().members, True)
-
-
 def test_seeds_added_elsewhere_are_seen(tmp_path):
     run = start(tmp_path / "run")
     start(tmp_path / "run").add_seeds(1)
@@ -298,3 +238,73 @@ def test_interventions_ask_a_task_for_its_counterfactuals(one, monkeypatch, tmp_
     assert set(lost["set"]) == set(AnchorTask.sets)
     assert lost["control_accuracy_drop"].isna().all()
     assert lost["accuracy_drop"].notna().all()
+
+
+@pytest.mark.wide
+def test_added_seeds_give_the_run_that_had_them_from_the_beginning(tmp_path):
+    whole = start(tmp_path / "whole", replace(SMALL, seeds=(0, 1, 2, 3)))
+    grown = start(tmp_path / "grown", replace(SMALL, seeds=(0, 1)))
+    grown.train(progress=False)
+    with pytest.raises(ArgumentError, match="got n=0; expected a whole number from 1"):
+        grown.add_seeds(0)
+    grown.add_seeds(2)
+    assert not grown.finished
+    assert Run.open(grown.folder, study=ONE).config == grown.config == whole.config
+    for run in (grown, whole):
+        run.train(progress=False)
+        run.probe(progress=False)
+    assert grown.finished
+    assert grown.sweep().members == whole.sweep().members
+    assert grown.sweep().checkpoint_steps == whole.sweep().checkpoint_steps
+    for name in ("curves", "readings", "summary", "doubled"):
+        pd.testing.assert_frame_equal(grown.table(name), whole.table(name))
+    assert grown.verdicts == whole.verdicts
+    assert grown.sweep().stage_steps() == whole.sweep().stage_steps()
+    for step in grown.sweep().checkpoint_steps:
+        one, other = (run.sweep().whole_checkpoint(step) for run in (grown, whole))
+        assert one.members == other.members
+        for name, value in other.tensors.items():
+            torch.testing.assert_close(one.tensors[name], value, rtol=0, atol=1e-6)
+    again = start(grown.folder, replace(SMALL, seeds=(0, 1)))
+    assert again.config == whole.config
+
+
+def test_members_of_one_data_seed_are_probed_on_its_rows(tmp_path):
+    run = start(tmp_path / "run", replace(SMALL, seeds=(0, 1), data_seed=3))
+    run.train(progress=False)
+    sweep, expected = run.sweep(), SMALL.task.dataset(3)
+    assert sweep.dataset(0) is sweep.dataset(1)
+    np.testing.assert_array_equal(sweep.dataset(1).tokens, expected.tokens)
+    curve = evaluate_model(run.model(gamma=0.8, seed=1), expected, SMALL.train.eval_rows)
+    last = (
+        run.curves.query("gamma == 0.8 and seed == 1")
+        .set_index(["step", "set"])
+        .loss.loc[SMALL.train.steps]
+    )
+    np.testing.assert_allclose(
+        [row["loss"] for row in curve], last[[row["set"] for row in curve]], rtol=1e-5
+    )
+    with pytest.raises(RunError, match="data_seed: 3 there, None here"):
+        start(tmp_path / "run", replace(SMALL, seeds=(0, 1)))
+    assert Run.open(tmp_path / "run", study=ONE).config == run.config
+
+
+@pytest.mark.wide
+def test_seeds_are_added_until_claims_are_decided(tmp_path, monkeypatch):
+    """The claim is met by all seeds but 0: 7 of 8 do not decide, 11 of 12 do."""
+
+    def without_seed_0(run, progress):
+        found = measure(run, progress)
+        found.readings.loc[found.readings["seed"] == 0, "value"] = -1.0
+        return found
+
+    study = replace(ONE, measure=without_seed_0)
+    run = study.run(
+        config=replace(SMALL, seeds=(0, 1)),
+        out=tmp_path / "run",
+        progress=False,
+        until_decided=True,
+    )
+    assert (run.verdicts["S1"].outcome, run.verdicts["S1"].decided_after) == ("HOLDS", 12)
+    assert run.batches == [(0, 1), (2, 3, 4, 5, 6, 7), (8, 9, 10, 11)]
+    assert "12 seeds" in run.report.read_text()
