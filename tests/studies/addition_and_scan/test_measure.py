@@ -1,23 +1,19 @@
-"""Answers, contrasts and claims on known numbers, and the golden run with its page."""
+"""Answers, contrasts and claims on known numbers, and the golden run."""
 
 from itertools import product
 
 import numpy as np
 import pytest
 import torch
-from report.pages import check_page
 from studies.addition_and_scan.interpreter import is_right
 
-from rb_interp.claims import Term, judge
-from rb_interp.figures.kit import draw
+from rb_interp.claims import judge
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.results import readings_table
 from rb_interp.statistics.reading import Reading
-from rb_interp.studies.addition_and_scan import ADDITION_AND_SCAN
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.config import CLAIMS, DECAYS, LARGE, SMALL, TASKS
-from rb_interp.studies.addition_and_scan.figures import draw_sums
 from rb_interp.studies.addition_and_scan.measure import (
     answers,
     contrasts,
@@ -191,15 +187,3 @@ def test_a_run_reads_the_members_that_it_trained(smoke_run):
     assert np.isfinite(read.loc[read["probe"] == "answers", ["value", "untrained"]]).all(axis=None)
     assert len(read) == 8 * 4 * 3 + 4 * 5 * 2
     assert not run.table("curves")["loss"].isna().any()
-
-
-def test_the_page_shows_every_figure_and_every_verdict(smoke_run):
-    evidence = smoke_run("addition-and-scan").evidence
-    check_page(ADDITION_AND_SCAN, evidence)
-    images = [
-        axes.images[0]
-        for axes in draw(draw_sums, evidence).axes
-        if axes.images and axes.get_title(loc="left")
-    ]
-    mean = evidence.mean_array(Term("answers", "sums", 0.8, "final", sweep="addition_high"))
-    np.testing.assert_array_equal(images[3].get_array(), mean)

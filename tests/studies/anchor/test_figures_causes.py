@@ -25,11 +25,6 @@ pytestmark = pytest.mark.wide
 
 
 @pytest.fixture(scope="module")
-def evidence(run):
-    return run.evidence
-
-
-@pytest.fixture(scope="module")
 def causes(evidence):
     return draw_causes(evidence)
 

@@ -1,6 +1,7 @@
 """Flows by cause: at and beside every threshold, and of hand-written models."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from reference_models import reference_model
 
@@ -11,6 +12,7 @@ from rb_interp.studies.composite.flow import (
     ROLES,
     SITES,
     draw_pairs,
+    flow_match,
     flow_of,
     flows_by_attention,
     read_interchange,
@@ -180,3 +182,24 @@ def test_pairs_are_those_of_the_definition():
     assert (redrawn != tokens).any(1).all()
     np.testing.assert_array_equal(pairs.base.labels, pairs.answers["base"])
     np.testing.assert_array_equal(pairs.source.labels, pairs.answers["source"])
+
+
+def test_flow_match_by_hand():
+    kinds = (
+        [("inferential", "via anchors")] * 3
+        + [("inferential", "via last")]
+        + [("symmetric", "via last")] * 2
+    )
+    kinds += [("symmetric", "several"), ("mixed", "via last"), ("unfit", "via anchors")]
+    found = [reading for *_, reading in flow_match(pd.DataFrame(kinds, columns=["phase", "flow"]))]
+    shares, n = (
+        {"inferential": 3 / 4, "symmetric": 1, "balanced_accuracy": 7 / 8, "other_flow": 1 / 7},
+        (4, 2, 6, 7),
+    )
+    assert {
+        name: one.values[name] for name, one in zip(shares, found, strict=True)
+    } == pytest.approx(shares)
+    assert tuple(one.n for one in found) == n
+    assert found[-1].values["other_flow:low"] < 1 / 7 < found[-1].values["other_flow:high"]
+    nobody = flow_match(pd.DataFrame([("unfit", "none")], columns=["phase", "flow"]))
+    assert all(np.isnan(next(iter(reading.values.values()))) for *_, reading in nobody)
