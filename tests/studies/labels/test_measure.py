@@ -8,8 +8,6 @@ from table_columns import check_run
 from rb_interp.studies.labels.measure import range_entropy
 from rb_interp.tasks import AnchorTask
 
-pytestmark = pytest.mark.wide
-
 RANGES = ((22, 31), (22, 41), (22, 51), (22, 61))
 SEEDS = (0, 1)
 
@@ -24,6 +22,7 @@ def reading(measured, probe: str, quantity: str, seed: int, sweep: str) -> dict:
     return row
 
 
+@pytest.mark.wide
 def test_speed_compares_the_areas_of_the_two_parts(run, measured):
     check_run(run)
     sweeps = run.sweeps
@@ -65,6 +64,7 @@ def test_speed_compares_the_areas_of_the_two_parts(run, measured):
         ] == pytest.approx(areas[0])
 
 
+@pytest.mark.wide
 def test_inside_is_the_mean_over_inputs_that_the_model_itself_gives(run, measured):
     sweep, seed = run.sweeps["ranges"], 1
     data = sweep.config.task.dataset(seed)
