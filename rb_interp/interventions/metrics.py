@@ -20,7 +20,8 @@ single kind of rows, as in an ablation, ``corrupted`` is None. Attribution patch
 the function.
 
 ``answer_at`` is a position for all rows (negative ones count from the end), a role that stands at
-one position of each row, or positions ``[row]``; by default the last position.
+one position of each row, or positions ``[row]``; by default the role ``last`` of the rows, or their
+last position.
 
 How it can mislead. ``probability`` and ``accuracy`` are saturated where a model is sure, and then
 show nothing of what is lost. ``logit_diff`` sees two tokens and misses damage to all others; ``kl``
@@ -247,7 +248,7 @@ def answer_positions(answer_at: AnswerAt, rows: Inputs) -> Int[Tensor, " row"]:
     """
     n_rows, length = rows.tokens.shape
     if answer_at is None:
-        answer_at = -1
+        answer_at = "last" if "last" in rows.roles.positions else -1
     if isinstance(answer_at, str):
         positions = sites.positions(rows, answer_at)
     else:
@@ -276,6 +277,8 @@ def answer_logits(
     answer_at: AnswerAt = None,
 ) -> Float[Tensor, "row d_vocab"]:
     """Logits that the answers are read from, under edits, on CPU."""
-    if answer_at is None:  # a model of the summed embeddings has one position alone
+    if (
+        answer_at is None and "last" not in rows.roles.positions
+    ):  # a model of the summed embeddings has one position alone
         return last_logits(model, rows.tokens, edits)
     return last_logits(model, rows.tokens, edits, positions=answer_positions(answer_at, rows))

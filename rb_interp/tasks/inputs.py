@@ -6,7 +6,7 @@ task can be probed once somebody names the positions of its key, its anchors and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,6 +16,7 @@ from jaxtyping import Bool, Int
 from rb_interp.arguments import as_array, checked
 from rb_interp.errors import RolesError, describe, first_line, nearest
 from rb_interp.table_repr import TableRepr
+from rb_interp.tasks.prompts import RoleWords, prompt_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +26,7 @@ RowNumbers: TypeAlias = Sequence[int] | Int[np.ndarray, " n"]
 REST = "rest"
 """The role of all positions that no other role names, unless a task has a role of this name."""
 NO_POSITION = "role '{}' has no position in these rows; give it one or more in each row."
-VIEW_ROWS = 5
+VIEW_ROWS = 3
 VIEW_TOKENS = 30
 """Rows and tokens that a notebook shows, at most."""
 
@@ -291,6 +292,7 @@ class Inputs(TableRepr):
         tokens: integers ``[row, pos]``.
         labels: ``[row]``, the right answer at the last position; None if no answer is asked.
         roles: of positions and tokens. Empty by default, and if None is given.
+        vocabulary: token -> its text, where a person reads it; empty if nobody knows it.
 
     Raises RolesError for tokens that are no rows of whole numbers, for more or fewer labels than
     rows, and for roles of other rows (the position -1 is that of a row that lacks the role).
@@ -303,6 +305,43 @@ class Inputs(TableRepr):
     tokens: np.ndarray
     labels: np.ndarray | None = None
     roles: Roles = field(default_factory=Roles)
+    vocabulary: Mapping[int, str] = field(default_factory=dict)
+
+    @classmethod
+    @checked
+    def from_text(
+        cls,
+        model: Any,
+        prompts: Sequence[str],
+        answers: Sequence[str] | None = None,
+        roles: Mapping[str, RoleWords] | None = None,
+        *,
+        spans: Collection[str] = (),
+    ) -> Inputs:
+        """Rows of prompts in a model's own tokens, with its token in front and its padding.
+
+        Args:
+            model: has ``to_tokens`` and a fast ``tokenizer`` of transformers.
+            prompts: texts, one a row.
+            answers: what follows each prompt, one token, in most tokenizers with a space in front.
+            roles: name -> a string of the prompt, or a position among its tokens (-1: the last
+                one; padding does not count): for all rows, a list with one a row, or a function of
+                the prompt. Such a list or function also gives ``(begin, end)`` of characters, as
+                ``re.search(...).span()`` does. A string of several tokens is its last one. ``last``
+                is there always.
+            spans: roles that are all tokens of their string; every row has as many.
+
+        Raises:
+            RolesError: a string does not stand once in its prompt, or ends within a token. The
+                message shows the prompt cut into its tokens.
+            TextError: an answer is not one token behind its prompt, the model has no tokenizer,
+                or a prompt is too long.
+
+        ``rb.Inputs.from_text(model, ["Mary and John ... gave it to"], [" John"], {"giver": "Mary"})``
+        """
+        rows = prompt_rows(model, prompts, answers, roles or {}, spans)
+        named = Roles(rows.positions, task="these prompts")
+        return cls(rows.tokens, rows.labels, named, rows.vocabulary)
 
     def __post_init__(self) -> None:
         if self.roles is None:
@@ -341,7 +380,7 @@ class Inputs(TableRepr):
         """
         chosen = selected(rows, len(self))
         labels = None if self.labels is None else self.labels[chosen]
-        return Inputs(self.tokens[chosen], labels, self.roles.take(chosen))
+        return Inputs(self.tokens[chosen], labels, self.roles.take(chosen), self.vocabulary)
 
     @checked
     def with_tokens_of(self, other: Inputs, role: str) -> Inputs:
@@ -367,14 +406,32 @@ class Inputs(TableRepr):
             )
         tokens = self.tokens.copy()
         np.put_along_axis(tokens, positions, np.take_along_axis(other.tokens, positions, 1), 1)
-        return Inputs(tokens, self.labels, self.roles)
+        vocabulary = {**self.vocabulary, **other.vocabulary}
+        return Inputs(tokens, self.labels, self.roles, vocabulary)
+
+    @checked
+    def show(self, row: int = 0) -> None:
+        """Print a row: each position with its token and roles; RolesError if there is none."""
+        import pandas as pd
+
+        (number,) = selected([row], len(self))
+        tokens = self.tokens[number].tolist()
+        table = pd.DataFrame({"token": map(self._text, tokens), "roles": ""})
+        for role, positions in self.roles.positions.items():
+            table.loc[positions[number], "roles"] += f" {role}"
+        print(table.to_string(formatters={"token": repr}))
+        if self.labels is not None:
+            print("answer:", self._text(self.labels[number]))
+
+    def _text(self, token: Any) -> str:
+        return self.vocabulary.get(token, str(token))
 
     def table_view(self) -> tuple[str, pd.DataFrame, list[str]]:
         """The first rows: each token with its roles behind it, and the right answer."""
         import pandas as pd
 
         rows = np.atleast_2d(self.tokens)[:VIEW_ROWS, :VIEW_TOKENS]
-        cells = rows.astype(str).astype(object)
+        cells = np.array([[*map(self._text, row)] for row in rows.tolist()], dtype=object)
         for role, positions in self.roles.positions.items():
             for row, row_positions in zip(cells, positions, strict=False):
                 for position in row_positions:
@@ -382,7 +439,10 @@ class Inputs(TableRepr):
                         row[position] += f" {role}"
         table = pd.DataFrame(cells)
         if self.labels is not None:
-            table = table.assign(label=list(self.labels[:VIEW_ROWS]))
+            labels = self.labels[:VIEW_ROWS].tolist()
+            table = table.assign(
+                label=[self.vocabulary.get(x, x) if self.vocabulary else x for x in labels]
+            )
         sizes = " x ".join(map(str, self.tokens.shape))
         caption = f"{type(self).__name__}: {sizes} tokens of {self.roles.task}; the first {len(rows)} rows"
         return caption, table, []
