@@ -1,4 +1,4 @@
-"""Whole training runs: stopped and continued, kept and refused."""
+"""Whole training runs: in company, on data of another seed, and as a plain loop takes them."""
 
 from dataclasses import replace
 
@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from rb_interp.errors import ArgumentError
+from rb_interp.models.build import build_model, lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.member_group import LastGroup, Member
-from rb_interp.training.members import Part, share_out, train_members, train_together
+from rb_interp.training.members import Part, share_out, train_members, train_model, train_together
 from rb_interp.training.store import CheckpointStore, stage_name, step_name
 
 pytestmark = pytest.mark.trains
@@ -109,3 +110,22 @@ def test_the_seed_of_the_data_can_stand_apart():
         np.testing.assert_array_equal(
             group.weights["embed.W_E"][place].detach(), drawn.astype(np.float32)
         )
+
+
+@pytest.mark.lens
+@pytest.mark.wide
+@pytest.mark.parametrize("norm", ["none", "pre", "post"])
+def test_the_plain_loop_takes_the_same_steps(norm):
+    config = ModelConfig(d_model=12, d_head=6, d_mlp=20, norm=norm)
+    train = short(steps=30, dtype="float64", eval_rows=50, lr=1e-2)
+    group = LastGroup([Member(0.5, 2)], config, TASK, train)
+    model = build_model(TASK, gamma=0.5, seed=2, config=config, dtype=torch.float64)
+    curves = train_model(model, TASK, train, seed=2, progress=False)
+    group.advance(30)
+    exported = {name: weight[0].detach() for name, weight in group.weights.items()}
+    tokens = torch.from_numpy(TASK.dataset(2).tokens[:64])
+    with torch.no_grad():
+        same = lens_model(config, TASK.d_vocab, TASK.length, exported, dtype=torch.float64)
+        torch.testing.assert_close(model(tokens)[:, -1], same(tokens)[:, -1], rtol=0, atol=1e-7)
+    final = curves[curves.step == 30].set_index("set").loss
+    np.testing.assert_allclose(final, group.evaluate()[0, :, 0], atol=1e-7)

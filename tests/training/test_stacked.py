@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
@@ -85,3 +86,20 @@ def test_an_epoch_takes_every_row_once_and_reshuffles():
     rows = [sorted(map(tuple, epoch.tolist())) for epoch in epochs]
     assert rows[0] == rows[1]
     assert not torch.equal(epochs[0], epochs[1])
+
+
+@pytest.mark.lens
+@pytest.mark.wide
+@pytest.mark.parametrize("norm", ["none", "pre", "post"])
+def test_an_exported_member_equals_the_trainer(norm):
+    config = ModelConfig(n_heads=3, d_model=12, d_head=6, d_mlp=20, norm=norm, train_biases=True)
+    group = LastGroup([Member(0.3, 0), Member(0.8, 1)], config, TASK, TRAIN)
+    group.advance(30)
+    tokens = torch.from_numpy(TASK.dataset(1).tokens[:64])
+    expected = stacked_logits(group.weights, tokens.expand(2, -1, -1), config, every_position=True)[
+        1
+    ]
+    weights = {name: weight[1].detach() for name, weight in group.weights.items()}
+    model = lens_model(config, TASK.d_vocab, TASK.length, weights, dtype=torch.float64)
+    with torch.no_grad():
+        torch.testing.assert_close(model(tokens), expected.detach(), rtol=0, atol=1e-10)
