@@ -50,6 +50,11 @@ class TermIndex:
                 fits &= self._numbers[column][rows] == wanted
         return rows[fits]
 
+    def n_sites(self, rows: Int[np.ndarray, " row"]) -> int:
+        """How many pairs of a layer and a head rows are of."""
+        sites = [self._numbers[name][rows] for name in ("layer", "head") if name in self._numbers]
+        return len(np.unique(np.nan_to_num(sites, nan=-1), axis=1).T)
+
 
 class Sample(NamedTuple):
     """The finite values of one term by seed, and the untrained models' values.

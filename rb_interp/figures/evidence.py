@@ -228,11 +228,12 @@ class Evidence:
         number of these either.
         """
         evidence = self.sweep(term.sweep)
-        numbers = evidence._indices[table].rows(replace(term, sweep=""))
+        index = evidence._indices[table]
+        numbers = index.rows(replace(term, sweep=""))
         rows = getattr(evidence, table).iloc[numbers]
         if len(rows):
             evidence._ask(term)
-        if len(rows[["layer", "head"]].drop_duplicates()) > 1:
+        if index.n_sites(numbers) > 1:
             raise MissingEvidenceError(
                 f"Several layers or heads have a reading of {address(term)}; no claim takes one."
             )

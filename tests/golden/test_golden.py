@@ -3,7 +3,8 @@ meant.
 
 Models and training are in float64. Values agree within 1e-6, the mean of a null within its own
 standard error, and what is read of trained runs within 1e-4; ``calls.UNSTABLE`` says what differs
-between processors by more. CI makes all of them on the oldest kernels. On the processor's own it
+between processors by more. CI makes them on the oldest kernels, but for those of the zoo's members
+at other gammas, which are slow. On the processor's own it
 makes the readings of one model, and with the newest TransformerLens those of five.
 """
 
@@ -27,6 +28,8 @@ def _stored(name: str) -> pd.DataFrame:
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
     lens = [pytest.mark.lens] * (name in calls.LENS)
+    if "-gamma-" in name:
+        return [pytest.mark.slow]
     return [*lens, pytest.mark.trains if name == "average-then-key" else pytest.mark.wide]
 
 

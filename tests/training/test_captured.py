@@ -23,7 +23,7 @@ from rb_interp.training.updates import flat
 pytestmark = pytest.mark.trains
 
 TASK, MODEL = AnchorTask.preset("smoke"), ModelConfig(d_model=12, d_head=6, d_mlp=20)
-TRAIN = TrainConfig(steps=200, dtype="float64", batch_size=24, eval_rows=20, lr=1e-2, warmup=7)
+TRAIN = TrainConfig(steps=70, dtype="float64", batch_size=48, eval_rows=20, lr=1e-2, warmup=7)
 MEMBERS = [Member(0.3, 0, 3e-2, 0.1), Member(0.8, 1), Member(0.5, 0, 1e-3, 0.0)]
 SMALL = TextTask(sequences=6, held_out=2, answers=2, d_vocab=300, n_ctx=80)
 GPT2 = ModelConfig(n_heads=2, d_model=16, d_head=8, d_mlp=32, act="gelu_new", norm="pre", tied=True)
@@ -89,19 +89,19 @@ def assert_equal(group, other):
 
 @pytest.mark.parametrize(
     ("norm", "dtype"),
-    [("none", "float64"), ("pre", "float64"), ("post", "float64"), ("post", "float32")],
+    [("none", "float64"), ("post", "float64"), ("post", "float32")],
 )
 def test_static_and_recorded_steps_are_those_of_torchs_adamw_to_the_bit(norm, dtype):
     train = replace(TRAIN, dtype=dtype)
     static, recorded = (group_of(train, norm=norm) for _ in range(2))
     plain = group_of(train, norm=norm, static=False)
     replayed = record(recorded)
-    static.advance(200)
-    torch_adamw(plain, 200)
-    for steps in (1, 1, 25, 173):  # over the end of an epoch
+    static.advance(70)
+    torch_adamw(plain, 70)
+    for steps in (1, 1, 25, 43):  # over the end of an epoch
         recorded.advance(steps)
     assert_equal(static, recorded)
-    assert replayed.replays == 200 - WARM_UP
+    assert replayed.replays == 70 - WARM_UP
     for name, weight in plain.weights.items():
         assert torch.equal(static.weights[name], weight), name
     start = group_of(train, norm=norm).weights["embed.W_E"]
@@ -131,13 +131,13 @@ def test_other_steps_are_recorded_too_and_agree_with_the_fused_optimiser(changes
 
 def test_training_goes_on_from_a_state_with_either_optimiser():
     whole, stopped = group_of(), group_of()
-    whole.advance(60)
-    stopped.advance(40)
+    whole.advance(20)
+    stopped.advance(12)
     static, recorded, fused = group_of(), group_of(), group_of(static=False)
     record(recorded)
     for group in (static, recorded, fused):
-        group.load_state(stopped.state(), 40)
-        group.advance(20)
+        group.load_state(stopped.state(), 12)
+        group.advance(8)
     for group in (static, recorded):
         assert_equal(whole, group)
     state = fused.state()
