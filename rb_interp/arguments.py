@@ -23,7 +23,7 @@ SEQUENCES = {list, tuple, Sequence, Collection, Iterable}
 WHOLE_NUMBERS = (int, Sequence[int], Iterable[int], Collection[int])
 
 
-class Parameter(NamedTuple):
+class ParameterHint(NamedTuple):
     """A parameter of a function: its annotation, and what its arguments are converted to."""
 
     hint: Any
@@ -66,7 +66,7 @@ def checked(function: F) -> F:
         values = bound.arguments
         floats = []
         with jaxtyped("context"):  # an axis has one size in all arguments
-            for name, (hint, arrays, refuses_masks) in parameters(function).items():
+            for name, (hint, arrays, refuses_masks) in parameter_hints(function).items():
                 if name not in values:
                     continue
                 value = values[name]
@@ -95,7 +95,7 @@ def checked(function: F) -> F:
 
 
 @cache
-def parameters(function: Callable) -> dict[str, Parameter]:
+def parameter_hints(function: Callable) -> dict[str, ParameterHint]:
     """The annotated parameters of a function by name, without ``*args`` and ``**kwargs``."""
     annotations = {}
     for name, parameter in inspect.signature(function).parameters.items():
@@ -105,10 +105,10 @@ def parameters(function: Callable) -> dict[str, Parameter]:
     names = inspect.unwrap(function).__globals__
     holder = SimpleNamespace(__annotations__=annotations)  # without the annotation of the result
     hints = get_type_hints(holder, names, include_extras=True)
-    return {name: _parameter(hint) for name, hint in hints.items()}
+    return {name: _parameter_hint(hint) for name, hint in hints.items()}
 
 
-def _parameter(hint: Any) -> Parameter:
+def _parameter_hint(hint: Any) -> ParameterHint:
     kinds = (hint, *get_args(hint))
     arrays: dict[Any, bool] = {}
     for kind in kinds:
@@ -118,7 +118,7 @@ def _parameter(hint: Any) -> Parameter:
         elif getattr(array, "__name__", "") in ("ndarray", "Tensor"):
             arrays.setdefault(array, getattr(kind, "dtypes", None) == FLOATS)
     whole_numbers = any(kind in WHOLE_NUMBERS for kind in kinds)
-    return Parameter(hint, arrays, whole_numbers and bool not in kinds)
+    return ParameterHint(hint, arrays, whole_numbers and bool not in kinds)
 
 
 def _converted(value: Any, arrays: dict[Any, bool]) -> Any:

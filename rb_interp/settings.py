@@ -49,7 +49,7 @@ def distinct(values: tuple) -> tuple:
 
 Steps = Annotated[int, Field(ge=1, le=99_999_999)]
 """Names of checkpoints have eight digits."""
-Rows = Annotated[int, Field(ge=1, le=2**31 - 1)]
+RowCount = Annotated[int, Field(ge=1, le=2**31 - 1)]
 ReadRows = Annotated[int, Field(ge=1, le=100_000_000)]
 """All rows where there are fewer."""
 Draws = Annotated[int, Field(ge=0, le=100_000)]

@@ -58,7 +58,7 @@ class TableRepr:
         return f"<p>{escape(caption)}</p>\n{page}{paragraphs}"
 
 
-class _Brief(reprlib.Repr):
+class _ShortRepr(reprlib.Repr):
     """A value in a few words: arrays by type and shape, long lists and mappings by their first
     entries."""
 
@@ -70,7 +70,7 @@ class _Brief(reprlib.Repr):
         return f"{kind}{list(x.shape)}"
 
 
-_brief = _Brief()
-_brief.maxother = 100
-_brief.maxstring = 100
-short_repr = _brief.repr
+_short = _ShortRepr()
+_short.maxother = 100
+_short.maxstring = 100
+short_repr = _short.repr

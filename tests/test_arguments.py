@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 import rb_interp as rb
-from rb_interp.arguments import as_array, checked, parameters
+from rb_interp.arguments import as_array, checked, parameter_hints
 from rb_interp.errors import ArgumentError
 from rb_interp.interventions import metrics
 from rb_interp.probes.embeddings import cosines
@@ -163,7 +163,7 @@ def arguments() -> Iterator[Any]:
     )
     for function in (getattr(one, "__func__", one) for one in members):
         if getattr(function, "__code__", None) is asked.__code__:  # that of all that are `checked`
-            for argument, parameter in parameters(function.__wrapped__).items():
+            for argument, parameter in parameter_hints(function.__wrapped__).items():
                 hint = parameter.hint
                 kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
                 arrays = [kind for kind in kinds if hasattr(kind, "dim_str")]

@@ -26,7 +26,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rb_interp.models.config import ModelConfig
-from rb_interp.training.stacked import Block, Weights, embed, linear, unembed
+from rb_interp.training.stacked import BlockWeights, StackedWeights, embed, linear, unembed
 
 
 class Exchange(NamedTuple):
@@ -37,7 +37,7 @@ class Exchange(NamedTuple):
 
 
 def run_with_exchanges(
-    weights: Weights,
+    weights: StackedWeights,
     tokens: Int[Tensor, "member row pos"],
     model: ModelConfig,
     exchanges: Mapping[str, Exchange] | None = None,
@@ -60,7 +60,7 @@ def run_with_exchanges(
         return torch.where(exchanges[site].mask[..., None], exchanges[site].values, own)
 
     found: dict[str, Tensor] = {}
-    first, last = Block(weights, 0, model), Block(weights, 1, model)
+    first, last = BlockWeights(weights, 0, model), BlockWeights(weights, 1, model)
     x = found["resid_pre.0"] = exchanged("resid_pre.0", embed(weights, tokens))
     found["log_pattern.0"], z = _attend(first, x, every_query=True)
     out = found["attn_out.0"] = exchanged("attn_out.0", _write(first, z))
@@ -74,7 +74,7 @@ def run_with_exchanges(
 
 
 def _attend(
-    block: Block, x: Float[Tensor, "member row pos d_model"], every_query: bool
+    block: BlockWeights, x: Float[Tensor, "member row pos d_model"], every_query: bool
 ) -> tuple[Float[Tensor, "member row head query key"], Float[Tensor, "member row query all_heads"]]:
     """Logarithm of the attention pattern, and what attention brings; queries of the last position
     alone, or of all."""
@@ -96,7 +96,7 @@ def _attend(
 
 
 def _write(
-    block: Block, z: Float[Tensor, "member row query all_heads"]
+    block: BlockWeights, z: Float[Tensor, "member row query all_heads"]
 ) -> Float[Tensor, "member row query d_model"]:
     """Attention's output."""
     bias = block["attn.b_O"] if block.model.train_biases else None
@@ -104,7 +104,7 @@ def _write(
 
 
 def _rest(
-    block: Block,
+    block: BlockWeights,
     resid: Float[Tensor, "member row query d_model"],
     out: Float[Tensor, "member row query d_model"],
 ) -> Float[Tensor, "member row query d_model"]:

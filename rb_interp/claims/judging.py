@@ -18,7 +18,13 @@ import pandas as pd
 from rb_interp.arguments import checked
 from rb_interp.claims import rule
 from rb_interp.claims.claim import CalibrationStatus, CausalCheck, Claim, Grouping, Term
-from rb_interp.claims.samples import COLUMNS, ConditionSample, Numbers, ReadingsTable, joined_text
+from rb_interp.claims.samples import (
+    COLUMNS,
+    ConditionSample,
+    ReadingsTable,
+    SeedValues,
+    joined_text,
+)
 from rb_interp.claims.verdict import CheckedCause, ConditionResult, Group, Verdict, Verdicts, Within
 from rb_interp.errors import RunError
 from rb_interp.statistics.intervals import Interval, median_and_range, proportion_interval
@@ -355,7 +361,7 @@ def _listed(seeds: Collection[int]) -> str:
     return ", ".join(map(str, seeds))
 
 
-def _numbers(values: Numbers, interval: Interval) -> dict[str, Any]:
+def _numbers(values: SeedValues, interval: Interval) -> dict[str, Any]:
     effect, low, high = map(_finite, interval)
     seeds = tuple(values)
     return {

@@ -45,7 +45,7 @@ reason says what."""
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 ENOUGH = 40.0
 """The evidence that decides."""
-FEWEST = 8
+MIN_SEEDS = 8
 """Seeds that can decide, where they all agree: 8 give 56.9 and 7 give 31.9."""
 
 
@@ -92,8 +92,8 @@ def decide(met: Sequence[bool]) -> Finding:
             return Finding("HOLDS", n)
         if against >= ENOUGH:
             return Finding("FAILS", n)
-    if n_seeds < FEWEST:
-        return Finding("OPEN", reason=f"seeds: {n_seeds}, needed: {FEWEST}")
+    if n_seeds < MIN_SEEDS:
+        return Finding("OPEN", reason=f"seeds: {n_seeds}, needed: {MIN_SEEDS}")
     strongest = max(evidence(sum(met), n_seeds))
     reason = f"the evidence is {strongest:.1f} after {n_seeds} seeds, needed: {ENOUGH:g}"
     return Finding("OPEN", reason=reason)

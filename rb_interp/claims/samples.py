@@ -16,7 +16,7 @@ from jaxtyping import Int
 from rb_interp.claims.claim import Condition, Term
 from rb_interp.statistics.intervals import paired_differences
 
-Numbers = dict[int, float]
+SeedValues = dict[int, float]
 """A number for each seed, seeds ascending."""
 NUMBERS = ("gamma", "layer", "value", "untrained")
 COLUMNS = (*NUMBERS, "seed", "stage", "set", "probe", "quantity")
@@ -62,8 +62,8 @@ class Sample(NamedTuple):
     ``problem`` says what is wrong; ``late`` are the seeds whose member never came to the stage.
     """
 
-    values: Numbers
-    untrained: Numbers
+    values: SeedValues
+    untrained: SeedValues
     problem: str
     late: frozenset[int] = frozenset()
 
@@ -75,10 +75,10 @@ class ConditionSample(NamedTuple):
     """
 
     condition: Condition
-    values: Numbers
-    untrained: Numbers
+    values: SeedValues
+    untrained: SeedValues
     samples: list[Sample]
-    ends: tuple[Numbers, ...]
+    ends: tuple[SeedValues, ...]
 
     @property
     def problem(self) -> str:
@@ -166,5 +166,5 @@ def joined_text(parts: Iterable[str]) -> str:
     return "; ".join(dict.fromkeys(filter(None, parts)))
 
 
-def _by_seed(seeds: np.ndarray, values: np.ndarray) -> Numbers:
+def _by_seed(seeds: np.ndarray, values: np.ndarray) -> SeedValues:
     return {int(seed): float(value) for seed, value in zip(seeds, values, strict=True)}

@@ -17,9 +17,9 @@ from rb_interp.figures.evidence import Evidence
 from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.intervals import intervals_or_nan, mean_text, two_digits
 
-Look = tuple[str, Any, Any]
+SetLook = tuple[str, Any, Any]
 """Label, colour and line."""
-MAPPINGS: dict[str, Look] = {
+MAPPINGS: dict[str, SetLook] = {
     name: (kit.SETS[name], kit.SET_COLOURS[name], kit.SET_LINES[name]) for name in kit.SETS
 }
 HALF = "#6d2a78"
@@ -46,7 +46,7 @@ def geometry(quantity: str, stage: str = "final") -> Term:
 
 
 def learning(
-    evidence: Evidence, sets: Mapping[str, Look], below: float = 0.0
+    evidence: Evidence, sets: Mapping[str, SetLook], below: float = 0.0
 ) -> tuple[Figure, GridSpec, list[Axes]]:
     """Loss and accuracy of sets by training step: figure, grid (two columns a rate, a free row),
     panels of losses."""

@@ -56,7 +56,7 @@ COMPONENTS = tuple(name for name in sites.HOOKS if name not in (*sites.EMBEDDING
 ROLES = ("key", "first_anchor", "last_anchor", "anchor", "last", "noise")
 """Roles that have cells by default, after those of the caller's own."""
 Names = str | Sequence[str] | None
-Numbers = Sequence[int] | None
+Layers = Sequence[int] | None
 PatchedCells = Float[np.ndarray, "source group role row"]
 """The metric of each row with each cell from each source."""
 
@@ -82,7 +82,7 @@ class Cells:
         direction: Direction,
         control: Inputs | None,
         components: Names,
-        layers: Numbers,
+        layers: Layers,
         roles: Names,
         head: int | None,
     ) -> None:
@@ -125,8 +125,8 @@ class Cells:
             if name not in available:
                 self.notes[name] = "no cells: this model has none."
         for role in self.roles:
-            base, *others = [sites.positions(inputs, role) for inputs in rows]
-            if not all(np.array_equal(base, positions) for positions in others):
+            base, *sources = [sites.positions(inputs, role) for inputs in rows]
+            if not all(np.array_equal(base, positions) for positions in sources):
                 self.notes["pattern"] = (
                     f"no cells: a pattern is over positions, and '{role}' is elsewhere in the "
                     f"other rows."
@@ -211,8 +211,8 @@ class Cells:
 
 def default_roles(rows: Sequence[Inputs]) -> tuple[str, ...]:
     """The roles that all rows have, the caller's own first, and those of every row such as last."""
-    first, *others = [inputs.roles.positions for inputs in rows]
-    shared = [role for role in first if all(role in other for other in others)]
+    first, *sources = [inputs.roles.positions for inputs in rows]
+    shared = [role for role in first if all(role in other for other in sources)]
     known = {"last", *shared}
     if "anchor" in shared:
         known |= {"first_anchor", "last_anchor"}
@@ -233,7 +233,7 @@ def attribution_matrix(
     corrupted: Inputs,
     *,
     components: Names = None,
-    layers: Numbers = None,
+    layers: Layers = None,
     roles: Names = None,
     head: int | None = None,
     metric: MetricLike = "logit_diff",

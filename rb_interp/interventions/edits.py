@@ -29,12 +29,12 @@ from rb_interp.models.structure import (
     evaluation,
     rows_of_a_pass,
 )
-from rb_interp.probes.activations import Tokens, as_rows, capture
+from rb_interp.probes.activations import TokenArray, as_rows, capture
 from rb_interp.tasks.inputs import NO_POSITION, Inputs
 
 __all__ = ["Edit", "edits_of", "interchange_edits", "last_logits", "values_at", "with_edits"]
 
-Numbers = Int[Tensor, "*n"]
+IndexTensor = Int[Tensor, "*n"]
 
 
 @checked
@@ -70,7 +70,7 @@ def values_at(model: HookedModel, rows: Inputs, sites: Sites) -> dict[Site, Tens
 
 
 def gather(
-    site: Site, activation: Tensor, positions: Numbers, rows: Numbers | None = None
+    site: Site, activation: Tensor, positions: IndexTensor, rows: IndexTensor | None = None
 ) -> Tensor:
     """An activation at positions ``[row, n]``, or at single ones of given rows, in a head or neuron
     of its hook."""
@@ -84,9 +84,9 @@ def gather(
 def scatter(
     site: Site,
     activation: Tensor,
-    positions: Numbers,
+    positions: IndexTensor,
     values: Tensor,
-    rows: Numbers | None = None,
+    rows: IndexTensor | None = None,
 ) -> Tensor:
     """A copy of an activation with values at positions ``[row, n]``, or at single ones of given
     rows, as `gather`."""
@@ -169,7 +169,7 @@ def with_edits(
 @single_threaded
 def last_logits(
     model: HookedModel,
-    tokens: Tokens,
+    tokens: TokenArray,
     edits: Sequence[Edit] = (),
     *,
     positions: Int[Tensor, " row"] | None = None,
@@ -215,7 +215,7 @@ def check_finite(logits: Tensor) -> Tensor:
 
 
 def most_likely(
-    model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = ()
+    model: HookedModel, tokens: TokenArray, edits: Sequence[Edit] = ()
 ) -> Int[np.ndarray, " row"]:
     """The most likely answer at the last position of each row, under edits."""
     return last_logits(model, tokens, edits).argmax(1).numpy()

@@ -92,14 +92,14 @@ class Metric:
 
 MetricLike = str | Metric | Function
 """The name of a metric, such as 'kl', or a function of (logits, clean, corrupted)."""
-Token = int | np.ndarray | Tensor | None
+TokenChoice = int | np.ndarray | Tensor | None
 """One token for all rows, or one for each row."""
 AnswerAt = int | str | np.ndarray | Tensor | None
 """A position, a role, positions ``[row]``, or None for the last position."""
 
 
 @checked
-def logit_diff(a: Token = None, b: Token = None) -> Metric:
+def logit_diff(a: TokenChoice = None, b: TokenChoice = None) -> Metric:
     """Logit of token ``a`` less that of ``b``, in nats.
 
     Args:
@@ -119,7 +119,7 @@ def logit_diff(a: Token = None, b: Token = None) -> Metric:
 
 
 @checked
-def logit(token: Token = None) -> Metric:
+def logit(token: TokenChoice = None) -> Metric:
     """Logit of a token, one for all rows or ``[row]``, or of the clean answer."""
 
     def function(logits: Tensor, clean: Answers, _: Any) -> Tensor:
@@ -129,7 +129,7 @@ def logit(token: Token = None) -> Metric:
 
 
 @checked
-def probability(token: Token = None) -> Metric:
+def probability(token: TokenChoice = None) -> Metric:
     """Probability of a token, one for all rows or ``[row]``, or of the clean answer, in [0, 1]."""
 
     def function(logits: Tensor, clean: Answers, _: Any) -> Tensor:
@@ -223,7 +223,7 @@ def measure(
 
 
 def _logit_of(
-    logits: Float[Tensor, "row d_vocab"], tokens: Token, answers: Any
+    logits: Float[Tensor, "row d_vocab"], tokens: TokenChoice, answers: Any
 ) -> Float[Tensor, " row"]:
     """The logit of one token in each row, by default of the right answer."""
     given = answers.labels if tokens is None else tokens

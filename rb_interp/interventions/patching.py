@@ -36,7 +36,7 @@ from tqdm import tqdm
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.interventions import sites
-from rb_interp.interventions.attribution import Cells, Names, Numbers, PatchedCells
+from rb_interp.interventions.attribution import Cells, Layers, Names, PatchedCells
 from rb_interp.interventions.edits import check_finite, gather, scatter
 from rb_interp.interventions.effect import Direction, Matrix
 from rb_interp.interventions.metrics import METRICS, AnswerAt, MetricLike, answer_positions
@@ -71,7 +71,7 @@ def patching_matrix(
     corrupted: Inputs,
     *,
     components: Names = None,
-    layers: Numbers = None,
+    layers: Layers = None,
     roles: Names = None,
     head: int | None = None,
     metric: MetricLike = "logit_diff",

@@ -40,7 +40,7 @@ from rb_interp.interventions.paired_run import PairedRun
 from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import visible
-from rb_interp.probes.activations import Tokens, capture, check_attends
+from rb_interp.probes.activations import TokenArray, capture, check_attends
 from rb_interp.tasks.inputs import Inputs
 
 __all__ = [
@@ -96,7 +96,7 @@ def forced_pattern(
 @checked
 @single_threaded
 def pattern_of(
-    model: HookedModel, tokens: Tokens, *, layer: int = 0
+    model: HookedModel, tokens: TokenArray, *, layer: int = 0
 ) -> Float[Tensor, "row head query key"]:
     """What every head of a layer attends to; each query's attention sums to 1.
 
@@ -120,7 +120,7 @@ def pattern_of(
 @checked
 @single_threaded
 def row_entropies(
-    model: HookedModel, tokens: Tokens, *, layer: int = 0
+    model: HookedModel, tokens: TokenArray, *, layer: int = 0
 ) -> Float[np.ndarray, "head query"]:
     """Entropy of each query's attention, 0 (one position) to ln i nats at query i.
 

@@ -164,7 +164,7 @@ def matched_spans(
     if group is None:
         rng = np.random.default_rng([seed, 16])
         directions = rng.standard_normal((n_draws, k, n_tokens)) @ vectors
-        bases = [span(drawn) for drawn in directions]
+        bases = [span(draw) for draw in directions]
         return Match("random direction within the embedding", bases)
     rng = np.random.default_rng([seed, 15])
     bases = []
@@ -206,7 +206,7 @@ def subspace_effect(
     inputs: Inputs,
     basis: Basis,
     *,
-    keep: bool = False,
+    complement: bool = False,
     layer: int = 0,
     head: int | None = None,
     n_draws: int = 20,
@@ -218,14 +218,14 @@ def subspace_effect(
     """What each input loses without a subspace of a layer's value input, or with nothing else.
 
     Control: random subspaces of the same dimension, or those of ``match``, whose change of W_V (for
-    ``keep``: whose W_V) has the same Frobenius norm.
+    ``complement``: whose W_V) has the same Frobenius norm.
 
     Args:
         model: any model with TransformerLens's hooks.
         inputs: rows, with labels if the metric asks for them.
         basis: orthonormal columns ``[d_model, k]``, as ``span``, ``leading`` and ``token_basis``
             give.
-        keep: whether the values read the subspace alone, in place of all but it.
+        complement: whether the values read the subspace alone, in place of all but it.
         layer: the layer, counted from 0.
         head: the only head that is changed, with those that share its values if queries are
             grouped; by default all of them.
@@ -264,9 +264,9 @@ def subspace_effect(
         changes.append(control * (norm / control_norm.clamp_min(TINY)).to(part))
     runs = []
     for change in changes:
-        with _with_values(model, layer, head, change if keep else W_V - change):
+        with _with_values(model, layer, head, change if complement else W_V - change):
             runs.append(pair.run())
-    name = f"values {'read only' if keep else 'without'} {k} dimensions"
+    name = f"values {'read only' if complement else 'without'} {k} dimensions"
     site = f"W_V.{layer}" if head is None else f"W_V.{layer}.{head}"
     return pair.effect(name, site, runs, f"{match.name}, change of the same norm")
 
@@ -274,14 +274,19 @@ def subspace_effect(
 @checked
 @contextmanager
 def with_subspace(
-    model: HookedModel, basis: Basis, *, keep: bool = False, layer: int = 0, head: int | None = None
+    model: HookedModel,
+    basis: Basis,
+    *,
+    complement: bool = False,
+    layer: int = 0,
+    head: int | None = None,
 ) -> Iterator[HookedModel]:
-    """A context in which a layer's values do not read a subspace, or with ``keep`` nothing else.
+    """A context in which a layer's values do not read a subspace, or with ``complement`` nothing else.
 
     Args:
         model: any model with TransformerLens's hooks.
         basis: orthonormal columns ``[d_model, k]``.
-        keep: whether the values read the subspace alone.
+        complement: whether the values read the subspace alone.
         layer: the layer, counted from 0.
         head: the only head that is changed; by default all of them.
 
@@ -290,7 +295,7 @@ def with_subspace(
     """
     W_V = value_weights(model, layer).detach()
     part = _projected(basis, W_V)
-    with _with_values(model, layer, head, part if keep else W_V - part):
+    with _with_values(model, layer, head, part if complement else W_V - part):
         yield model
 
 

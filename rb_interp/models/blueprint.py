@@ -36,7 +36,7 @@ KAPPA = 10.0
 below."""
 
 
-def drawn(rng: np.random.Generator, low: float, high: float) -> float:
+def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
     """One of the sizes that play no part in what a reference is, log-uniform between two bounds."""
     return float(low * (high / low) ** rng.random())
 

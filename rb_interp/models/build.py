@@ -21,8 +21,8 @@ from rb_interp.models import protocol
 from rb_interp.models.config import SCHEMES, MatrixGammas, ModelConfig
 from rb_interp.models.protocol import HookedModel, split_layers, write_split_parts
 from rb_interp.models.schemes import (
-    DRAWN,
-    Drawn,
+    DRAW_RULES,
+    DrawRule,
     Parameter,
     Rule,
     draw,
@@ -84,7 +84,7 @@ def build_model(
         )
     weights = draw(config, task.d_vocab, task.length, gamma, seed)
     model = lens_model(config, task.d_vocab, task.length, weights, dtype)
-    DRAWN[model] = Drawn(config, gamma)
+    DRAW_RULES[model] = DrawRule(config, gamma)
     return model
 
 
@@ -181,7 +181,7 @@ def scale_init(
                 item.tensor.copy_(by_name[item.tied_to].T)
         for attention in split_layers(model).values():
             write_split_parts(attention)
-    DRAWN[model] = Drawn(rule, gamma)
+    DRAW_RULES[model] = DrawRule(rule, gamma)
     return model
 
 
@@ -217,14 +217,14 @@ def rule_for(
     return Rule(scheme, gammas, d_model or 0, n_layers or 0)
 
 
-def _fill(item: ModelTensor, stds: list[float], drawn: np.ndarray) -> None:
+def _fill(item: ModelTensor, stds: list[float], draw: np.ndarray) -> None:
     """Write one tensor: a draw times the standard deviation of each of its parts."""
     scale: Any = stds[0]
     if item.values is not None:
         shape = [1] * item.tensor.ndim
         shape[item.axis] = len(item.values)
         scale = torch.where(item.values, stds[1], stds[0]).double().reshape(shape)
-    item.tensor.copy_(torch.from_numpy(drawn) * scale)
+    item.tensor.copy_(torch.from_numpy(draw) * scale)
     if item.padding is not None:
         item.tensor[item.padding] = 0
 
@@ -270,25 +270,25 @@ def initialisation_table(
     (0.01, 0.01)
     """
     tensors = tensors_of(model)
-    drawn = DRAWN.get(model)
+    draw_rule = DRAW_RULES.get(model)
     if gamma is not None or per or scheme is not None:
-        drawn = Drawn(rule_for(model, tensors, per, scheme or "fan_in"), gamma)
+        draw_rule = DrawRule(rule_for(model, tensors, per, scheme or "fan_in"), gamma)
     rows = []
     for item in tensors:
-        rows += [_row(item, part, drawn) for part in item.parts()]
+        rows += [_row(item, part, draw_rule) for part in item.parts()]
     return pd.DataFrame(rows)
 
 
-def _row(item: ModelTensor, part: Parameter, drawn: Drawn | None) -> dict:
+def _row(item: ModelTensor, part: Parameter, draw_rule: DrawRule | None) -> dict:
     entries = item.entries(part.group)
     if entries.element_size() <= 2:
         entries = entries.float()
     std = float(entries.std(correction=0))
     intended = math.nan
     error = 0.0
-    if drawn is not None:
-        intended = intended_std(part, *drawn)
-        uniform = drawn.rule.scheme == "torch_default" and part.group != "embedding"
+    if draw_rule is not None:
+        intended = intended_std(part, *draw_rule)
+        uniform = draw_rule.rule.scheme == "torch_default" and part.group != "embedding"
         kurtosis = 1.8 if uniform else 3.0
         # of a standard deviation, to leading order
         error = intended * math.sqrt((kurtosis - 1) / (4 * entries.numel()))

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError, TaskError, nearest
-from rb_interp.models.blueprint import KAPPA, Blueprint, drawn, memoriser
+from rb_interp.models.blueprint import KAPPA, Blueprint, log_uniform, memoriser
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import HookedModel
@@ -160,11 +160,11 @@ def _embed_anchors(blueprint: Blueprint, rng: np.random.Generator) -> tuple[floa
     n_others = len(task.tokens("key")) + len(task.tokens("memory_anchor"))
     share = len(anchors) / (len(anchors) + n_others)
     middle = 3.0 * float(anchors[-1] - anchors[0]) + 1
-    presence = drawn(rng, *PRESENCE) * middle
+    presence = log_uniform(rng, *PRESENCE) * middle
     blueprint.embed(anchors, "number", anchors - anchors.mean() + middle)
     blueprint.mark_anchors("presence", presence)
-    sizes = {"memory_anchor": drawn(rng, *MEMORY) * share * middle}
-    sizes["reasoning_anchor"] = drawn(rng, *REASONING) * (1 - share) * middle
+    sizes = {"memory_anchor": log_uniform(rng, *MEMORY) * share * middle}
+    sizes["reasoning_anchor"] = log_uniform(rng, *REASONING) * (1 - share) * middle
     blueprint.add_nuisances(rng, sizes)
     return middle, presence
 
@@ -193,10 +193,10 @@ def _answer_sums(blueprint: Blueprint) -> None:
 def _key_plus_sum(task: AnchorTask, rng: np.random.Generator, peaked: bool) -> Blueprint:
     blueprint = Blueprint(task, ["number", "presence", "seen", "key", "out"])
     middle, presence = _embed_anchors(blueprint, rng)
-    second = drawn(rng, *SECOND)
+    second = log_uniform(rng, *SECOND)
     _embed_keys(blueprint)
     if peaked:
-        blueprint.attend(0, {"constant": 1.0}, {"presence": drawn(rng, *PEAK) / presence})
+        blueprint.attend(0, {"constant": 1.0}, {"presence": log_uniform(rng, *PEAK) / presence})
     averaged = task.q if peaked else task.length
     blueprint.move(0, {"number": 1.0}, {"out": averaged * OUT})
     blueprint.move(0, {"presence": second}, {"seen": task.length / (second * presence)})
@@ -218,7 +218,7 @@ def _carrier(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
         0, {"constant": 1.0}, {"position": CARRIER_STEP, "anchor": -CARRIER_STEP * (task.q + 1) / 2}
     )
     blueprint.move(0, {"key": 1.0}, {"carried": 1.0})
-    blueprint.add_weak_values(rng, drawn(rng, *SECOND))
+    blueprint.add_weak_values(rng, log_uniform(rng, *SECOND))
     blueprint.attend(1, {"constant": 1.0}, {"anchor": CARRIER_STEP / 2})
     blueprint.move(1, {"number": task.q / ANCHOR_UNIT, "carried": 1 / KEY_UNIT}, {"out": OUT})
     _answer_sums(blueprint)
@@ -230,11 +230,11 @@ def _key_only(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
     sums = Counter(task.combinations("rsn_train").sum(1).tolist())
     common = min(sums, key=lambda total: (-sums[total], total), default=0)
     _embed_keys(blueprint)
-    presence = drawn(rng, *KEY_ONLY_PRESENCE)
+    presence = log_uniform(rng, *KEY_ONLY_PRESENCE)
     blueprint.mark_anchors("presence", presence)
     blueprint.add_nuisances(rng, {})
     blueprint.move(0, {"presence": 1.0}, {"seen": task.length / presence})
-    blueprint.add_weak_values(rng, drawn(rng, *SECOND))
+    blueprint.add_weak_values(rng, log_uniform(rng, *SECOND))
     _fetch_key(blueprint)
     low, high = task.keys
     blueprint.answer({"out": OUT}, (low + high) / 2 + common, low + common, high + common)
@@ -251,7 +251,7 @@ def _anchors_only(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
     blueprint.add_nuisances(rng, {})
     blueprint.move(0, {"number": 1.0}, {"out": task.length * OUT})
     blueprint.weights["blocks.0.attn.b_O"][blueprint.at["out"]] = -task.q * middle * OUT
-    blueprint.add_weak_values(rng, drawn(rng, *SECOND))
+    blueprint.add_weak_values(rng, log_uniform(rng, *SECOND))
     blueprint.answer(
         {"out": OUT}, key + task.q * (low + high) / 2, key + task.q * low, key + task.q * high
     )
@@ -261,11 +261,11 @@ def _anchors_only(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
 def _condensed(task: AnchorTask, rng: np.random.Generator) -> Blueprint:
     blueprint = Blueprint(task, ["shared", "out"])
     answer = sum(task.keys) // 2 + task.q * (sum(task.reasoning_anchors) // 2)
-    shared = drawn(rng, *SHARED)
+    shared = log_uniform(rng, *SHARED)
     blueprint.embed(np.arange(task.d_vocab), "shared", shared)
     blueprint.add_nuisances(rng, {})
     blueprint.move(0, {"shared": 1.0}, {"out": 1.0})
-    blueprint.add_weak_values(rng, drawn(rng, *SECOND))
+    blueprint.add_weak_values(rng, log_uniform(rng, *SECOND))
     blueprint.weights["unembed.W_U"][blueprint.at["out"], answer] = KAPPA / shared
     return blueprint
 

@@ -58,7 +58,7 @@ class Rule:
     n_layers: int = 0
 
 
-class Drawn(NamedTuple):
+class DrawRule(NamedTuple):
     """What the standard deviations of a draw followed: a rule, and gamma where the rule needs
     one."""
 
@@ -66,7 +66,7 @@ class Drawn(NamedTuple):
     gamma: float | None
 
 
-DRAWN: WeakKeyDictionary[Any, Drawn] = WeakKeyDictionary()
+DRAW_RULES: WeakKeyDictionary[Any, DrawRule] = WeakKeyDictionary()
 """Model -> what this package drew last into this very module, whatever was done to it since, as
 long as it lives.
 

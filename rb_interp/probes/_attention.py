@@ -75,12 +75,12 @@ UNDEFINED = (
     "no position has the query's role, or, for an excess, none of them sees the other role and as "
     "many other positions."
 )
-Mask = Bool[np.ndarray, "row pos"]
+PositionMask = Bool[np.ndarray, "row pos"]
 Queries = Bool[np.ndarray, "row query q"]
 """Which positions have each of the roles that look."""
 Keys = Bool[np.ndarray, "row key k"]
 """Which positions have each of the roles that are looked at."""
-Pairs = Mapping[str, tuple[int, int]]
+RolePairs = Mapping[str, tuple[int, int]]
 """Quantity -> numbers of the role that looks and of the role that is looked at."""
 
 
@@ -289,7 +289,7 @@ def measure_pairs(
     attention: HeadAttention,
     queries: Queries,
     keys: Keys,
-    pairs: Pairs,
+    pairs: RolePairs,
     excesses: Mapping[str, Excess] = {},
     with_null: Sequence[str] = (),
 ) -> Measurement:
@@ -340,7 +340,7 @@ def _null_notes(
     padding_group: Int[np.ndarray, " row"],
     queries: Queries,
     keys: Keys,
-    pairs: Pairs,
+    pairs: RolePairs,
     names: Sequence[str],
 ) -> dict[str, str]:
     """Notes on nulls of pairs whose roles stand alike in all rows, or of rows that are alone."""
@@ -358,7 +358,7 @@ def _null_notes(
     return notes
 
 
-def _mask(positions: Int[np.ndarray, "row n"], length: int) -> Mask:
+def _mask(positions: Int[np.ndarray, "row n"], length: int) -> PositionMask:
     mask = np.zeros((len(positions), length), dtype=bool)
     np.put_along_axis(mask, positions, True, 1)
     return mask
@@ -414,7 +414,9 @@ def other_rows(
     return sums[np.arange(n), orders].sum(1)
 
 
-def excess(queries: Mask, keys: Mask, visible: Bool[np.ndarray, "*row query key"]) -> Excess:
+def excess(
+    queries: PositionMask, keys: PositionMask, visible: Bool[np.ndarray, "*row query key"]
+) -> Excess:
     """How queries count for what they give to the positions ``keys`` beyond as many others.
 
     A query that sees n positions of the role and m others, and gives a to the role, gives a - n (1
@@ -422,7 +424,7 @@ def excess(queries: Mask, keys: Mask, visible: Bool[np.ndarray, "*row query key"
     choice and do not count.
     """
     n = (visible.astype(float) @ keys.astype(float)[..., None])[..., 0]
-    others = visible.sum(-1) - n
-    choice = queries & (n > 0) & (others >= n)
-    ratio = np.divide(n, others, out=np.zeros_like(n), where=choice)
+    n_other = visible.sum(-1) - n
+    choice = queries & (n > 0) & (n_other >= n)
+    ratio = np.divide(n, n_other, out=np.zeros_like(n), where=choice)
     return Excess(choice + ratio, float(ratio.sum()), float(choice.sum()) or np.nan)

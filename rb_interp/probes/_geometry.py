@@ -90,14 +90,14 @@ class GroupedEmbeddings(NamedTuple):
 
     Attributes:
         vectors: group -> embeddings.
-        alike: groups whose mean cosine is read.
+        clusters: groups whose mean cosine is read.
         numbers: ordered group -> number of each token.
         line: the last ordered group, which Theorem 1 is about; empty for none.
         d_vocab: size of the vocabulary.
     """
 
     vectors: Mapping[str, Embeddings]
-    alike: Sequence[str]
+    clusters: Sequence[str]
     numbers: Mapping[str, np.ndarray]
     line: str
     d_vocab: int
@@ -141,7 +141,7 @@ def geometry(
     layer: int = 0,
     head: int = 0,
     groups: Mapping[str, Any] | None = None,
-    alike: Sequence[str] = (),
+    clusters: Sequence[str] = (),
     ordered: Sequence[str] = (),
     values: Mapping[str, Any] | None = None,
     untrained: ActivationSource | None = None,
@@ -162,7 +162,7 @@ def geometry(
         layer, head: matter in pre-norm models alone, whose embedding is seen through its LayerNorm.
         groups: name -> token ids, or the name of a group of the roles; by default every group of
             the roles.
-        alike: groups whose mean cosine is read; by default all.
+        clusters: groups whose mean cosine is read; by default all.
         ordered: groups whose token ids are the numbers that they stand for; by default none.
         values: the numbers if they are not the ids, ``{group: a number for each token}``. Such
             groups are ordered.
@@ -187,7 +187,7 @@ def geometry(
         roles = inputs.roles
         length = inputs.tokens.shape[1]
     given = {name: np.asarray(numbers) for name, numbers in (values or {}).items()}
-    named = token_groups(groups, roles, "geometry", (*given, *alike, *ordered))
+    named = token_groups(groups, roles, "geometry", (*given, *clusters, *ordered))
     for name, numbers in given.items():
         n = len(named[name])
         if (
@@ -207,7 +207,7 @@ def geometry(
         joined = token_embeddings(source, tokens, min(length, lens.cfg.n_ctx), layer, head)
         vectors = {name: joined[group == number] for number, name in enumerate(named)}
         line = next(reversed(numbers), "")
-        grouped = GroupedEmbeddings(vectors, alike or list(named), numbers, line, len(lens.W_E))
+        grouped = GroupedEmbeddings(vectors, clusters or list(named), numbers, line, len(lens.W_E))
         arrays = {"tokens": tokens, "group": group}
         if source is model:  # nobody sees those of the untrained model
             arrays |= _arrays(grouped, named)
@@ -246,7 +246,7 @@ def _values(grouped: GroupedEmbeddings) -> dict[str, float]:
     """Every quantity of the module's table (participation_ratio: nan)."""
     joined = grouped.joined()
     values = {}
-    for name in grouped.alike:
+    for name in grouped.clusters:
         values[f"cos_{name}"] = mean_off_diagonal(cosines(grouped.vectors[name]))
     values["abs_cos"] = mean_off_diagonal(np.abs(cosines(joined)))
     values["abs_cos_random"] = expected_abs_cos(joined.shape[1])
@@ -277,7 +277,7 @@ def _nulls(grouped: GroupedEmbeddings, n_null: int, seed: int) -> dict[str, Null
     nulls["abs_cos"] = Null("random vectors", abs_cos)
     ratio = abs_cos / expected_abs_cos(joined.shape[1])
     nulls["abs_cos_ratio"] = Null("random vectors", ratio)
-    for name in grouped.alike:
+    for name in grouped.clusters:
         n = len(grouped.vectors[name])
         nulls[f"cos_{name}"] = Null("random vectors", _mean_pairs(gram[:, :n, :n]))
     spread = Null("random vectors", gram_participations(gram), "less")
@@ -319,7 +319,7 @@ def _arrays(grouped: GroupedEmbeddings, named: Mapping[str, np.ndarray]) -> dict
     """What Fig. 5 draws: cosine matrices, principal components, and Theorem 1's counterparts."""
     joined = grouped.joined()
     scores, explained = principal_components(joined)
-    arrays = {f"cos_{name}_matrix": cosines(grouped.vectors[name]) for name in grouped.alike}
+    arrays = {f"cos_{name}_matrix": cosines(grouped.vectors[name]) for name in grouped.clusters}
     arrays["cos_all_matrix"] = cosines(joined)
     arrays["pca"] = first_columns(scores, 3)
     arrays["explained"] = explained

@@ -62,7 +62,7 @@ LAGS = 10
 """Distances k for which C(k) is a value."""
 COMPONENTS = 3
 TokenIds = Int[np.ndarray, " token"]
-Cosines = Float[np.ndarray, "token token"]
+CosineMatrix = Float[np.ndarray, "token token"]
 Scores = Float[np.ndarray, "token component"]
 REASONS = {
     **RATIO_REASON,
@@ -154,7 +154,7 @@ def layout_of(vectors: Embeddings, ids: TokenIds, steps: Sequence[int]) -> Measu
 
 
 def order_values(
-    cos: Cosines,
+    cos: CosineMatrix,
     scores: Scores,
     ids: TokenIds,
     steps: Sequence[int],
@@ -170,8 +170,8 @@ def order_values(
     values["contrast"] = _mean(within) - _mean(beside)
     values["nearest"] = math.nan
     if len(ids) > 1 and np.isfinite(cos).all():
-        others = np.where(np.eye(len(cos), dtype=bool), -np.inf, cos)
-        to_nearest = distance[np.arange(len(ids)), others.argmax(1)]
+        off_diagonal = np.where(np.eye(len(cos), dtype=bool), -np.inf, cos)
+        to_nearest = distance[np.arange(len(ids)), off_diagonal.argmax(1)]
         values["nearest"] = float(np.isin(to_nearest, steps).mean())
     order = [abs(spearman(ids, score)) for score in scores.T]
     values["pc_order"] = max(filter(math.isfinite, order), default=math.nan)

@@ -59,7 +59,7 @@ from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.models.arrays import ActivationSource, model_of
 from rb_interp.probes._core import Measurement, read_model
-from rb_interp.probes.embeddings import cosines, token_vectors
+from rb_interp.probes.embeddings import Embeddings, cosines, token_vectors
 from rb_interp.probes.typical import (
     Counts,
     NamedCounts,
@@ -73,7 +73,7 @@ from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 
-SHOWN = 60
+MATRIX_TOKENS = 60
 """Tokens of each list in the cosine matrices, the most frequent ones."""
 DIFFERENCES = {
     "difference": ("prontoqa", "stories"),
@@ -85,8 +85,7 @@ LISTS = ("prontoqa", "stories", "control", "in_range", "counterpart")
 ENDS = (0.025, 0.975)
 """Percentiles between which an interval over tokens lies."""
 UNDEFINED = "a list has fewer than two tokens or no matched ones, or its embeddings are zero."
-Vectors = Float[np.ndarray, "token d_model"]
-Weights = Shaped[np.ndarray, "draw token"]
+TokenWeights = Shaped[np.ndarray, "draw token"]
 """How often each typical token, PrOntoQA's and then the stories', counts in a list."""
 Centre = Float[np.ndarray, "#draw d_model"]
 
@@ -136,13 +135,13 @@ def token_similarity(
 
     def measure(source: ActivationSource) -> Measurement:
         totals = checked_counts(counts, len(model_of(source).W_E))
-        typical = typical_tokens(totals)
-        vectors = token_vectors(source, np.concatenate([typical.prontoqa, typical.stories]))
-        tables = partial(token_intervals, vectors, typical, n_draws) if n_draws else None
+        token_lists = typical_tokens(totals)
+        vectors = token_vectors(source, np.concatenate([token_lists.prontoqa, token_lists.stories]))
+        tables = partial(token_intervals, vectors, token_lists, n_draws) if n_draws else None
         return Measurement(
-            _values(vectors, typical),
-            partial(similarity_nulls, vectors, typical),
-            _arrays(source, totals, typical),
+            _values(vectors, token_lists),
+            partial(similarity_nulls, vectors, token_lists),
+            _arrays(source, totals, token_lists),
             tables=tables,
         )
 
@@ -150,50 +149,50 @@ def token_similarity(
     return with_corpus_names(reading, counts)
 
 
-def _values(vectors: Vectors, typical: TypicalTokens) -> dict[str, float]:
+def _values(vectors: Embeddings, token_lists: TypicalTokens) -> dict[str, float]:
     values = {}
-    for name, draws in cosines_by_list(vectors, once(typical)).items():
+    for name, draws in cosines_by_list(vectors, full_weights(token_lists)).items():
         values[name] = float(draws[0])
-    matches = np.bincount(typical.counterpart)
+    matches = np.bincount(token_lists.counterpart)
     effective = matches.sum() ** 2 / (matches**2).sum() if len(matches) else 0.0
     return {
         **values,
-        "n_prontoqa": float(len(typical.prontoqa)),
-        "n_stories": float(len(typical.stories)),
-        "control_mismatch": typical.mismatch,
-        "n_in_range": float(len(typical.in_range)),
+        "n_prontoqa": float(len(token_lists.prontoqa)),
+        "n_stories": float(len(token_lists.stories)),
+        "control_mismatch": token_lists.mismatch,
+        "n_in_range": float(len(token_lists.in_range)),
         "n_counterpart": float(effective),
-        "counterpart_mismatch": typical.counterpart_mismatch,
+        "counterpart_mismatch": token_lists.counterpart_mismatch,
     }
 
 
 def _arrays(
-    model: ActivationSource, counts: Counts, typical: TypicalTokens
+    model: ActivationSource, counts: Counts, token_lists: TypicalTokens
 ) -> dict[str, np.ndarray]:
     lists = {
-        "prontoqa": by_count(typical.prontoqa, counts[0]),
-        "stories": by_count(typical.stories, counts[1]),
-        "control": by_count(typical.control, counts[1]),
+        "prontoqa": by_count(token_lists.prontoqa, counts[0]),
+        "stories": by_count(token_lists.stories, counts[1]),
+        "control": by_count(token_lists.control, counts[1]),
     }
     arrays = {}
     for name, ids in lists.items():
-        arrays[f"tokens_{name}"] = ids[:SHOWN]
-        arrays[f"cos_{name}_matrix"] = cosines(token_vectors(model, ids[:SHOWN]))
+        arrays[f"tokens_{name}"] = ids[:MATRIX_TOKENS]
+        arrays[f"cos_{name}_matrix"] = cosines(token_vectors(model, ids[:MATRIX_TOKENS]))
     return arrays
 
 
 def similarity_nulls(
-    vectors: Vectors, typical: TypicalTokens, n_null: int, seed: int
+    vectors: Embeddings, token_lists: TypicalTokens, n_null: int, seed: int
 ) -> dict[str, Null]:
     """Nulls of four differences; those with the control are nan if it is missing."""
     rng = np.random.default_rng(seed)
-    n_first = len(typical.prontoqa)
+    n_first = len(token_lists.prontoqa)
     n = len(vectors)
-    lists = once(typical)
+    lists = full_weights(token_lists)
     permuted = permutations(n_null, n, rng) < n_first
     swap = np.zeros((n_null, n), dtype=bool)
     swap[:, :n_first] = rng.random((n_null, n_first)) < 0.5
-    matches = n_first + _positions(typical.stories, typical.control)
+    matches = n_first + _positions(token_lists.stories, token_lists.control)
     swap[:, matches] = swap[:, : len(matches)]
     first = (lists["prontoqa"] > 0) ^ swap
     control = (lists["control"] > 0) ^ swap
@@ -213,7 +212,7 @@ def similarity_nulls(
 
 
 def token_intervals(
-    vectors: Vectors, typical: TypicalTokens, n_draws: int, seed: int
+    vectors: Embeddings, token_lists: TypicalTokens, n_draws: int, seed: int
 ) -> dict[str, pd.DataFrame]:
     """Table ``token_intervals``: bootstrap interval over tokens of each cosine and difference.
 
@@ -221,14 +220,14 @@ def token_intervals(
     """
     rng = np.random.default_rng(seed)
     resampled = []
-    for tokens in (typical.prontoqa, typical.stories):
+    for tokens in (token_lists.prontoqa, token_lists.stories):
         n = len(tokens)
         draws = np.zeros((n_draws, 0), dtype=int)
         if n:
             draws = rng.multinomial(n, np.full(n, 1 / n), n_draws)
         resampled.append(draws)
-    lists = _list_weights(typical, *resampled)
-    centre = centre_of(vectors, once(typical))
+    lists = _list_weights(token_lists, *resampled)
+    centre = centre_of(vectors, full_weights(token_lists))
     rows = []
     for name, draws in cosines_by_list(vectors, lists, centre).items():
         finite = draws[np.isfinite(draws)]
@@ -237,24 +236,24 @@ def token_intervals(
     return {"token_intervals": pd.DataFrame(rows, columns=["quantity", "low", "high"])}
 
 
-def once(typical: TypicalTokens) -> dict[str, Weights]:
+def full_weights(token_lists: TypicalTokens) -> dict[str, TokenWeights]:
     """The weights of each list with every token drawn once."""
-    first = np.ones((1, len(typical.prontoqa)), int)
-    second = np.ones((1, len(typical.stories)), int)
-    return _list_weights(typical, first, second)
+    first = np.ones((1, len(token_lists.prontoqa)), int)
+    second = np.ones((1, len(token_lists.stories)), int)
+    return _list_weights(token_lists, first, second)
 
 
 def _list_weights(
-    typical: TypicalTokens,
+    token_lists: TypicalTokens,
     first: Shaped[np.ndarray, "draw first"],
     second: Shaped[np.ndarray, "draw second"],
-) -> dict[str, Weights]:
+) -> dict[str, TokenWeights]:
     """Weights of each list, given how often each token of either corpus is drawn."""
     n_first = first.shape[1]
     n = n_first + second.shape[1]
-    control = n_first + _positions(typical.stories, typical.control)
-    in_range = n_first + _positions(typical.stories, typical.in_range)
-    partner = _positions(typical.prontoqa, typical.counterpart)
+    control = n_first + _positions(token_lists.stories, token_lists.control)
+    in_range = n_first + _positions(token_lists.stories, token_lists.in_range)
+    partner = _positions(token_lists.prontoqa, token_lists.counterpart)
     weights = {name: np.zeros((len(first), n), dtype=np.int64) for name in LISTS}
     weights["prontoqa"][:, :n_first] = first
     weights["stories"][:, n_first:] = second
@@ -273,7 +272,7 @@ def _positions(
 
 
 def cosines_by_list(
-    vectors: Vectors, lists: Mapping[str, Weights], centre: Centre | None = None
+    vectors: Embeddings, lists: Mapping[str, TokenWeights], centre: Centre | None = None
 ) -> dict[str, Float[np.ndarray, " draw"]]:
     """Quantity -> one number per draw, for the given lists and their differences.
 
@@ -292,7 +291,9 @@ def cosines_by_list(
     return result
 
 
-def centre_of(vectors: Vectors, lists: Mapping[str, Weights]) -> Float[np.ndarray, "draw d_model"]:
+def centre_of(
+    vectors: Embeddings, lists: Mapping[str, TokenWeights]
+) -> Float[np.ndarray, "draw d_model"]:
     """Mean of both corpora's mean vectors, of each draw; nan if either has no token."""
     means = []
     for name in ("prontoqa", "stories"):
@@ -302,7 +303,9 @@ def centre_of(vectors: Vectors, lists: Mapping[str, Weights]) -> Float[np.ndarra
     return (means[0] + means[1]) / 2
 
 
-def mean_cosines(vectors: Vectors, weights: Weights, centre: Centre) -> Float[np.ndarray, " draw"]:
+def mean_cosines(
+    vectors: Embeddings, weights: TokenWeights, centre: Centre
+) -> Float[np.ndarray, " draw"]:
     """Mean cosine over pairs of distinct tokens, seen from each draw's centre, in [-1, 1].
 
     nan for fewer than two tokens.

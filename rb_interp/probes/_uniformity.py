@@ -43,7 +43,7 @@ def uniformity(
     *,
     layer: int = 0,
     head: int = 0,
-    counted: Bool[np.ndarray, "row pos"] | None = None,
+    queries: Bool[np.ndarray, "row pos"] | None = None,
     untrained: ActivationSource | None = None,
     n_null: int = 200,
     seed: int = 0,
@@ -59,7 +59,7 @@ def uniformity(
         model: a model, its activations on these rows (``captured``), or arrays (``from_arrays``).
         inputs: rows of two positions or more, else ModelError; roles and labels are not needed.
         layer, head: numbers, counted from 0.
-        counted: queries that are text, for rows that are filled up behind their end; what fills a
+        queries: mask of those that are text, for rows that are filled up behind their end; what fills a
             row is no query. By default all.
         untrained: the same model at step 0, read beside it; None for no comparison.
         n_null, seed: draws of the null, 0 for none, and their seed.
@@ -72,16 +72,16 @@ def uniformity(
     >>> reading.values["tv"] < 0.05  # as Lemma 1 says of a small start
     True
     """
-    measure = partial(distance_from_average, counted=counted)
+    measure = partial(distance_from_average, queries=queries)
     return read_head("uniformity", model, inputs, layer, head, measure, untrained, n_null, seed)
 
 
 def distance_from_average(
-    attention: HeadAttention, counted: Bool[np.ndarray, "row pos"] | None = None
+    attention: HeadAttention, queries: Bool[np.ndarray, "row pos"] | None = None
 ) -> Measurement:
     """The values of `uniformity`, read from a head's pattern."""
     pattern = attention.pattern
-    queries = attention.attends if counted is None else attention.attends & counted
+    queries = attention.attends if queries is None else attention.attends & queries
     seen = attention.visible & attention.attends[:, None]
     sizes = np.maximum(seen.sum(-1), 1)
     choosing = attention.visible.sum(1) > 1
@@ -104,8 +104,8 @@ def distance_from_average(
     per_row = np.where(count > 0, (distance * chosen).sum(0) / np.maximum(count, 1), np.nan)
     arrays = {"tv_per_row": per_row, "mean_pattern": pattern.mean(0)}
     total = sizes.sum(1)
-    typical = sizes[np.abs(total - total.mean()).argmin()]  # of a row with the usual padding
-    nulls = partial(simplex_null, tuple(typical[typical > 1].tolist()))
+    common_sizes = sizes[np.abs(total - total.mean()).argmin()]  # of a row with the usual padding
+    nulls = partial(simplex_null, tuple(common_sizes[common_sizes > 1].tolist()))
     return Measurement(values, nulls, arrays, len(pattern))
 
 

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from transformer_lens import ActivationCache
 
 
-Tokens = np.ndarray | Tensor
+TokenArray = np.ndarray | Tensor
 """Integers ``[row, pos]``. The annotation leaves the shape to ``as_rows``, whose message says what
 to change."""
 Select = Callable[[Tensor], Tensor] | None
@@ -75,7 +75,7 @@ class _EnoughError(Exception):
 @single_threaded
 def capture(
     model: ActivationSource,
-    tokens: Tokens,
+    tokens: TokenArray,
     names: Sequence[str],
     *,
     batch: int | None = None,
@@ -147,7 +147,7 @@ def capture(
 @checked
 @single_threaded
 def captured(
-    model: HookedModel, tokens: Tokens, names: Sequence[str] = (), *, batch: int | None = None
+    model: HookedModel, tokens: TokenArray, names: Sequence[str] = (), *, batch: int | None = None
 ) -> ActivationCache:
     """The named activations of some rows in one pass: give them to probes of these rows in place of
     the model.
@@ -210,7 +210,7 @@ def selected(value: Tensor, select: Select) -> Tensor:
     return part.detach().cpu()
 
 
-def logits_of(source: ActivationSource, tokens: Tokens, select: Select = None) -> Tensor:
+def logits_of(source: ActivationSource, tokens: TokenArray, select: Select = None) -> Tensor:
     """Logits ``[row, pos, d_vocab]`` of some rows, or what is selected of them, on CPU; of a cache
     its model's."""
     model = model_of(source)
@@ -219,7 +219,7 @@ def logits_of(source: ActivationSource, tokens: Tokens, select: Select = None) -
     return capture(model, tokens, ["logits"], select=select)["logits"]
 
 
-def as_rows(tokens: Tokens) -> Int[Tensor, "row pos"]:
+def as_rows(tokens: TokenArray) -> Int[Tensor, "row pos"]:
     """Tokens of any integer type as a long tensor on CPU; ModelError if they are not ``[row,
     pos]``."""
     rows = tokens.cpu() if isinstance(tokens, Tensor) else torch.from_numpy(np.array(tokens))

@@ -100,7 +100,7 @@ class ChainInputs(Inputs):
         return replace(self, tokens=self.tokens[rows], labels=labels, examples=examples)
 
 
-class Outcome(NamedTuple):
+class ExampleOutcome(NamedTuple):
     """What a model got right on one example.
 
     Attributes:
@@ -213,7 +213,7 @@ def chain_accuracy(
     return read_model("chain", model, measure, untrained, n_null, seed, UNDEFINED)
 
 
-def accuracies(outcomes: Sequence[Outcome]) -> Measurement:
+def accuracies(outcomes: Sequence[ExampleOutcome]) -> Measurement:
     """The values of `chain_accuracy`, read from what a model got right."""
     values = {}
     for name, right in _by_kind(outcomes).items():
@@ -232,7 +232,7 @@ def accuracies(outcomes: Sequence[Outcome]) -> Measurement:
         return {"answer_two_way": Null("answers permuted over examples", draws)}
 
     def tables(seed: int) -> dict[str, pd.DataFrame]:
-        by_hops: dict[int, list[Outcome]] = {}
+        by_hops: dict[int, list[ExampleOutcome]] = {}
         for outcome in outcomes:
             by_hops.setdefault(outcome.example.hops, []).append(outcome)
         rows = []
@@ -247,14 +247,14 @@ def accuracies(outcomes: Sequence[Outcome]) -> Measurement:
     return Measurement(values, draw_nulls, n=len(outcomes), tables=tables)
 
 
-def _by_kind(outcomes: Sequence[Outcome]) -> dict[str, list[bool]]:
+def _by_kind(outcomes: Sequence[ExampleOutcome]) -> dict[str, list[bool]]:
     by_kind = {}
     for name in outcomes[0].right:
         by_kind[name] = [right for outcome in outcomes for right in outcome.right[name]]
     return by_kind
 
 
-def chain_outcomes(model: ActivationSource, inputs: ChainInputs) -> list[Outcome]:
+def chain_outcomes(model: ActivationSource, inputs: ChainInputs) -> list[ExampleOutcome]:
     """Run the examples that fit into the context, and judge every sentence and the answer.
 
     Each is read with its gold text. Raises TextError if none fits.
@@ -284,11 +284,11 @@ def chain_outcomes(model: ActivationSource, inputs: ChainInputs) -> list[Outcome
         for row, number in enumerate(numbers):
             example = inputs.examples[number]
             true, false = logits[row, example.answer - 1, list(inputs.answer_tokens)].tolist()
-            judged = judge(example, right[row].tolist(), true > false)
+            right_by_kind = judge(example, right[row].tolist(), true > false)
             ends = [example.sentences[0][0] - 1, example.answer - 1]
             parts = losses[row, : len(example.tokens) - 1].tensor_split(ends)
             sums = np.array([[float(part.sum()), len(part)] for part in parts])
-            outcomes[number] = Outcome(example, judged, sums)
+            outcomes[number] = ExampleOutcome(example, right_by_kind, sums)
     return [outcomes[number] for number in sorted(outcomes)]
 
 
@@ -300,14 +300,14 @@ def judge(example: Encoded, right: Sequence[bool], says_true: bool) -> dict[str,
         says_true: whether "True" is more likely than "False".
     """
     steps = [all(right[first - 1 : last - 1]) for first, last in example.sentences]
-    judged = {
+    right_by_kind = {
         "answer": [right[example.answer - 1]],
         "answer_two_way": [says_true == example.true],
         "chain": [all(steps)],
         "step": steps,
     }
     for kind in KINDS:
-        judged[kind] = []
+        right_by_kind[kind] = []
     for step, kind in zip(steps, example.kinds, strict=True):
-        judged[kind].append(step)
-    return judged
+        right_by_kind[kind].append(step)
+    return right_by_kind

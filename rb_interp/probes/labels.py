@@ -62,10 +62,10 @@ from rb_interp.tasks.inputs import Inputs, selected
 UNDEFINED = "no pair of rows has equal targets, or none has different ones, or a vector is zero."
 Ranges = Int[np.ndarray, "group 2"] | Sequence[tuple[int, int]] | Sequence[Sequence[int]]
 """Lowest and highest label of each group, both inclusive."""
-Vectors = Float[np.ndarray, "row d"]
-Labels = Int[np.ndarray, " row"]
-Cosines = Float[np.ndarray, " pair"]
-RowPairs = tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]
+RowVectors = Float[np.ndarray, "row d"]
+RowLabels = Int[np.ndarray, " row"]
+PairCosines = Float[np.ndarray, " pair"]
+PairRows = tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]
 """First and second row of each pair."""
 
 
@@ -77,9 +77,9 @@ def cosines_by_target(
     *,
     hook: str,
     role: str | None = None,
-    targets: Labels | None = None,
+    targets: RowLabels | None = None,
     pairs: Int[np.ndarray, "pair 2"] | None = None,
-    within: Labels | None = None,
+    within: RowLabels | None = None,
     untrained: ActivationSource | None = None,
     n_null: int = 200,
     seed: int = 0,
@@ -135,7 +135,7 @@ def cosines_by_target(
 
 
 def compare_targets(
-    vectors: Vectors, labels: Labels, centre: Labels, row_pairs: RowPairs
+    vectors: RowVectors, labels: RowLabels, centre: RowLabels, row_pairs: PairRows
 ) -> Measurement:
     """The values of `cosines_by_target`, read from one vector a row.
 
@@ -166,7 +166,7 @@ def compare_targets(
     return Measurement(values, draw_nulls, arrays, len(vectors))
 
 
-def means_by_target(cosines: Cosines, equal: Bool[np.ndarray, " pair"]) -> dict[str, float]:
+def means_by_target(cosines: PairCosines, equal: Bool[np.ndarray, " pair"]) -> dict[str, float]:
     """Mean cosine of pairs with equal and with different targets, and the difference.
 
     NaN without such a pair.
@@ -178,7 +178,7 @@ def means_by_target(cosines: Cosines, equal: Bool[np.ndarray, " pair"]) -> dict[
 
 def position_vectors(
     model: ActivationSource, inputs: Inputs, hook: str, role: str | None = None
-) -> Vectors:
+) -> RowVectors:
     """An activation at one position of each row in float64, as one vector a row.
 
     Raises ModelError for an activation without positions.
@@ -194,7 +194,7 @@ def position_vectors(
     return float64(activation[np.arange(n), positions].flatten(1))
 
 
-def positions_of(inputs: Inputs, role: str | None, caller: str) -> Labels:
+def positions_of(inputs: Inputs, role: str | None, caller: str) -> RowLabels:
     """The position of each row that is read: a role's first one, or the last one of all."""
     n, length = inputs.tokens.shape
     if role is None:
@@ -208,7 +208,7 @@ def label_range(
     model: ActivationSource,
     inputs: Inputs,
     *,
-    groups: Labels,
+    groups: RowLabels,
     ranges: Ranges,
     untrained: ActivationSource | None = None,
     n_null: int = 200,
@@ -261,8 +261,8 @@ def label_range(
 
 def outputs_in_range(
     probabilities: Float[np.ndarray, "row d_vocab"],
-    labels: Labels,
-    groups: Labels,
+    labels: RowLabels,
+    groups: RowLabels,
     ranges: Sequence[tuple[int, int]],
 ) -> Measurement:
     """The values of `label_range`, read from the output distribution of each row."""

@@ -61,6 +61,7 @@ from rb_interp.probes._core import Measurement, read_model
 from rb_interp.probes._geometry import TIES, with_participation_ratios
 from rb_interp.probes.activations import check_rows
 from rb_interp.probes.embeddings import (
+    Embeddings,
     cosines,
     gaussian_participations,
     gram_participations,
@@ -100,7 +101,6 @@ NEXT_TOKEN_REASON = (
     "the list has fewer than three tokens with a successor, or nothing varies among them."
 )
 Gram = Float[np.ndarray, "token token"]
-Vectors = Float[np.ndarray, "token d_model"]
 
 
 @checked
@@ -141,11 +141,11 @@ def embedding_rank(
 
     def measure(source: ActivationSource) -> Measurement:
         totals = checked_counts(counts, len(model_of(source).W_E))
-        typical = typical_tokens(totals)
+        token_lists = typical_tokens(totals)
         lists = {
-            "prontoqa": typical.prontoqa,
-            "stories": typical.stories,
-            "control": typical.control,
+            "prontoqa": token_lists.prontoqa,
+            "stories": token_lists.stories,
+            "control": token_lists.control,
             "all": np.flatnonzero(totals.sum(0) >= MIN_COUNT),
         }
         return ranks_of({name: token_vectors(source, ids) for name, ids in lists.items()})
@@ -154,7 +154,7 @@ def embedding_rank(
     return with_corpus_names(with_participation_ratios(reading), counts)
 
 
-def ranks_of(vectors: Mapping[str, Vectors]) -> Measurement:
+def ranks_of(vectors: Mapping[str, Embeddings]) -> Measurement:
     """The values of `embedding_rank` (ratios: nan), read from the embeddings of each list."""
     values = {}
     arrays = {}
@@ -189,7 +189,7 @@ def ranks_of(vectors: Mapping[str, Vectors]) -> Measurement:
 
 
 def _swapped(
-    first: Vectors, control: Vectors, take: Bool[np.ndarray, "draw token"]
+    first: Embeddings, control: Embeddings, take: Bool[np.ndarray, "draw token"]
 ) -> Float[np.ndarray, " draw"]:
     """Participation of drawn vectors of ``first``, and of the matches of those not drawn."""
     n = len(first)
@@ -253,12 +253,12 @@ def next_token(
 
     def measure(source: ActivationSource) -> Measurement:
         totals = checked_counts(counts, len(model_of(source).W_E))
-        typical = typical_tokens(totals)
-        ids = np.concatenate([typical.prontoqa[:MOST], typical.stories[:MOST]])
+        token_lists = typical_tokens(totals)
+        ids = np.concatenate([token_lists.prontoqa[:MOST], token_lists.stories[:MOST]])
         followers = successors(tokens, lengths, ids, totals.shape[1])
         known = np.flatnonzero(np.diff(followers.indptr))
         ids = ids[known]
-        first = int(np.isin(ids, typical.prontoqa).sum())
+        first = int(np.isin(ids, token_lists.prontoqa).sum())
         followers = followers[known]
         n = np.asarray(followers.sum(1))
         # P^s and u both sum to 1, so (P^s - u) . (P^s' - u) is P^s . P^s' - 1 / d_vocab
@@ -271,7 +271,7 @@ def next_token(
     return with_corpus_names(reading, counts)
 
 
-def follow(labels: Gram, vectors: Vectors, first: int) -> Measurement:
+def follow(labels: Gram, vectors: Embeddings, first: int) -> Measurement:
     """The values of `next_token`, read from inner products of labels and from embeddings.
 
     Args:
@@ -354,7 +354,9 @@ def _standardised(matrix: Gram) -> Gram:
     return centred / (norm if norm > 0 else np.nan)
 
 
-def _sides(labels: Gram, vectors: Vectors, first: int) -> Iterator[tuple[str, slice, Gram, Gram]]:
+def _sides(
+    labels: Gram, vectors: Embeddings, first: int
+) -> Iterator[tuple[str, slice, Gram, Gram]]:
     """Each correlation's name, the slice of its list, and cosines of labels and of embeddings.
 
     The cosines are raw or centred.

@@ -108,9 +108,9 @@ def typical_tokens(counts: Counts) -> TypicalTokens:
     )
 
 
-def _most_frequent(counts: np.ndarray, typical: np.ndarray) -> Int[np.ndarray, " token"]:
+def _most_frequent(counts: np.ndarray, mask: np.ndarray) -> Int[np.ndarray, " token"]:
     """The typical tokens with MIN_COUNT occurrences, by descending count."""
-    ids = np.flatnonzero(typical & (counts >= MIN_COUNT))
+    ids = np.flatnonzero(mask & (counts >= MIN_COUNT))
     return by_count(ids, counts)
 
 

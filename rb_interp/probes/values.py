@@ -177,9 +177,9 @@ def _nulls(
 ) -> dict[str, Null]:
     directions, bases, ratios = null_directions(shape, k, n_null, seed)
     nulls = {}
-    drawn = alignments(directions, bases, vectors, two)
+    null_draws = alignments(directions, bases, vectors, two)
     for kind in KINDS:
-        for quantity, draws in drawn.items():
+        for quantity, draws in null_draws.items():
             text = "random subspace" if quantity.startswith("subspace") else "random direction"
             nulls[f"{kind}{quantity}"] = Null(text, draws)
     for kind, text, ratio in zip(KINDS, GAUSSIAN, ratios, strict=False):

@@ -47,7 +47,7 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import has_mlp, hook_points, layer_heads
 from rb_interp.probes._core import Measurement, read_model
 from rb_interp.probes.activations import capture, check_layer_head, check_rows, float64, occupied
-from rb_interp.probes.labels import Labels, Vectors, positions_of
+from rb_interp.probes.labels import RowLabels, RowVectors, positions_of
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 
@@ -131,7 +131,7 @@ def variance_explained(
 
 
 def explain(
-    outputs: Mapping[str, Vectors], labels: Mapping[str, Labels], with_null: list[str]
+    outputs: Mapping[str, RowVectors], labels: Mapping[str, RowLabels], with_null: list[str]
 ) -> Measurement:
     """The values of `variance_explained`, read from each component's vectors, one a row."""
     values = {}
@@ -145,8 +145,8 @@ def explain(
 
 
 def _nulls(
-    outputs: Mapping[str, Vectors],
-    labels: Mapping[str, Labels],
+    outputs: Mapping[str, RowVectors],
+    labels: Mapping[str, RowLabels],
     names: list[str],
     n_null: int,
     seed: int,
@@ -161,7 +161,7 @@ def _nulls(
     return nulls
 
 
-def omega_squared(vectors: Vectors, labels: Labels) -> float:
+def omega_squared(vectors: RowVectors, labels: RowLabels) -> float:
     """Multivariate omega squared of a grouping, at most 1.
 
     About 0 if the grouping says nothing, nan if undefined.
@@ -170,7 +170,7 @@ def omega_squared(vectors: Vectors, labels: Labels) -> float:
 
 
 def omega_squared_draws(
-    vectors: Vectors, permuted: Int[np.ndarray, "draw row"], precision: type = np.float64
+    vectors: RowVectors, permuted: Int[np.ndarray, "draw row"], precision: type = np.float64
 ) -> Float[np.ndarray, " draw"]:
     """The same for many permutations of one grouping.
 
@@ -198,7 +198,7 @@ def omega_squared_draws(
     return (between - (k - 1) * mean_within) / (1 + mean_within)
 
 
-def row_groupings(inputs: Inputs) -> dict[str, Labels]:
+def row_groupings(inputs: Inputs) -> dict[str, RowLabels]:
     """The label of each row under each grouping of the module, read off tokens and roles."""
     tokens = []
     for role in ("key", "anchor"):
@@ -214,7 +214,7 @@ def row_groupings(inputs: Inputs) -> dict[str, Labels]:
     return groupings
 
 
-def numbered_groups(labels: Shaped[np.ndarray, "row ..."]) -> Labels:
+def numbered_groups(labels: Shaped[np.ndarray, "row ..."]) -> RowLabels:
     """Group numbers 0 to k - 1 of labels, or of rows of labels."""
     return np.unique(labels, axis=0, return_inverse=True)[1].reshape(-1)
 
@@ -225,7 +225,7 @@ def position_outputs(
     layer: int | None = None,
     head: int | None = None,
     role: str | None = None,
-) -> dict[str, Vectors]:
+) -> dict[str, RowVectors]:
     """Output of each component at one position, by ``f"{component}.{layer}"``.
 
     attn_out is all heads' or one head's.

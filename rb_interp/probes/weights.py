@@ -72,7 +72,7 @@ from rb_interp.probes.embeddings import cosines, pairs
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 
-ALIKE = 0.7
+MIN_COSINE = 0.7
 """Cosine above which two neurons count as condensed; the paper's."""
 ATTENTION = ("W_Q", "W_K", "W_V", "W_O")
 MLP = ("W_in", "W_out")
@@ -291,24 +291,24 @@ def condensed_shares(cos: Float[np.ndarray, "neuron neuron"]) -> dict[str, float
         return dict.fromkeys(("share", "share_abs", "abs_cos"), math.nan)
     size = np.abs(defined)
     return {
-        "share": float((defined > ALIKE).mean()),
-        "share_abs": float((size > ALIKE).mean()),
+        "share": float((defined > MIN_COSINE).mean()),
+        "share_abs": float((size > MIN_COSINE).mean()),
         "abs_cos": float(size.mean()),
     }
 
 
 def cosine_groups(cos: Float[np.ndarray, "neuron neuron"]) -> Int[np.ndarray, " neuron"]:
     """The group of each neuron, numbered from 0 by size."""
-    alike = (cos > ALIKE) | np.eye(len(cos), dtype=bool)  # a comparison with nan is False
+    neighbours = (cos > MIN_COSINE) | np.eye(len(cos), dtype=bool)  # a comparison with nan is False
     group = np.full(len(cos), -1)
     number = 0
     left = group < 0
     while left.any():
-        sizes = np.where(left, (alike & left).sum(1), -1)
+        sizes = np.where(left, (neighbours & left).sum(1), -1)
         if sizes.max() == 1:  # every neuron that is left is alone
             group[left] = number + np.arange(left.sum())
             break
-        group[alike[int(sizes.argmax())] & left] = number
+        group[neighbours[int(sizes.argmax())] & left] = number
         number += 1
         left = group < 0
     return group
@@ -325,7 +325,7 @@ def gaussian_shares(
     n_pairs = neurons * (neurons - 1) // 2
     p_abs = 1.0
     if dimensions > 1:
-        p_abs = float(special.betainc((dimensions - 1) / 2, 0.5, 1 - ALIKE**2))
+        p_abs = float(special.betainc((dimensions - 1) / 2, 0.5, 1 - MIN_COSINE**2))
     nulls = {}
     for name, p in (("share", p_abs / 2), ("share_abs", p_abs)):
         draws = np.full(n_draws, np.nan)

@@ -23,7 +23,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 from rb_interp.claims.claim import Term
-from rb_interp.claims.rule import FEWEST, OUTCOMES
+from rb_interp.claims.rule import MIN_SEEDS, OUTCOMES
 from rb_interp.claims.verdict import cautions, effect_text
 from rb_interp.errors import StudyError, nearest
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
@@ -431,9 +431,9 @@ def warnings(evidence: Evidence) -> Iterator[str]:
     """What a reader of any part of the page must not overlook: a smoke run, too few seeds."""
     if evidence.scale == "smoke":
         yield "This is a smoke run. It shows that every part works and says nothing about the question."
-    if evidence.verdicts and len(evidence.seeds) < FEWEST:
+    if evidence.verdicts and len(evidence.seeds) < MIN_SEEDS:
         few = seeds_text(len(evidence.seeds))
-        yield f"This run has {few}. No claim about members can hold or fail with fewer than {FEWEST}."
+        yield f"This run has {few}. No claim about members can hold or fail with fewer than {MIN_SEEDS}."
 
 
 def typeset(text: str) -> str:

@@ -74,7 +74,7 @@ class StudyConfig(Settings):
         config = settings.overlay(cls(preset=preset), cls.PRESETS[preset], f"preset '{preset}'")
         return replace(config, **changes)
 
-    def judged(self, claim: Claim) -> Claim:
+    def adapt_claim(self, claim: Claim) -> Claim:
         """A claim of the study as it is judged in a run of this configuration."""
         return claim
 
@@ -341,12 +341,12 @@ class StudyDefinition:
             return  # they stand with what reads models, and training needs no TransformerLens
         kind = type(config)
         presets = [config, *map(kind.from_preset, kind.PRESETS)]
-        sweeps = [named for preset in presets for named in preset.sweeps.items()]
+        sweeps = [entry for preset in presets for entry in preset.sweeps.items()]
         known_tasks = {type(sweep.task) for _, sweep in sweeps[len(config.sweeps) :]}
         tasks = {type(sweep.task) for sweep in config.sweeps.values()}
         # A task of somebody else's has roles of its own, which are in the names of quantities.
         quantities = self.known_quantities() if tasks <= known_tasks else {}
-        for claim in (*map(config.judged, claims), *(check.check for check in checks)):
+        for claim in (*map(config.adapt_claim, claims), *(check.check for check in checks)):
             subject = f"claim {claim.id} of study '{self.name}'"
             for term in (*claim.terms, *claim.context):
                 _check_sources(subject, term, sweeps, kind.sibling_stages)

@@ -35,7 +35,7 @@ from rb_interp.claims import (
     judge_checks,
     judge_within,
 )
-from rb_interp.claims.rule import FEWEST
+from rb_interp.claims.rule import MIN_SEEDS
 from rb_interp.errors import RunError, StudyError
 from rb_interp.figures.evidence import Evidence
 from rb_interp.runs.config import study_names
@@ -61,7 +61,7 @@ ARRAYS = "arrays.safetensors"
 VERDICTS = "verdicts.json"
 WITHIN = "verdicts_within.json"
 CHECKS = "checks.json"
-JUDGED = {
+VERDICT_FILES = {
     VERDICTS: TypeAdapter[Any](Verdicts),
     WITHIN: TypeAdapter[Any](Within),
     CHECKS: TypeAdapter[Any](list[CheckedCause]),
@@ -222,7 +222,7 @@ def write_result(run: RunFolder, result: StudyResult) -> None:
         result, readings=readings, tables={name: tables[name] for name in result.tables}
     )
     tables["summary"] = summary_table(readings)
-    verdicts = _judged(run, result)
+    verdicts = _verdict_contents(run, result)
     run.store.begin(PROBE)
     for name, table in tables.items():
         run.store.write_table(name, table, keys[name].split())
@@ -276,10 +276,10 @@ def _code_version(run: RunFolder) -> str:
 
 
 def _claims(run: RunFolder) -> tuple[Claim, ...]:
-    return tuple(map(run.config.judged, run.study.load("claims")))
+    return tuple(map(run.config.adapt_claim, run.study.load("claims")))
 
 
-def _judged(run: RunFolder, result: StudyResult) -> dict[str, Any]:
+def _verdict_contents(run: RunFolder, result: StudyResult) -> dict[str, Any]:
     """File -> verdicts as plain data: of claims, within groups of seeds, of causal checks on the
     table ``effects``."""
     diverged = []
@@ -287,15 +287,15 @@ def _judged(run: RunFolder, result: StudyResult) -> dict[str, Any]:
         diverged += [(name, member.gamma, member.seed) for member in sweep.diverged]
     standings = {} if run.calibration is None else run.calibration.standings
     options: dict[str, Any] = {"diverged": diverged, "standings": standings}
-    judged: dict[str, Any] = {VERDICTS: judge(result.readings, _claims(run), **options)}
+    contents: dict[str, Any] = {VERDICTS: judge(result.readings, _claims(run), **options)}
     groups = run.study.load("groups")
     if groups is not None:
         grouping = groups(result)
-        grouping = replace(grouping, claims=tuple(map(run.config.judged, grouping.claims)))
-        judged[WITHIN] = judge_within(result.readings, grouping, **options)
+        grouping = replace(grouping, claims=tuple(map(run.config.adapt_claim, grouping.claims)))
+        contents[WITHIN] = judge_within(result.readings, grouping, **options)
     checks = run.study.load("checks")
     if checks:
-        judged[CHECKS] = judge_checks(
+        contents[CHECKS] = judge_checks(
             result.readings,
             result.tables["effects"],
             checks,
@@ -303,7 +303,8 @@ def _judged(run: RunFolder, result: StudyResult) -> dict[str, Any]:
             diverged=diverged,
         )
     return {
-        name: JUDGED[name].dump_python(content, mode="json") for name, content in judged.items()
+        name: VERDICT_FILES[name].dump_python(content, mode="json")
+        for name, content in contents.items()
     }
 
 
@@ -314,14 +315,14 @@ def read_evidence(run: RunFolder) -> Evidence:
     for name in run.table_keys:
         if name == "curves" or f"{name}.parquet" in files:
             tables[name] = run.table(name)
-    judged = {}
-    for name, kind in JUDGED.items():
+    contents = {}
+    for name, kind in VERDICT_FILES.items():
         if name in files:
-            judged[name] = kind.validate_python(run.store.read_json(name))
-    verdicts = judged[VERDICTS]
-    again = f"rb-interp reproduce --config {run.folder / SETTINGS}"
+            contents[name] = kind.validate_python(run.store.read_json(name))
+    verdicts = contents[VERDICTS]
+    command = f"rb-interp reproduce --config {run.folder / SETTINGS}"
     if run.study.name not in study_names():
-        again = (
+        command = (
             f"Run.open('{run.folder}', study=STUDY).reproduce() with STUDY of {_source(run).name}"
         )
     evidence = Evidence(
@@ -334,13 +335,13 @@ def read_evidence(run: RunFolder) -> Evidence:
         tables=tables,
         keys=run.table_keys,
         verdicts=verdicts,
-        within=judged.get(WITHIN),
-        checks=judged.get(CHECKS, []),
+        within=contents.get(WITHIN),
+        checks=contents.get(CHECKS, []),
         claims=_claims(run),
         meta={
             "versions": run.made_with,
             "created": run.metadata["created"],
-            "command": run.metadata["command"] or again,
+            "command": run.metadata["command"] or command,
             "toml": to_toml(run.study.name, run.config),
             "expected_by_chance": expected_by_chance(verdicts) if verdicts else None,
             "calibration": run.calibration,
@@ -354,5 +355,5 @@ def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
     seeds."""
     if not any(verdict.outcome == "OPEN" and verdict.unit == "seed" for verdict in verdicts):
         return 0
-    wanted = min(MAX_SEEDS, max(FEWEST, n_seeds + SEEDS_AT_ONCE))
+    wanted = min(MAX_SEEDS, max(MIN_SEEDS, n_seeds + SEEDS_AT_ONCE))
     return max(0, wanted - n_seeds)

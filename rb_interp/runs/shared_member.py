@@ -126,11 +126,11 @@ class SharedMember:
                 f"the task of '{self.name}' cannot be made here ({first_line(error)}); {remedy}"
             ) from None
         learned = (spec["kind"], spec["fingerprint"])
-        now = (class_name(task), task.fingerprint())
-        if learned != now:
+        fingerprints = (class_name(task), task.fingerprint())
+        if learned != fingerprints:
             raise RunError(
                 f"'{self.name}' learned a {' with the fingerprint '.join(learned)}; this one is a "
-                f"{' with '.join(now)}. Use the version of the code that it was made with, or "
+                f"{' with '.join(fingerprints)}. Use the version of the code that it was made with, or "
                 f"{remedy}"
             )
         return task
@@ -256,8 +256,8 @@ def read(folder: Path, task: Any = None) -> SharedMember:
     """The member in a folder; raises as `from_pretrained`."""
     content, config, circuit = read_content(folder)
     path = folder / WEIGHTS
-    packed = path.read_bytes() if path.is_file() else b""
-    if hashlib.sha256(packed).hexdigest() != content["sha256"].get(WEIGHTS):
+    content_bytes = path.read_bytes() if path.is_file() else b""
+    if hashlib.sha256(content_bytes).hexdigest() != content["sha256"].get(WEIGHTS):
         raise RunError(
             f"{path} is missing or damaged: its SHA-256 is not the one in {FILE}. Get a sound copy."
         )
@@ -278,7 +278,7 @@ def read(folder: Path, task: Any = None) -> SharedMember:
         config=config,
         circuit=circuit,
         accuracy=content["accuracy"],
-        weights=load(packed),
+        weights=load(content_bytes),
         initial=initial,
         given=task,
     )
@@ -305,9 +305,9 @@ def initial_weights(config: ModelConfig, content: Mapping[str, Any]) -> dict[str
     if content["seed"] is None:
         return {}
     sizes = (content["d_vocab"], content["n_ctx"])
-    drawn = draw(config, *sizes, content["gamma"], content["seed"])
+    draws = draw(config, *sizes, content["gamma"], content["seed"])
     dtype = getattr(torch, content["dtype"])
-    return {name: torch.from_numpy(weight).to(dtype) for name, weight in drawn.items()}
+    return {name: torch.from_numpy(weight).to(dtype) for name, weight in draws.items()}
 
 
 def task_from(spec: Mapping[str, Any]) -> Task:

@@ -93,7 +93,7 @@ def save_member(
     d_vocab = vocabulary(task, data)
     built = lens_model(model, d_vocab, task.length, weights, dtype)
     contiguous = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
-    packed = save(contiguous, {"format": "pt"})
+    content_bytes = save(contiguous, {"format": "pt"})
     accuracies = single_threaded(evaluate_model)(built, data)
     installed = versions()
     content = {
@@ -111,7 +111,7 @@ def save_member(
         "stage": stage,
         "step": step,
         "checksum": "",
-        "sha256": {WEIGHTS: hashlib.sha256(packed).hexdigest()},
+        "sha256": {WEIGHTS: hashlib.sha256(content_bytes).hexdigest()},
         "training": training,
         "circuit": asdict(circuit) if circuit else None,
         "reached": reached,
@@ -124,7 +124,7 @@ def save_member(
     if initial:
         content["checksum"] = checksum(initial)
     content = _finite(content)
-    write_file(folder / WEIGHTS, packed)
+    write_file(folder / WEIGHTS, content_bytes)
     write_file(folder / CARD, model_card(content).encode())
     text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
     write_file(folder / FILE, text.encode())  # the last: without it there is no member
@@ -172,19 +172,21 @@ def model_card(content: Mapping[str, Any]) -> str:
     circuit = content["circuit"]
     tags = ["transformer-lens", "mechanistic-interpretability", "initialisation", "rb-interp"]
     front = {"library_name": "rb-interp", "license": content["licence"], "tags": tags}
-    drawn = ""
+    draw_note = ""
     if content["seed"] is not None:
-        drawn = f", scheme {model['scheme']}, gamma {content['gamma']:g}, seed {content['seed']}"
-    late = ""
+        draw_note = (
+            f", scheme {model['scheme']}, gamma {content['gamma']:g}, seed {content['seed']}"
+        )
+    stage_note = ""
     if not content.get("reached", True):
-        late = " (which it never reached: these are its weights at the last step)"
-    named = "Nobody has named it."
+        stage_note = " (which it never reached: these are its weights at the last step)"
+    circuit_note = "Nobody has named it."
     shares = {}
     if circuit:
         front["circuit"] = circuit["name"]
         shares = circuit["shares"]
         reasons = [text for text in (circuit["named_by"], circuit["rule"]) if text]
-        named = f"**{circuit['name']}**, named by {': '.join(reasons)}."
+        circuit_note = f"**{circuit['name']}**, named by {': '.join(reasons)}."
     entries = [f"{name}: {json.dumps(value)}" for name, value in front.items()]
     versions = [f"{name} {version}" for name, version in content["versions"].items()]
     return "\n\n".join(
@@ -193,11 +195,11 @@ def model_card(content: Mapping[str, Any]) -> str:
             f"# {content['name']}",
             content["description"],
             f"A {model['architecture']} of {model['n_layers']} layers (d_model {model['d_model']}, "
-            f"norm {model['norm']}{drawn}) on the task `{name_of_task(content)}`, at stage "
-            f"{content['stage']}{late}, step {content['step']:,}.",
+            f"norm {model['norm']}{draw_note}) on the task `{name_of_task(content)}`, at stage "
+            f"{content['stage']}{stage_note}, step {content['step']:,}.",
             '```python\nimport rb_interp as rb\n\nmember = rb.from_pretrained("PATH OR HUB ID")\n'
             "member.model, member.task, member.untrained, member.circuit, member.readings\n```",
-            f"## Circuit\n\n{named} Shares are of the change of the answer that a changed input "
+            f"## Circuit\n\n{circuit_note} Shares are of the change of the answer that a changed input "
             "makes, by exchange of activations, or of the accuracy lost by ablation, on rows that "
             "the member answers rightly. The documentation of rb_interp says how they can mislead, "
             "under *probes* and *interventions*.",

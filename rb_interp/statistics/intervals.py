@@ -241,7 +241,7 @@ def spread_over_seeds(values: np.ndarray) -> tuple[float, ...]:
     return (*interval_or_nan(values), len(finite), *median_and_range(finite))
 
 
-Numbers = Sequence[float | int] | np.ndarray
+Observations = Sequence[float | int] | np.ndarray
 
 
 class Auc(NamedTuple):
@@ -259,7 +259,9 @@ class Auc(NamedTuple):
     """Independent pairs that these are worth."""
 
 
-def stratified_auc(strata: Sequence[tuple[Numbers, Numbers]], confidence: float = 0.95) -> Auc:
+def stratified_auc(
+    strata: Sequence[tuple[Observations, Observations]], confidence: float = 0.95
+) -> Auc:
     """Chance that a number of the first group is the lower one, within strata.
 
     It is NaN in [0, 1] without pairs.

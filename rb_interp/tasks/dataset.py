@@ -53,7 +53,7 @@ class Stage:
     """
 
     reached: Callable[[Evaluation, Evaluation], Bool[np.ndarray, " member"]]
-    keep: Literal["first", "last"] = "first"
+    occurrence: Literal["first", "last"] = "first"
     with_siblings: bool = False
 
 

@@ -111,9 +111,9 @@ class _Story:
 
     def write(self, option: tuple) -> str:
         """The text of an option: its literal parts, its slots' words, and one of each group."""
-        return "".join(part if part.__class__ is str else self._drawn(part) for part in option)
+        return "".join(part if part.__class__ is str else self._part_text(part) for part in option)
 
-    def _drawn(self, part: tuple) -> str:
+    def _part_text(self, part: tuple) -> str:
         if isinstance(part, _Slot):
             return self.fixed[part.name] if part.name in self.fixed else self.word(part.name)
         return self.write(self.one_of(part))
@@ -125,34 +125,34 @@ class _Story:
             self.fixed[name] = self.word(f"{sex}_name" if kind == "child" else "pet_name")
             self.fixed[f"{prefix}kind"] = sex if kind == "child" else self.word(kind)
             self._pronouns(prefix, sex)
-        mom, sex = self.one_of(_words()["grown_ups"])
+        mom, sex = self.one_of(_story_file()["grown_ups"])
         self.fixed |= {"mom": mom, "Mom": mom.capitalize()}
         self.fixed |= {"m": f"{self.fixed['his']} {mom}", "M": f"{self.fixed['His']} {mom}"}
         self._pronouns("m.", sex)
 
     def _pronouns(self, prefix: str, sex: str) -> None:
-        for name, word in zip(("he", "him", "his"), _words()["pronouns"][sex], strict=True):
+        for name, word in zip(("he", "him", "his"), _story_file()["pronouns"][sex], strict=True):
             self.fixed |= {prefix + name: word, prefix + name.capitalize(): word.capitalize()}
 
 
 @cache
-def _words() -> dict[str, Any]:
+def _story_file() -> dict[str, Any]:
     return read_toml(Path(__file__).with_name("stories.toml"))
 
 
 @cache
 def _lists() -> dict[str, tuple]:
-    words = _words()
-    lists = dict(words["lists"])
+    content = _story_file()
+    lists = dict(content["lists"])
     for kind in ("child", "animal"):
-        for name, text in words["lists_of_kinds"].items():
+        for name, text in content["lists_of_kinds"].items():
             lists[f"{kind}_{name}"] = text.replace("KIND", kind)
-    return {name: _parsed(_one_line(text)) for name, text in lists.items()}
+    return {name: _parse(_one_line(text)) for name, text in lists.items()}
 
 
 @cache
 def _plots() -> tuple[_Plot, ...]:
-    _, *plots = re.split(r"^# .*\n", _words()["plots"], flags=re.MULTILINE)
+    _, *plots = re.split(r"^# .*\n", _story_file()["plots"], flags=re.MULTILINE)
     return tuple(map(_plot, plots))
 
 
@@ -165,7 +165,7 @@ def _plot(text: str) -> _Plot:
     for pair in fixed:
         name, _, source = pair.partition("=")
         pairs.append((name, source))
-    beats = _parsed("\n".join(map(_one_line, paragraphs)))
+    beats = _parse("\n".join(map(_one_line, paragraphs)))
     return _Plot(tuple(cast.split("/")), tuple(pairs), beats)
 
 
@@ -173,7 +173,7 @@ def _one_line(text: str) -> str:
     return re.sub(r" ?\| ?", "|", " ".join(text.split()))
 
 
-def _parsed(text: str) -> tuple:
+def _parse(text: str) -> tuple:
     """Options of parts; a part is literal text, a slot, or again options."""
     tokens = _TOKENS.findall(text)
     options, end = _options(tokens, 0)

@@ -31,8 +31,8 @@ from typing import NamedTuple
 from rb_interp.arguments import checked
 from rb_interp.errors import TextError
 from rb_interp.text.sentences import (
-    EACH,
-    EVERY,
+    FORM_EACH,
+    FORM_EVERY,
     GROUND,
     PLURAL,
     Clause,
@@ -257,7 +257,7 @@ def _fault(reason: str) -> TextError:
     return TextError(f"PrOntoQA example: {reason}. Leave it out, or generate it again.")
 
 
-FORMS = (PLURAL, PLURAL, EACH, EVERY)
+FORMS = (PLURAL, PLURAL, FORM_EACH, FORM_EVERY)
 """Half of the rules are plural, a quarter each are of the others."""
 ENTITIES = ["Fae", "Rex", "Sally", "Max", "Alex", "Sam", "Polly", "Stella", "Wren"]
 CONCEPTS = [

@@ -22,8 +22,8 @@ from typing import NamedTuple
 from rb_interp.errors import TextError
 
 PLURAL = "plural"
-EACH = "Each"
-EVERY = "Every"
+FORM_EACH = "Each"
+FORM_EVERY = "Every"
 GROUND = "ground"
 
 _IRREGULAR = """

@@ -79,16 +79,16 @@ class Documents:
 
     def __init__(self, config: TextSettings, corpus: str, seed: int):
         self._source = _documents(config, corpus, seed)
-        self._drawn: dict[str, Document] = {}
+        self._by_text: dict[str, Document] = {}
 
     def take(self, start: int, n: int) -> list[Document]:
         """Documents ``start`` to ``start + n``; fewer where there are no more."""
-        while len(self._drawn) < start + n:
+        while len(self._by_text) < start + n:
             document = next(self._source, None)
             if document is None:
                 break
-            self._drawn.setdefault(text_of(document), document)
-        return list(self._drawn.values())[start : start + n]
+            self._by_text.setdefault(text_of(document), document)
+        return list(self._by_text.values())[start : start + n]
 
     def texts(self, start: int, n: int) -> list[str]:
         """The texts of these documents that a model is trained on."""

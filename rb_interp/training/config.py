@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from rb_interp.settings import Rate, ReadRows, Rows, Settings, Share, Steps
+from rb_interp.settings import Rate, ReadRows, RowCount, Settings, Share, Steps
 
 Decay = Annotated[float, Field(ge=0, le=0.999999)]
 """At 1 nothing would be forgotten."""
@@ -39,7 +39,7 @@ class TrainConfig(Settings):
 
     steps: Steps = 6000
     """Optimiser steps."""
-    batch_size: Rows = 128
+    batch_size: RowCount = 128
     """Rows of a step; all training rows where it is their number or more. Tasks may divide it among
     sets."""
     optimiser: Literal["adamw", "sgd"] = "adamw"

@@ -163,7 +163,7 @@ class Training:
         for name, stage in self.stages.items():
             steps = self.reached[name]
             for member, now in zip(self.members, stage.reached(values, initial), strict=True):
-                if stage.keep == "first":
+                if stage.occurrence == "first":
                     now = member not in steps and (now or last)
                 if not now:
                     continue

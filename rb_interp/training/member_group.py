@@ -33,7 +33,7 @@ from rb_interp.training.updates import StackedUpdate, TorchUpdate, compiled
 DRIFT = "drift/"
 """What the names of the sums of ``training.tracking`` begin with in checkpoints."""
 TRIM = 64
-Tokens = Int[Tensor, "member row pos"]
+MemberTokens = Int[Tensor, "member row pos"]
 
 
 @dataclass(frozen=True, order=True)
@@ -91,10 +91,10 @@ class MemberGroup:
         numbers_of_members = [numbers[id(data[member.seed])] for member in members]
         self.which_seed = torch.tensor(numbers_of_members, device=self.device)
         sizes = (vocabulary(task, datasets[0]), task.length)
-        drawn = [draw(model, *sizes, member.gamma, member.seed) for member in members]
+        draws = [draw(model, *sizes, member.gamma, member.seed) for member in members]
         self.weights = {}
-        for name in drawn[0]:
-            stacked = np.stack([weights[name] for weights in drawn])
+        for name in draws[0]:
+            stacked = np.stack([weights[name] for weights in draws])
             self.weights[name] = torch.from_numpy(stacked).to(self.device, self.dtype)
         trained = {parameter.name for parameter in parameters(model, *sizes) if parameter.trained}
         self.trained = {}
@@ -223,7 +223,7 @@ class LastGroup(MemberGroup):
         loss = self._loss(tokens[self.which_seed], labels[self.which_seed])
         return torch.autograd.grad(loss, list(self.trained.values()), materialize_grads=True)
 
-    def _loss(self, tokens: Tokens, labels: Int[Tensor, "member row"]) -> Float[Tensor, ""]:
+    def _loss(self, tokens: MemberTokens, labels: Int[Tensor, "member row"]) -> Float[Tensor, ""]:
         """Each member's mean loss, summed over members."""
         with self.autocast():
             logits = stacked_logits(self.weights, tokens, self.model)
@@ -292,7 +292,7 @@ class NextGroup(MemberGroup):
         differ = "" if self.length else "the lengths of its rows differ from batch to batch"
         return super().why_single_steps() or differ
 
-    def gradients_of(self, tokens: Tokens, labels: Tokens) -> tuple[Tensor, ...]:
+    def gradients_of(self, tokens: MemberTokens, labels: MemberTokens) -> tuple[Tensor, ...]:
         """Gradients of a batch of each seed, in the order of ``trained``, in pieces of
         ``micro_batch`` rows."""
         tokens, labels = trimmed(tokens[self.which_seed], labels[self.which_seed], self.length)
@@ -306,14 +306,14 @@ class NextGroup(MemberGroup):
         return sums
 
     def _loss(
-        self, tokens: Tokens, labels: Tokens, total: Int[Tensor, " member"]
+        self, tokens: MemberTokens, labels: MemberTokens, total: Int[Tensor, " member"]
     ) -> Float[Tensor, ""]:
         """The rows' share of each member's mean loss, summed over members."""
         losses, _ = self._read(tokens, labels)
         return (losses.sum((1, 2)) / total).sum()
 
     def _read(
-        self, tokens: Tokens, labels: Tokens
+        self, tokens: MemberTokens, labels: MemberTokens
     ) -> tuple[Float[Tensor, "member row pos"], Float[Tensor, "member row pos d_vocab"]]:
         """Cross entropy (nats) at every position, 0 without a target, and the logits."""
         with self.autocast():
@@ -343,14 +343,14 @@ class NextGroup(MemberGroup):
 
 
 def trimmed(
-    tokens: Tokens, labels: Tokens, length: int | None = None
+    tokens: MemberTokens, labels: MemberTokens, length: int | None = None
 ) -> tuple[Int[Tensor, "member row _"], Int[Tensor, "member row _"]]:
     """Rows without the last columns in which none has a target, or cut to a length."""
     length = length or int(trimmed_lengths(labels).max())
     return tokens[:, :, :length], labels[:, :, :length]
 
 
-def trimmed_lengths(labels: Tokens) -> Int[Tensor, "member row"]:
+def trimmed_lengths(labels: MemberTokens) -> Int[Tensor, "member row"]:
     """The length of each row up to its last target, in multiples of TRIM so that few occur."""
     lengths = torch.arange(1, labels.shape[-1] + 1, device=labels.device)
     longest = ((labels >= 0) * lengths).amax(-1).clamp(min=1)

@@ -187,9 +187,9 @@ def share_out(
     for share in np.array_split(np.arange(len(members)), n_shares):
         groups = []
         for part in np.array_split(share, math.ceil(len(share) / largest)):
-            in_part = [members[index] for index in part]
-            for _, alike in groupby(in_part, key=lambda member: sizes[member.seed]):
-                groups.append(make_group(list(alike), model, task, train, device, data))
+            part_members = [members[index] for index in part]
+            for _, group_members in groupby(part_members, key=lambda member: sizes[member.seed]):
+                groups.append(make_group(list(group_members), model, task, train, device, data))
         shares.append(groups)
     return shares
 

@@ -29,15 +29,15 @@ from torch import Tensor
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import ACTIVATIONS
 
-Weights = Mapping[str, Tensor]
+StackedWeights = Mapping[str, Tensor]
 """TransformerLens name -> tensor ``[member, ...]``."""
-LONG = 64
+FUSED_LENGTH = 64
 """Positions from which on torch's fused attention pays; below it, two small matrix products are
 faster."""
 
 
 def stacked_logits(
-    weights: Weights,
+    weights: StackedWeights,
     tokens: Int[Tensor, "member batch pos"],
     model: ModelConfig,
     *,
@@ -56,7 +56,7 @@ def stacked_logits(
     members, batch, length = tokens.shape
     resid = embed(weights, tokens).view(members, batch * length, model.d_model)
     for layer in range(model.n_layers):
-        block = Block(weights, layer, model)
+        block = BlockWeights(weights, layer, model)
         if layer == model.n_layers - 1 and not every_position:
             resid = block.at_last_position(resid.view(members, batch, length, model.d_model))
         else:
@@ -66,7 +66,7 @@ def stacked_logits(
 
 
 def embed(
-    weights: Weights, tokens: Int[Tensor, "member batch pos"]
+    weights: StackedWeights, tokens: Int[Tensor, "member batch pos"]
 ) -> Float[Tensor, "member batch pos d_model"]:
     """Token plus position embeddings."""
     positions = weights["pos_embed.W_pos"][:, None, : tokens.shape[2]]
@@ -74,7 +74,7 @@ def embed(
 
 
 def unembed(
-    weights: Weights, resid: Float[Tensor, "member row d_model"], model: ModelConfig
+    weights: StackedWeights, resid: Float[Tensor, "member row d_model"], model: ModelConfig
 ) -> Float[Tensor, "member row d_vocab"]:
     """Logits of the last residual stream; a tied model reads them with its token embedding."""
     matrix = weights["embed.W_E"].mT if model.tied else weights["unembed.W_U"]
@@ -110,10 +110,10 @@ def normalise(x: Float[Tensor, "... d_model"], model: ModelConfig) -> Float[Tens
     return F.layer_norm(x, x.shape[-1:], eps=model.layer_norm_eps)
 
 
-class Block:
+class BlockWeights:
     """One layer's weights in the form that the computation wants."""
 
-    def __init__(self, weights: Weights, layer: int, model: ModelConfig) -> None:
+    def __init__(self, weights: StackedWeights, layer: int, model: ModelConfig) -> None:
         self.model = model
         self.weights = weights
         self.prefix = f"blocks.{layer}."
@@ -147,7 +147,7 @@ class Block:
         bias = torch.cat(biases, -1) if biases else None
         parts = linear(x, matrix, bias).split(heads * d_head, -1)
         q, k, v = (split_heads(part, length, heads, d_head) for part in parts)
-        if length >= LONG:
+        if length >= FUSED_LENGTH:
             qkv = (q[:, None], k[:, None], v[:, None])
             z = F.scaled_dot_product_attention(*qkv, is_causal=True, scale=1.0)
         else:
@@ -245,7 +245,7 @@ def split_heads(
 
 
 def token_embeddings(
-    weights: Weights, tokens: Int[Tensor, "member batch pos"]
+    weights: StackedWeights, tokens: Int[Tensor, "member batch pos"]
 ) -> Float[Tensor, "member batch pos d_model"]:
     """Each member's own embedding of its tokens."""
     table = weights["embed.W_E"]
@@ -255,7 +255,7 @@ def token_embeddings(
 
 
 def emb_mlp_logits(
-    weights: Weights, tokens: Int[Tensor, "member batch pos"], model: ModelConfig
+    weights: StackedWeights, tokens: Int[Tensor, "member batch pos"], model: ModelConfig
 ) -> Float[Tensor, "member batch d_vocab"]:
     """Logits of Emb-MLP, the same for every order of a row's tokens."""
     hidden = torch.bmm(token_embeddings(weights, tokens).sum(2), weights["mlp.W_in"])
@@ -263,7 +263,7 @@ def emb_mlp_logits(
 
 
 def one_layer_logits(
-    weights: Weights,
+    weights: StackedWeights,
     tokens: Int[Tensor, "member batch pos"],
     model: ModelConfig,
     *,

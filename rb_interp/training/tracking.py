@@ -14,7 +14,7 @@ kept beside loss and accuracy. They are sorted at each evaluation, so one place 
 not be one direction throughout.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from inspect import unwrap
 
 import numpy as np
@@ -27,10 +27,10 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.tasks.dataset import Dataset, Task
 from rb_interp.theory.drift import emb_mlp_map, one_layer_maps, pull, value_flow
 from rb_interp.training.config import TrainConfig
+from rb_interp.training.stacked import StackedWeights
 
-Weights = Mapping[str, Tensor]
-Tokens = Int[Tensor, "seed row pos"]
-Labels = Int[Tensor, "seed row ..."]
+SeedTokens = Int[Tensor, "seed row pos"]
+SeedLabels = Int[Tensor, "seed row ..."]
 
 
 class Batches:
@@ -87,7 +87,7 @@ class Batches:
 
     def _tensors(
         self, datasets: Sequence[Dataset], rows: Sequence[np.ndarray]
-    ) -> tuple[Tokens, Labels]:
+    ) -> tuple[SeedTokens, SeedLabels]:
         """Tokens and labels of some rows of each seed, on the device."""
         pairs = list(zip(datasets, rows, strict=True))
         tokens = [np.asarray(data.tokens[part], dtype=np.int64) for data, part in pairs]
@@ -97,7 +97,7 @@ class Batches:
             torch.from_numpy(np.stack(labels)).to(self.device),
         )
 
-    def of_step(self, step: int) -> tuple[Tokens, Labels]:
+    def of_step(self, step: int) -> tuple[SeedTokens, SeedLabels]:
         """Rows of a step for each seed, and their labels."""
         batch, _ = self.begin(step)
         return self.rows(torch.tensor([batch], device=self.device))
@@ -113,7 +113,7 @@ class Batches:
             self.epoch = epoch
         return batch, per_epoch - batch
 
-    def rows(self, batch: Int[Tensor, " 1"]) -> tuple[Tokens, Labels]:
+    def rows(self, batch: Int[Tensor, " 1"]) -> tuple[SeedTokens, SeedLabels]:
         """Rows of a batch of the epoch that was laid out, and their labels; the batch's number
         is read on the device."""
         if self.whole:
@@ -139,7 +139,7 @@ class Drift:
     def __init__(
         self,
         model: ModelConfig,
-        weights: Weights,
+        weights: StackedWeights,
         tokens: Int[Tensor, "seed row pos"],
         labels: Int[Tensor, "seed row"],
         which_seed: Int[Tensor, " member"],
@@ -157,14 +157,14 @@ class Drift:
         self.sums = {name: torch.zeros_like(value) for name, value in self._rates(weights).items()}
 
     @torch.no_grad()
-    def add(self, weights: Weights, lr: Float[Tensor, " member"]) -> None:
+    def add(self, weights: StackedWeights, lr: Float[Tensor, " member"]) -> None:
         """Add the prediction of one step, with each member's learning rate."""
         for name, rate in self._rates(weights).items():
             shape = [-1] + [1] * (rate.ndim - 1)
             self.sums[name].addcmul_(rate, lr.view(shape))
 
     @torch.no_grad()
-    def _rates(self, weights: Weights) -> dict[str, Tensor]:
+    def _rates(self, weights: StackedWeights) -> dict[str, Tensor]:
         """The predictions of one step. Arguments are right here, at every step, so they are not
         checked."""
         if self.model.architecture == "emb_mlp":

@@ -27,7 +27,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 NUMBERS = ("lr", "shrink", "size", "root")
 """What an update reads of a step, for each member: the learning rate, 1 - lr weight_decay, lr / (1 -
 beta_1^t), and sqrt(1 - beta_2^t)."""
-Settings = Sequence[tuple[float, float]]
+RatesAndDecays = Sequence[tuple[float, float]]
 """Learning rate and weight decay of each member."""
 
 
@@ -39,14 +39,14 @@ class TorchUpdate:
     """
 
     def __init__(
-        self, trained: Mapping[str, Tensor], settings: Settings, train: TrainConfig
+        self, trained: Mapping[str, Tensor], settings: RatesAndDecays, train: TrainConfig
     ) -> None:
         self.train = train
         self.rates = [rate for rate, _ in settings]
-        alike = len(set(settings)) == 1
+        has_one_setting = len(set(settings)) == 1
         self.pieces = {}
         for name, weight in trained.items():
-            self.pieces[name] = weight.detach().split(len(weight) if alike else 1)
+            self.pieces[name] = weight.detach().split(len(weight) if has_one_setting else 1)
         self.optimiser = make_optimiser(groups_by_setting(self.pieces, settings), train)
 
     def __call__(self, gradients: Sequence[Tensor], step: int) -> None:
@@ -99,7 +99,7 @@ class StackedUpdate:
     """
 
     def __init__(
-        self, trained: Mapping[str, Tensor], settings: Settings, train: TrainConfig
+        self, trained: Mapping[str, Tensor], settings: RatesAndDecays, train: TrainConfig
     ) -> None:
         self.train = train
         self.rates, self.decays = map(np.array, zip(*settings, strict=True))

@@ -21,7 +21,7 @@ from rb_interp.claims import (
     judge_checks,
 )
 from rb_interp.claims.rule import outcome_probabilities
-from rb_interp.runs.measurement import JUDGED
+from rb_interp.runs.measurement import VERDICT_FILES
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.anchor.checks import CHECKS
 from rb_interp.studies.anchor.config import AnchorConfig
@@ -29,7 +29,7 @@ from rb_interp.studies.anchor.config import AnchorConfig
 
 def as_kept(found: Verdict) -> Verdict:
     """A verdict as a run's file gives it back."""
-    kept = JUDGED["verdicts.json"]
+    kept = VERDICT_FILES["verdicts.json"]
     return kept.validate_json(
         json.dumps(kept.dump_python(Verdicts([found]), mode="json"), allow_nan=False)
     )[0]
@@ -411,7 +411,7 @@ def test_cells_are_medians_over_seeds_at_the_stage_of_each_gamma():
 
 def test_every_mechanism_is_there_and_what_was_not_measured_says_so():
     causes = judge_effects()
-    kept = JUDGED["checks.json"]
+    kept = VERDICT_FILES["checks.json"]
     assert (
         kept.validate_json(json.dumps(kept.dump_python(causes, mode="json"), allow_nan=False))
         == causes

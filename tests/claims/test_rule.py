@@ -16,7 +16,7 @@ from rb_interp.claims import (
     expected_by_chance,
     judge,
 )
-from rb_interp.claims.rule import FEWEST, decide, decide_share, evidence, outcome_probabilities
+from rb_interp.claims.rule import MIN_SEEDS, decide, decide_share, evidence, outcome_probabilities
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.anchor.claims import CLAIMS
 
@@ -51,8 +51,8 @@ def test_the_rule_counts_seeds_in_their_order(met, verdict, after):
 
 
 def test_fewer_seeds_than_said_never_decide():
-    assert decide([True] * FEWEST).outcome == "HOLDS"
-    assert max(evidence(k, n) for n in range(FEWEST) for k in range(n + 1))[0] < 40
+    assert decide([True] * MIN_SEEDS).outcome == "HOLDS"
+    assert max(evidence(k, n) for n in range(MIN_SEEDS) for k in range(n + 1))[0] < 40
 
 
 @pytest.mark.parametrize("n", [8, 20])

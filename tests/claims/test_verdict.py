@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from rb_interp.claims import Claim, Condition, Grouping, Term, Within, judge, judge_within
-from rb_interp.runs.measurement import JUDGED
+from rb_interp.runs.measurement import VERDICT_FILES
 from rb_interp.statistics.intervals import proportion_interval
 
 KEY, MEMORY = (Term("p", name, 0.8, "final", label=name) for name in ("key", "memory"))
@@ -88,7 +88,7 @@ def test_a_member_that_diverged_counts_in_its_own_group(readings):
 
 
 def test_they_are_plain_data_and_come_back(within):
-    kept = JUDGED["verdicts_within.json"]
+    kept = VERDICT_FILES["verdicts_within.json"]
     assert (
         kept.validate_json(json.dumps(kept.dump_python(within, mode="json"), allow_nan=False))
         == within

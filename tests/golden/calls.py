@@ -387,10 +387,10 @@ def _subspace(s: Subject, which: str) -> Any:
     options: dict[str, Any] = {"groups": s.groups} if which != "token_basis" else {}
     basis = leading(value_matrix(s.model))
     if which == "leading":
-        return do.subspace_effect(s.model, s.inputs, basis, keep=True, n_draws=5)
+        return do.subspace_effect(s.model, s.inputs, basis, complement=True, n_draws=5)
     if which == "embedding":
         match = matched_spans(s.model, s.inputs, 1, n_draws=5, **options)
-        return do.subspace_effect(s.model, s.inputs, basis, keep=True, match=match)
+        return do.subspace_effect(s.model, s.inputs, basis, complement=True, match=match)
     group = "reasoning_anchor" if s.data is not None else "token"
     basis = token_basis(s.model, s.inputs, group)
     if which == "token_basis":
@@ -457,7 +457,7 @@ CALLS: dict[str, Callable[[Subject], Any]] = {
         s.model,
         s.inputs,
         groups=GROUPS,
-        alike=("memory", "reasoning"),
+        clusters=("memory", "reasoning"),
         ordered=("key", "reasoning"),
         n_null=DRAWS,
     ),

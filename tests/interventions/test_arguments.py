@@ -94,7 +94,7 @@ WRONG = {
         "name each of them once",
     ),
     "no such group": (
-        lambda: geometry(MODEL, ROWS, groups={"low": [1]}, alike=["lo"]),
+        lambda: geometry(MODEL, ROWS, groups={"low": [1]}, clusters=["lo"]),
         "has no group 'lo'",
     ),
     "many heads": (

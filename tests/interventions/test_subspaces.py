@@ -57,7 +57,7 @@ def test_a_subspace_is_gone_or_alone_in_one_head_or_all_and_back_afterwards(kind
         with with_subspace(model, basis, layer=1, head=head):
             gone = live_tensors(model)["blocks.1.attn.W_V"].clone()
             assert (last_logits(model, INPUTS.tokens) - logits).abs().max() > 1e-4
-        with with_subspace(model, basis, keep=True, layer=1, head=head):
+        with with_subspace(model, basis, complement=True, layer=1, head=head):
             alone = live_tensors(model)["blocks.1.attn.W_V"].clone()
         old, inside = before["blocks.1.attn.W_V"].double(), torch.tensor(basis @ basis.T)
         for h in range(4):
@@ -90,7 +90,7 @@ def test_the_control_changes_as_much(monkeypatch, keep):
     monkeypatch.setattr(module, "_with_values", spy)
     old = live_tensors(model)["blocks.1.attn.W_V"].detach().double().clone()
     basis = random_subspaces(1, 16, 2, RNG)[0]
-    effect = subspace_effect(model, INPUTS, basis, keep=keep, layer=1, n_draws=4)
+    effect = subspace_effect(model, INPUTS, basis, complement=keep, layer=1, n_draws=4)
     assert (effect.site, effect.control.shape) == ("W_V.1", (4, 30))
     norms = torch.stack([(new if keep else old - new).norm(dim=(1, 2)) for new in seen])
     assert len(norms) == 5
@@ -116,7 +116,7 @@ def test_a_model_that_averages_reads_the_anchors_subspace_and_nothing_else():
         assert gone.values.mean() > 0.75
         assert basis is not first or gone.control.mean() < 0.75
     for basis in (both, anchors):
-        alone = subspace_effect(model, sample, basis, keep=True, metric="accuracy", n_draws=3)
+        alone = subspace_effect(model, sample, basis, complement=True, metric="accuracy", n_draws=3)
         assert not alone.values.any()
         assert alone.control.mean() > 0.75
     for other in random_subspaces(

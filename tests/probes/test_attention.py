@@ -363,7 +363,7 @@ def test_padding_in_front_is_no_query_and_nothing_that_one_sees():
     with pytest.raises(
         ModelError, match="2 rows in which no query that counts attends to anything"
     ):
-        averaged([even, even], counted=np.tile(np.arange(4) == 0, (2, 1)))
+        averaged([even, even], queries=np.tile(np.arange(4) == 0, (2, 1)))
     inputs = Inputs(np.zeros((1, 4), int), roles=Roles({"key": np.array([[1]])}))
     assert (
         attention(of_pattern([even]), inputs, query="last", to="key", n_null=0).values[

@@ -19,7 +19,7 @@ from rb_interp.probes.embeddings import (
 from rb_interp.theory.theorem_1 import theorem_1_embeddings
 
 TOKENS = {"key": np.arange(20, 32), "memory": np.arange(1, 5), "reasoning": np.arange(10, 18)}
-OPTIONS: dict[str, Any] = {"alike": ("memory", "reasoning"), "ordered": ("key", "reasoning")}
+OPTIONS: dict[str, Any] = {"clusters": ("memory", "reasoning"), "ordered": ("key", "reasoning")}
 
 
 def of_rows(W_E: np.ndarray, groups=TOKENS, n_null: int = 0, seed: int = 0):

@@ -57,7 +57,7 @@ def by_tokens(gamma: float, seed: int, n_null: int = 99) -> pd.DataFrame:
     groups = {"first": np.sort(first), "second": np.sort(second)}
     named: dict[str, Any] = {
         "groups": groups,
-        "alike": ("first", "second"),
+        "clusters": ("first", "second"),
         "ordered": ("first", "second"),
     }
     inputs = Inputs(rng.integers(0, VOCAB, (ROWS, LENGTH)), rng.integers(0, 5, ROWS))

@@ -24,8 +24,8 @@ from rb_interp.errors import TextError
 from rb_interp.probes import embedding_rank, next_token
 from rb_interp.probes._token_similarity import (
     cosines_by_list,
+    full_weights,
     mean_cosines,
-    once,
     similarity_nulls,
     token_intervals,
     token_similarity,
@@ -43,7 +43,8 @@ SPREAD = 1 / math.sqrt(len(PRONTOQA) * (len(PRONTOQA) - 1) * D_MODEL / 2)
 
 def similarity_values(vectors, typical):
     return {
-        name: float(draws[0]) for name, draws in cosines_by_list(vectors, once(typical)).items()
+        name: float(draws[0])
+        for name, draws in cosines_by_list(vectors, full_weights(typical)).items()
     }
 
 

@@ -76,6 +76,6 @@ def test_model_without_query_weights_attends_uniformly_and_the_untrained_model_d
     )
     # what stands behind the end of a row is no query, and a causal query does not see it
     counted = np.tile(np.arange(9) < 5, (20, 1))
-    filled = uniformity(untrained, Inputs(tokens), layer=1, counted=counted, n_null=0)
+    filled = uniformity(untrained, Inputs(tokens), layer=1, queries=counted, n_null=0)
     cut = uniformity(untrained, Inputs(tokens[:, :5]), layer=1, n_null=0)
     assert filled.values == pytest.approx(cut.values, abs=1e-6)

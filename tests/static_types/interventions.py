@@ -57,4 +57,4 @@ def mistyped_arguments(
     interventions.path_matrix(model, inputs, other, ["z.0"], ["q.1"], mlps="frosen")  # pyright: ignore[reportArgumentType]
     interventions.path_patch(model, inputs, other, "z.0", "q.1", control=3)  # pyright: ignore[reportArgumentType]
     interventions.routes(model, inputs, changed=other)  # pyright: ignore[reportArgumentType]
-    interventions.subspace_effect(model, inputs, basis=basis, keep="yes")  # pyright: ignore[reportArgumentType]
+    interventions.subspace_effect(model, inputs, basis=basis, complement="yes")  # pyright: ignore[reportArgumentType]

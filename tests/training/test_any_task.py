@@ -49,7 +49,7 @@ class Copy:
             lambda now, start: now[:, 1:, 0].mean(1) <= 0.5 * start[:, 1:, 0].mean(1),
             with_siblings=True,
         ),
-        "bad": Stage(lambda now, start: now[:, 0, 1] < 0.5, keep="last"),
+        "bad": Stage(lambda now, start: now[:, 0, 1] < 0.5, occurrence="last"),
     }
 
     def dataset(self, seed):

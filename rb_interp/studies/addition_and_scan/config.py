@@ -155,7 +155,9 @@ class AdditionAndScanConfig(StudyConfig):
             rows.append(sweep.task.n_sequences)
             as_small = replace(sweep.task, n_sequences=rows[0])
             sweep = replace(sweep, task=as_small)
-            _check_alike("scan_small_low", f"scan_{size}_low", "task.n_sequences", smallest, sweep)
+            _check_single_difference(
+                "scan_small_low", f"scan_{size}_low", "task.n_sequences", smallest, sweep
+            )
         if sorted(set(rows)) != rows:
             raise ConfigError(
                 f"n_sequences={rows} of the sizes {', '.join(SIZES)}; expected ascending numbers "
@@ -172,20 +174,20 @@ def check_decay(task: str, low: SweepConfig, high: SweepConfig) -> None:
                 f"{DECAYS[name]:g} by definition."
             )
     train = replace(high.train, weight_decay=low.train.weight_decay)
-    _check_alike(
+    _check_single_difference(
         f"{task}_low", f"{task}_high", "train.weight_decay", low, replace(high, train=train)
     )
 
 
-def _check_alike(
+def _check_single_difference(
     name: str, second_name: str, setting: str, sweep: SweepConfig, second: SweepConfig
 ) -> None:
     """Raise ConfigError if two sweeps differ, of which a setting was made equal."""
-    others = differences(sweep, second)
-    if others:
+    extra_settings = differences(sweep, second)
+    if extra_settings:
         raise ConfigError(
             f"sweeps '{name}' (there) and '{second_name}' (here) are compared and may differ in "
-            f"{setting} alone, but also differ in {others}; change all sweeps of a task alike."
+            f"{setting} alone, but also differ in {extra_settings}; change all sweeps of a task alike."
         )
 
 

@@ -213,11 +213,13 @@ class ScanTask(SequenceTask):
         """The rows of a seed (stream 2), which draws the commands that are trained on."""
         trainable, composites = _by_primitive(self.verbs)
         order = np.random.default_rng([seed, 2]).permutation(len(trainable))
-        drawn = [trainable[number] for number in order]
+        sentences = [trainable[number] for number in order]
         n_trained = self.n_sequences - self.n_alone
-        alone = Sentence((PRIMITIVE,), (PRIMITIVE.upper(),))
-        train = [alone] * self.n_alone + drawn[:n_trained]
-        return self.in_sets(seed, [train, drawn[n_trained:], composites], "the task of commands")
+        primitive = Sentence((PRIMITIVE,), (PRIMITIVE.upper(),))
+        train = [primitive] * self.n_alone + sentences[:n_trained]
+        return self.in_sets(
+            seed, [train, sentences[n_trained:], composites], "the task of commands"
+        )
 
 
 @lru_cache(maxsize=16)

@@ -127,7 +127,7 @@ def value_subspaces(model: HookedModel, data: AnchorDataset) -> Iterator[NamedEf
     for name, basis in bases.items():
         leading_only = name == "leading_direction_only"
         effect = subspace_effect(
-            model, inputs, basis, keep=leading_only, n_draws=DRAWS, seed=data.seed
+            model, inputs, basis, complement=leading_only, n_draws=DRAWS, seed=data.seed
         )
         yield name, REASONING, effect
         match = matched_spans(
@@ -138,7 +138,7 @@ def value_subspaces(model: HookedModel, data: AnchorDataset) -> Iterator[NamedEf
             n_draws=MATCHED_DRAWS,
             seed=data.seed,
         )
-        effect = subspace_effect(model, inputs, basis, keep=leading_only, match=match)
+        effect = subspace_effect(model, inputs, basis, complement=leading_only, match=match)
         yield f"{name}_matched", REASONING, effect
 
 

@@ -49,7 +49,9 @@ from rb_interp.studies.anchor.config import AnchorConfig
 
 SUBSPACE = "a random subspace of the same dimension, the change of W_V of the same norm"
 KEYS = "the span of as many random keys, the change of W_V of the same norm"
-ALIKE = "to what other members whose circuit has the same name attend to on the same inputs"
+PATTERNS_OF_CIRCUIT = (
+    "to what other members whose circuit has the same name attend to on the same inputs"
+)
 BLOCKED = (
     "L1's attention from the last position to the key set to 0",
     "to a random noise position",
@@ -63,7 +65,7 @@ INTERVENTIONS: dict[str, tuple[str, str]] = {
     "leading_direction_only": (LEADING, "to a random direction, what is left of the same norm"),
     "without_reasoning": (OUT.format("reasoning"), SUBSPACE),
     "without_memory": (OUT.format("memory"), SUBSPACE),
-    "forced_average_matched": (AVERAGE, ALIKE),
+    "forced_average_matched": (AVERAGE, PATTERNS_OF_CIRCUIT),
     "leading_direction_only_matched": (
         LEADING,
         "to a random direction within the embeddings in use, what is left of the same norm",
@@ -243,7 +245,7 @@ def family(config: ModelConfig) -> str:
 def calibration(config: AnchorConfig) -> Calibration:
     """The shipped error rates of the probes on models of this configuration's family."""
     name = family(config.model)
-    standings = {claim: standing(claim, name) for claim in MECHANISM_CLAIMS}
+    standings = {claim: calibration_status(claim, name) for claim in MECHANISM_CLAIMS}
     rates = _family_rows(shipped_rates(), name)
     trained = _family_rows(shipped_trained_rates(), name)
     return Calibration(name, standings, rates, trained)
@@ -285,7 +287,7 @@ def _value(column: str, text: str) -> bool | int | float:
     return float(text)
 
 
-def standing(claim: str, family_name: str) -> CalibrationStatus:
+def calibration_status(claim: str, family_name: str) -> CalibrationStatus:
     """Whether a claim is calibrated in a family, and why its verdict is withheld if it is.
 
     >>> standing("A1", "norm none, 2 layers, learned positions")  # a loss

@@ -89,7 +89,7 @@ class AnchorConfig(SweepConfig, StudyConfig):
                 f"add it."
             )
 
-    def judged(self, claim: Claim) -> Claim:
+    def adapt_claim(self, claim: Claim) -> Claim:
         """The claim as it is judged in this preset."""
         return stopped_early(claim) if self.preset in (STOPPED_EARLY, FASTER) else claim
 

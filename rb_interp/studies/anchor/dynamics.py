@@ -60,7 +60,7 @@ OPTIONS: dict[Callable[..., probes.Reading], dict[str, Any]] = {
     probes.value_alignment: {"groups": GROUPS, "contrast": ("reasoning", "memory")},
     probes.geometry: {
         "groups": GROUPS,
-        "alike": ("memory", "reasoning"),
+        "clusters": ("memory", "reasoning"),
         "ordered": ("key", "reasoning"),
     },
 }

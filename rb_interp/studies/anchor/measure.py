@@ -86,9 +86,9 @@ def circuit_counts(circuits: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for gamma, members in circuits.groupby("gamma", sort=True):
         for named_by, (column, known) in NAMED_BY.items():
-            others = sorted(set(circuits[column]) - set(known))
+            other_names = sorted(set(circuits[column]) - set(known))
             total = len(members)
-            for name in (*known, *others):
+            for name in (*known, *other_names):
                 n = members[column].to_list().count(name)
                 rows.append((gamma, named_by, name, n, total, *proportion_interval(n, total)))
     return frame(rows, "gamma named_by:str circuit:str n total:int share low high")
@@ -184,8 +184,10 @@ def _read(
 
 def _stages(sweep: Sweep, member: Member) -> list[str]:
     """The stages at which a trained member is read, each once."""
-    kept = [stage for stage in UNIFORMITY_ALONE if stage in sweep.config.train.stages]
-    return list(dict.fromkeys([*kept, "half", own_stage(sweep, member), "final"]))
+    stages_of_uniformity = [
+        stage for stage in UNIFORMITY_ALONE if stage in sweep.config.train.stages
+    ]
+    return list(dict.fromkeys([*stages_of_uniformity, "half", own_stage(sweep, member), "final"]))
 
 
 def _sources(model: HookedModel, inputs: Mapping[str, Inputs]) -> dict[str, ActivationSource]:

@@ -17,7 +17,7 @@ from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.paper_1 import learning
 from rb_interp.probes._lattice import LAGS
-from rb_interp.probes.weights import ALIKE, MATRICES
+from rb_interp.probes.weights import MATRICES, MIN_COSINE
 from rb_interp.statistics.intervals import two_digits
 from rb_interp.studies.composite.flow import CARRIES, NONE, SEVERAL
 from rb_interp.studies.composite.map import AXES
@@ -257,7 +257,7 @@ def draw_condensation(evidence: Evidence) -> Figure:
     with kit.missing(axes[-1]):
         kit.rates(axes[-1], evidence, kit.Series(share), untrained=True)
         axes[-1].set(ylim=(-0.03, 1.05), title="all seeds")
-        axes[-1].set_ylabel(f"share of pairs with |cos| > {two_digits(ALIKE)}")
+        axes[-1].set_ylabel(f"share of pairs with |cos| > {two_digits(MIN_COSINE)}")
     kit.legend(figure, 2)
     return figure
 

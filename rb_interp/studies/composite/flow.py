@@ -84,7 +84,7 @@ CARRIES = 0.80
 """Share of pairs from which roles carry something."""
 ALONE = 0.50
 """Share of pairs below which one anchor alone does not carry it."""
-DRAWN_FOR = {INFERENTIAL: VIA_ANCHORS, SYMMETRIC: VIA_LAST}
+FLOW_OF_PHASE = {INFERENTIAL: VIA_ANCHORS, SYMMETRIC: VIA_LAST}
 """Phase -> the flow that paper 2 draws for it."""
 LAYERS = 2
 
@@ -133,7 +133,7 @@ def _gathers_anchors(attention: Mapping[str, float]) -> bool:
     return first + second >= ANCHORS_MIN and min(first, second) >= ANCHOR_MIN
 
 
-class Pairs(NamedTuple):
+class InterchangePairs(NamedTuple):
     """Pairs of rows, and the four answers of each."""
 
     base: Inputs
@@ -143,12 +143,14 @@ class Pairs(NamedTuple):
     answers: Mapping[str, Int[np.ndarray, " pair"]]
     """Answers by name, see ANSWERS."""
 
-    def select(self, mask: Bool[np.ndarray, " pair"]) -> Pairs:
+    def select(self, mask: Bool[np.ndarray, " pair"]) -> InterchangePairs:
         """Some of the pairs."""
         numbers = np.flatnonzero(mask)
         answers = {name: answer[numbers] for name, answer in self.answers.items()}
         base = self.base.take(numbers)
-        return Pairs(base, self.source.take(numbers), self.placebo.take(numbers), answers)
+        return InterchangePairs(
+            base, self.source.take(numbers), self.placebo.take(numbers), answers
+        )
 
 
 def inferential_rows(data: CompositeDataset) -> Int[np.ndarray, " row"]:
@@ -157,7 +159,7 @@ def inferential_rows(data: CompositeDataset) -> Int[np.ndarray, " row"]:
     return rows[early(data, rows) & ~data.is_exception(data.pairs[rows])]
 
 
-def draw_pairs(data: CompositeDataset) -> Pairs:
+def draw_pairs(data: CompositeDataset) -> InterchangePairs:
     """Every pair of rows that an interchange may use, whatever a model answers."""
     task = data.task
     rows = inferential_rows(data)
@@ -181,7 +183,7 @@ def draw_pairs(data: CompositeDataset) -> Pairs:
     usable &= ~data.is_exception(source_pairs)
     base = with_distinct_roles(data.inputs(rows))
     source = with_distinct_roles(source)
-    return Pairs(base, source, with_distinct_roles(placebo), answers).select(usable)
+    return InterchangePairs(base, source, with_distinct_roles(placebo), answers).select(usable)
 
 
 def with_distinct_roles(inputs: Inputs) -> Inputs:
@@ -208,7 +210,7 @@ def read_interchange(
     return Reading("interchange_roles", values, untrained=before, n=n, notes=notes)
 
 
-def _shares(model: HookedModel, pairs: Pairs) -> tuple[dict[str, float], int]:
+def _shares(model: HookedModel, pairs: InterchangePairs) -> tuple[dict[str, float], int]:
     """The shares, and the number of pairs that they rest on."""
     right = np.zeros(len(pairs.base), dtype=bool)
     if len(right):
@@ -217,16 +219,16 @@ def _shares(model: HookedModel, pairs: Pairs) -> tuple[dict[str, float], int]:
     if not right.any():
         quantities = product(SITES, (*ANSWERS, "placebo"))
         return {f"{roles}:{name}": np.nan for roles, name in quantities}, 0
-    used = pairs.select(right)
+    pairs_right = pairs.select(right)
     values = {}
     for roles, sites in SITES.items():
-        edits = interchange_edits(model, used.base, used.source, sites)
-        changed = most_likely(model, used.base.tokens, edits)
+        edits = interchange_edits(model, pairs_right.base, pairs_right.source, sites)
+        changed = most_likely(model, pairs_right.base.tokens, edits)
         for name in ANSWERS:
-            values[f"{roles}:{name}"] = float((changed == used.answers[name]).mean())
-        edits = interchange_edits(model, used.base, used.placebo, sites)
-        redrawn = most_likely(model, used.base.tokens, edits)
-        values[f"{roles}:placebo"] = float((redrawn != used.answers["base"]).mean())
+            values[f"{roles}:{name}"] = float((changed == pairs_right.answers[name]).mean())
+        edits = interchange_edits(model, pairs_right.base, pairs_right.placebo, sites)
+        redrawn = most_likely(model, pairs_right.base.tokens, edits)
+        values[f"{roles}:placebo"] = float((redrawn != pairs_right.answers["base"]).mean())
     return values, int(right.sum())
 
 
@@ -362,16 +364,16 @@ def flow_match(phases: pd.DataFrame) -> Iterator[MemberReading]:
     flow. Each has the ends ``:low`` and ``:high`` of its Clopper-Pearson interval over n members;
     the mean's are `mean_of_shares`. All are of all gammas together.
     """
-    decided = phases.loc[phases["phase"].isin(DRAWN_FOR)]
-    drawn = decided.loc[decided["flow"].isin(DRAWN_FOR.values())]
+    decided = phases.loc[phases["phase"].isin(FLOW_OF_PHASE)]
+    members = decided.loc[decided["flow"].isin(FLOW_OF_PHASE.values())]
     counts = {}
-    for phase, flow in DRAWN_FOR.items():
-        flows = drawn.query("phase == @phase")["flow"]
+    for phase, flow in FLOW_OF_PHASE.items():
+        flows = members.query("phase == @phase")["flow"]
         counts[phase] = (int((flows == flow).sum()), len(flows))
     intervals = {phase: (proportion_interval(*count), count[1]) for phase, count in counts.items()}
-    intervals["balanced_accuracy"] = (mean_of_shares(list(counts.values())), len(drawn))
+    intervals["balanced_accuracy"] = (mean_of_shares(list(counts.values())), len(members))
     n = len(decided)
-    intervals["other_flow"] = (proportion_interval(n - len(drawn), n), n)
+    intervals["other_flow"] = (proportion_interval(n - len(members), n), n)
     for name, (interval, n) in intervals.items():
         share, low, high = interval
         values = {name: share, f"{name}:low": low, f"{name}:high": high}

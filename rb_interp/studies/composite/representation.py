@@ -64,7 +64,7 @@ from rb_interp.probes._core import undefined_notes
 from rb_interp.probes._lattice import lattice
 from rb_interp.probes.activations import captured
 from rb_interp.probes.embeddings import spearman
-from rb_interp.probes.labels import Vectors, cosines_by_target, position_vectors
+from rb_interp.probes.labels import RowVectors, cosines_by_target, position_vectors
 from rb_interp.probes.variance import UNDEFINED, omega_squared
 from rb_interp.probes.weights import condensation, layer_matrices, weight_spectra
 from rb_interp.runs.results import frame
@@ -73,7 +73,7 @@ from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.config import MAX_RATIO, MIDDLE, N_MATRICES, SMALL
 from rb_interp.studies.composite.flow import inferential_rows
 from rb_interp.studies.composite.phase import INFERENTIAL, SYMMETRIC, MemberReading
-from rb_interp.studies.composite.rows import PerRow, RowPairs, role_positions
+from rb_interp.studies.composite.rows import AnchorPairs, PerRow, role_positions
 from rb_interp.studies.composite.task import CompositeDataset, Pair
 from rb_interp.tasks.inputs import Inputs, Roles
 from rb_interp.training.member_group import Member
@@ -252,7 +252,7 @@ def read_shares(
     return _share_readings(now, before, inputs, labels, np.zeros(len(rows), dtype=np.int64))
 
 
-def groupings(keys: PerRow, pairs: RowPairs, answers: PerRow) -> dict[str, PerRow]:
+def groupings(keys: PerRow, pairs: AnchorPairs, answers: PerRow) -> dict[str, PerRow]:
     """The group of each row by ``answer``, ``key``, ``unordered_pair`` and (ordered) ``pair``."""
     base = np.array([pairs.max() + 1, 1])
     return {
@@ -285,7 +285,7 @@ def _share_readings(
     return readings
 
 
-def _shares(vectors: Vectors, labels: Groupings, noise: PerRow) -> dict[str, float]:
+def _shares(vectors: RowVectors, labels: Groupings, noise: PerRow) -> dict[str, float]:
     """Share of variance that each grouping explains, mean over the noises."""
     shares = {}
     for name, groups in labels.items():

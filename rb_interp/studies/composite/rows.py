@@ -29,11 +29,11 @@ TRIES = 100
 """Draws of rows before giving up on finding some that are not trained on."""
 
 RowTokens = Int[np.ndarray, "row pos"]
-RowPairs = Int[np.ndarray, "row 2"]
+AnchorPairs = Int[np.ndarray, "row 2"]
 """The anchors of each row."""
 PerRow = Int[np.ndarray, " row"]
 """A number for each row: a key, a position, a label, or the row's own number."""
-Mask = Bool[np.ndarray, " row"]
+RowMask = Bool[np.ndarray, " row"]
 Hashes = UInt64[np.ndarray, " row"]
 
 
@@ -47,7 +47,7 @@ class RowRules(NamedTuple):
     modulus: int
     """A key x is a test key at position p if x modulo this is p."""
 
-    def draw_keys(self, positions: PerRow, test: Mask, rng: np.random.Generator) -> PerRow:
+    def draw_keys(self, positions: PerRow, test: RowMask, rng: np.random.Generator) -> PerRow:
         """A key for each position, drawn evenly from the test keys or from the training keys there.
 
         Test keys are first, first + m, first + 2m, ...; training keys are counted over the gaps
@@ -65,7 +65,7 @@ class RowRules(NamedTuple):
         return np.where(test, first + number * self.modulus, training)
 
     def draw(
-        self, pairs: RowPairs, test: Mask, rng: np.random.Generator
+        self, pairs: AnchorPairs, test: RowMask, rng: np.random.Generator
     ) -> tuple[RowTokens, PerRow]:
         """A row for each pair and kind of key, and the position of its key."""
         low, high = self.items
@@ -77,7 +77,7 @@ class RowRules(NamedTuple):
         return tokens, positions
 
     def draw_untrained(
-        self, pairs: RowPairs, test: Mask, rng: np.random.Generator, trained: Hashes
+        self, pairs: AnchorPairs, test: RowMask, rng: np.random.Generator, trained: Hashes
     ) -> tuple[RowTokens, PerRow]:
         """As `draw`, but a row that is trained on is drawn again.
 
@@ -101,7 +101,7 @@ class RowRules(NamedTuple):
 
 def row_kinds(
     set: str, pairs: Int[np.ndarray, "pair 2"], rows_per_pair: int, n: int
-) -> tuple[RowPairs, Mask]:
+) -> tuple[AnchorPairs, RowMask]:
     """Pair of each row of a set, and whether its key is a test key.
 
     Args:

@@ -34,9 +34,9 @@ from rb_interp.settings import Share, Size, Span, Token
 from rb_interp.studies.composite.rows import (
     SETS,
     TRAIN_SETS,
-    Mask,
+    AnchorPairs,
     PerRow,
-    RowPairs,
+    RowMask,
     RowRules,
     RowTokens,
     role_positions,
@@ -70,7 +70,7 @@ class CompositeDataset(Dataset):
         return self.positions["key"][:, 0]
 
     @property
-    def anchor_positions(self) -> RowPairs:
+    def anchor_positions(self) -> AnchorPairs:
         """Positions of each row's anchors, in order."""
         return self.positions["anchor"]
 
@@ -80,11 +80,11 @@ class CompositeDataset(Dataset):
         return np.take_along_axis(self.tokens, self.positions["key"], 1)[:, 0]
 
     @property
-    def pairs(self) -> RowPairs:
+    def pairs(self) -> AnchorPairs:
         """Each row's anchors, in order."""
         return np.take_along_axis(self.tokens, self.anchor_positions, 1)
 
-    def is_exception(self, pairs: RowPairs) -> Mask:
+    def is_exception(self, pairs: AnchorPairs) -> RowMask:
         """Whether each pair has another shift than the sum."""
         shifts = np.array(self.task.shifts)
         differs = self.pair_shifts != np.add.outer(shifts, shifts)
@@ -227,11 +227,11 @@ class CompositeTask(TaskSettings):
             pairs, test = row_kinds(name, pairs, self.rows_per_pair, self.evaluation_rows)
             rng = np.random.default_rng([seed, 2, number])
             if name == "seen_train":
-                drawn = self.rules.draw_untrained(pairs, test, rng, row_hashes(tokens[0]))
+                set_rows = self.rules.draw_untrained(pairs, test, rng, row_hashes(tokens[0]))
             else:
-                drawn = self.rules.draw(pairs, test, rng)
-            tokens.append(drawn[0])
-            keys.append(drawn[1])
+                set_rows = self.rules.draw(pairs, test, rng)
+            tokens.append(set_rows[0])
+            keys.append(set_rows[1])
         sizes = [len(rows) for rows in tokens]
         data = CompositeDataset(
             seed=seed,
@@ -319,7 +319,7 @@ class CompositeTask(TaskSettings):
             raise TaskError(f"there is no set '{set}'; {nearest(set, SETS)}")
         return np.array(self.held_out if set == "unseen" else self.trained, dtype=np.int64)
 
-    def is_test_key(self, keys: PerRow, positions: PerRow) -> Mask:
+    def is_test_key(self, keys: PerRow, positions: PerRow) -> RowMask:
         """Whether each key is a test key at its position.
 
         >>> CompositeTask().is_test_key(np.array([27, 27]), np.array([0, 1])).tolist()
@@ -327,7 +327,7 @@ class CompositeTask(TaskSettings):
         """
         return keys % self.modulus == positions
 
-    def inferential(self, keys: PerRow, pairs: RowPairs) -> PerRow:
+    def inferential(self, keys: PerRow, pairs: AnchorPairs) -> PerRow:
         """Keys plus the shifts of both anchors, whatever a pair was trained with.
 
         Raises TaskError for unknown anchors.
@@ -339,7 +339,7 @@ class CompositeTask(TaskSettings):
         shifts = np.array(self.shifts)
         return keys + shifts[first] + shifts[second]
 
-    def symmetric(self, keys: PerRow, pairs: RowPairs) -> PerRow:
+    def symmetric(self, keys: PerRow, pairs: AnchorPairs) -> PerRow:
         """What the mirrored pairs of held-out ones were trained to give.
 
         Raises TaskError for a pair that is not held out, and for one whose mirrored pair is not
@@ -365,7 +365,7 @@ class CompositeTask(TaskSettings):
             table[first - 1, second - 1] = shift
         return table
 
-    def _indices(self, pairs: RowPairs) -> tuple[np.ndarray, np.ndarray]:
+    def _indices(self, pairs: AnchorPairs) -> tuple[np.ndarray, np.ndarray]:
         """Index of the first and of the second anchor of each pair; TaskError for unknown ones."""
         if not np.isin(pairs, self.tokens("anchor")).all():
             raise TaskError(

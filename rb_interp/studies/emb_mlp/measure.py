@@ -30,7 +30,7 @@ from rb_interp.theory.theorem_1 import max_deviations
 from rb_interp.training.config import step_at
 from rb_interp.training.member_group import Member
 
-GEOMETRY = {"groups": GROUPS, "alike": ("memory", "reasoning"), "ordered": ("key", "reasoning")}
+GEOMETRY = {"groups": GROUPS, "clusters": ("memory", "reasoning"), "ordered": ("key", "reasoning")}
 
 
 def measure(run: Run, progress: bool = True) -> StudyResult:

@@ -22,8 +22,8 @@ CURVES = {
     ("keys", "rsn_train"): ("reasoning beside mem1", kit.SET_COLOURS["rsn_train"], "-"),
     ("near_sum", "rsn_train"): ("reasoning beside mem2", kit.SET_COLOURS["rsn_train"], (0, (1, 1))),
 }
-Look = tuple[str, Any]
-LOOKS: tuple[Look, ...] = (
+GroupLook = tuple[str, Any]
+LOOKS: tuple[GroupLook, ...] = (
     ("#9db8de", "-"),
     ("#5f8fce", (0, (5, 1.2))),
     ("#2f62ad", (0, (3, 1, 1, 1))),
@@ -90,7 +90,7 @@ def draw_label_range(evidence: Evidence) -> Figure:
     return figure
 
 
-def look_of(group: int) -> Look:
+def look_of(group: int) -> GroupLook:
     """Colour and line of a group, counted from 1."""
     return LOOKS[(group - 1) % len(LOOKS)]
 

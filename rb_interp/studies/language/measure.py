@@ -150,7 +150,7 @@ def _read(
         patterns = probes.captured(model, tokens, hooks, batch=PATTERN_ROWS)
         for layer, head in product(layers, range(model.cfg.n_heads)):
             reading = probes.uniformity(
-                patterns, inputs, layer=layer, head=head, n_null=0, counted=targets
+                patterns, inputs, layer=layer, head=head, n_null=0, queries=targets
             )
             yield corpus, replace(reading, arrays={})
 

@@ -10,7 +10,7 @@ import pytest
 from rb_interp.claims import CalibrationStatus, Verdict, expected_by_chance, judge
 from rb_interp.models import ModelConfig
 from rb_interp.studies.anchor import checks
-from rb_interp.studies.anchor.checks import MECHANISM_CLAIMS, calibration, standing
+from rb_interp.studies.anchor.checks import MECHANISM_CLAIMS, calibration, calibration_status
 from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.config import AnchorConfig
 
@@ -66,7 +66,7 @@ def m1(value: float, of_family: str = HERE) -> Verdict:
             for s in range(8)
         ]
     )
-    return judge(readings, [BY_ID["M1"]], standings={"M1": standing("M1", of_family)})[0]
+    return judge(readings, [BY_ID["M1"]], standings={"M1": calibration_status("M1", of_family)})[0]
 
 
 def test_rates_that_are_met_leave_the_verdict_and_say_so(plant):
@@ -105,7 +105,7 @@ def test_without_a_table_verdicts_stand_and_are_marked(plant):
 def test_a_detector_that_was_not_rated_has_no_table(plant):
     plant(LOUD)
     assert (
-        standing("M4", HERE) == standing("M3", HERE) == CalibrationStatus(False)
+        calibration_status("M4", HERE) == calibration_status("M3", HERE) == CalibrationStatus(False)
     )  # M3: trained models of one kind alone
 
 
@@ -134,7 +134,11 @@ def test_losses_contrasts_and_geometry_need_none(plant):
     plant(LOUD)
     for claim in CLAIMS:
         if claim.id not in MECHANISM_CLAIMS:
-            assert standing(claim.id, HERE) == standing(claim.id, OTHER) == CalibrationStatus(None)
+            assert (
+                calibration_status(claim.id, HERE)
+                == calibration_status(claim.id, OTHER)
+                == CalibrationStatus(None)
+            )
 
 
 def test_a_configuration_has_the_rates_of_its_family():

@@ -71,7 +71,7 @@ def test_readings_agree_with_probes_called_by_hand(run):
             rows = text.rows(f"{corpus}_test")
             tokens, counted = rows.tokens[:n, :-1], rows.targets[:n]
             by_hand[n] = uniformity(
-                final, Inputs(tokens), layer=1, head=1, n_null=0, counted=counted
+                final, Inputs(tokens), layer=1, head=1, n_null=0, queries=counted
             ).values["tv"]
         here = readings.query(
             f"gamma == 0.8 and seed == 1 and stage == 'final' and `set` == '{corpus}'"
