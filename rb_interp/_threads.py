@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_wanted: ContextVar[int] = ContextVar("threads", default=1)
+_n_threads: ContextVar[int] = ContextVar("threads", default=1)
 
 
 @contextmanager
@@ -33,13 +33,13 @@ def threads(n: int) -> Iterator[None]:
 
     before = torch.get_num_threads()
     torch.set_num_threads(n)
-    token = _wanted.set(n)
+    token = _n_threads.set(n)
     try:
         with _libraries().limit(limits=n):
             yield
     finally:
         torch.set_num_threads(before)
-        _wanted.reset(token)
+        _n_threads.reset(token)
 
 
 def single_threaded(function: Callable[P, R]) -> Callable[P, R]:
@@ -48,7 +48,7 @@ def single_threaded(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-        with threads(_wanted.get()):
+        with threads(_n_threads.get()):
             return function(*args, **kwargs)
 
     return limited

@@ -128,16 +128,16 @@ def _converted(value: Any, arrays: dict[Any, bool]) -> Any:
     kind = Sequence if type(value) in (list, tuple) else type(value)
     if not arrays or not (kind in (Sequence, np.ndarray) or hasattr(value, "detach")):
         return value
-    wanted = kind if kind in arrays else next(iter(arrays))
-    if wanted is Sequence:
+    target = kind if kind in arrays else next(iter(arrays))
+    if target is Sequence:
         return value if kind is Sequence or value.ndim != 1 else value.tolist()
-    if not isinstance(value, wanted):
+    if not isinstance(value, target):
         value = as_array(value)
-        if wanted is not np.ndarray:
+        if target is not np.ndarray:
             import torch
 
             value = torch.as_tensor(value)
-    if arrays[wanted] and "int" in str(value.dtype):
+    if arrays[target] and "int" in str(value.dtype):
         value = value.double() if hasattr(value, "detach") else value.astype(float)
     return value
 

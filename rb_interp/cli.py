@@ -58,9 +58,9 @@ class Train:
 
     def start(self, line: str) -> Any:
         """The run, made or opened."""
-        chosen = runs.study(self.study)
-        folder = self.out or chosen.folder(self.settings)
-        run = runs.Run.start(folder, chosen, self.settings, line)
+        study = runs.study(self.study)
+        folder = self.out or study.folder(self.settings)
+        run = runs.Run.start(folder, study, self.settings, line)
         print(f"run folder: {folder}", *_notes(run), sep="\n", file=sys.stderr)
         return run
 
@@ -391,18 +391,18 @@ def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--preset", nargs="?")
     early.add_argument("--config", type=Path, nargs="?")
-    given, _ = early.parse_known_args(list(arguments))
+    options, _ = early.parse_known_args(list(arguments))
     name = arguments[0] if arguments and not arguments[0].startswith("-") else None
-    if given.config is None:
+    if options.config is None:
         name = name or DEFAULT
-        return name, runs.study(name).preset(given.preset or "quick")
-    content = read_toml(given.config)
+        return name, runs.study(name).preset(options.preset or "quick")
+    content = read_toml(options.config)
     study_name = str(content.get("study", DEFAULT))
     kind = runs.study(study_name).load("config")
-    config = runs.config.from_mapping(kind, content, str(given.config))
-    if name not in (None, study_name) or given.preset not in (None, config.preset):
+    config = runs.config.from_mapping(kind, content, str(options.config))
+    if name not in (None, study_name) or options.preset not in (None, config.preset):
         raise ConfigError(
-            f"{given.config} says study '{study_name}' and preset '{config.preset}', the command says "
+            f"{options.config} says study '{study_name}' and preset '{config.preset}', the command says "
             f"another; give one."
         )
     return study_name, config

@@ -119,9 +119,9 @@ def _with_our_errors(init: Callable[..., None]) -> Callable[..., None]:
     """An ``__init__`` that takes lists and numpy's numbers too, and raises its class's ``ERROR``."""
 
     @wraps(init)
-    def init_with_our_errors(self: Any, *args: Any, **given: Any) -> None:
+    def init_with_our_errors(self: Any, *args: Any, **keywords: Any) -> None:
         try:
-            values = {name: _in_python(value) for name, value in given.items()}
+            values = {name: _in_python(value) for name, value in keywords.items()}
             init(self, *map(_in_python, args), **values)
         except ValidationError as error:
             kind = type(self).__name__
@@ -153,14 +153,14 @@ def _sentence(fault: Any, kind: str, names: list[str]) -> str:
     if isinstance(first, int) and first < len(names):
         name = names[first]
     path = ".".join([name, *map(str, inner)])
-    given = reprlib.repr(fault["input"])
+    input_text = reprlib.repr(fault["input"])
     if fault["type"] == "unexpected_keyword_argument":
         return f"{kind} has no setting '{name}'; {nearest(name, names)}"
     if fault["type"] == "literal_error":
         known = re.findall(r"'([^']*)'", fault["ctx"]["expected"])
-        return f"{path}={given} is not known; {nearest(fault['input'], known)}"
+        return f"{path}={input_text} is not known; {nearest(fault['input'], known)}"
     message = fault["msg"].removeprefix("Value error, ")
-    return f"{path}={given}: {message[0].lower()}{message[1:]}"
+    return f"{path}={input_text}: {message[0].lower()}{message[1:]}"
 
 
 def fitted(value: Any, hint: Any, name: str) -> Any:

@@ -92,8 +92,8 @@ def judge_within(
     for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
         seeds = tuple(sorted(seed for seed, group in grouping.groups.items() if group == name))
         rows = readings.loc[readings["seed"].isin(seeds)]
-        lost = [member for member in diverged if member[2] in seeds]
-        verdicts = judge(rows, grouping.claims, diverged=lost, **options)
+        diverged_seeds = [member for member in diverged if member[2] in seeds]
+        verdicts = judge(rows, grouping.claims, diverged=diverged_seeds, **options)
         groups.append(Group(name, seeds, sizes.total(), verdicts))
     return Within(grouping.by, tuple(groups))
 
@@ -155,17 +155,17 @@ def _effects_by_gamma(
 def _judge_claim(
     table: ReadingsTable, claim: Claim, status: CalibrationStatus, diverged: Diverged
 ) -> Verdict:
-    lost = _lost_seeds(claim, diverged)
+    diverged_seeds = _diverged_seeds(claim, diverged)
     samples = [table.condition_sample(condition, claim.unit) for condition in claim.conditions]
     seeds = sorted(set().union(*(sample.values for sample in samples)))
     learners, learned, learned_note = _learners(table, claim, seeds)
     if claim.gate:
         samples = [sample.among(learners) for sample in samples]
-    late, few_on_time, late_note = _late_seeds(samples, claim, lost)
-    samples = [sample.among(sample.values.keys() - set(late)) for sample in samples]
-    results = tuple(_judge_condition(sample, claim, lost) for sample in samples)
+    unreached_seeds, few_on_time, late_note = _unreached_seeds(samples, claim, diverged_seeds)
+    samples = [sample.among(sample.values.keys() - set(unreached_seeds)) for sample in samples]
+    results = tuple(_judge_condition(sample, claim, diverged_seeds) for sample in samples)
     if claim.unit == "seed":
-        met = _met(samples, lost)
+        met = _met(samples, diverged_seeds)
         finding = _decide(met, claim)
         main_result = min(results, key=lambda result: result.n_meeting)
         outcome = _not_open(finding.outcome, max(met, default=-1) >= claim.first_seed)
@@ -174,7 +174,7 @@ def _judge_claim(
         outcomes = [result.outcome for result in results]
         undecided = [result for result in results if result.outcome in ("OPEN", "NOT JUDGED")]
         reason = joined_text(result.reason for result in undecided)
-        finding = rule.Finding(rule.joined(outcomes), reason=reason)
+        finding = rule.Finding(rule.joint_outcome(outcomes), reason=reason)
         outcome = _not_open(finding.outcome, "NOT JUDGED" not in outcomes)
         deciding = (result for result in results if result.outcome == outcome)
         main_result = next(deciding, results[0])
@@ -182,11 +182,13 @@ def _judge_claim(
     untrained = _met([sample._replace(values=sample.untrained) for sample in samples])
     barred = bool(status.reason) or learned is False or few_on_time
     notes = [status.reason, *(sample.problem for sample in samples), learned_note, late_note]
-    uncounted = sorted(set().union(*(sample.values for sample in samples), lost) - met.keys())
+    uncounted = sorted(
+        set().union(*(sample.values for sample in samples), diverged_seeds) - met.keys()
+    )
     if uncounted and claim.unit == "seed":
-        notes.append(f"seeds without every number: {_listed(uncounted)}")
-    if lost:
-        notes.append(f"diverged, so not met: {_listed(lost)}")
+        notes.append(f"seeds without every number: {_seed_list(uncounted)}")
+    if diverged_seeds:
+        notes.append(f"diverged, so not met: {_seed_list(diverged_seeds)}")
     return Verdict(
         **{name: getattr(claim, name) for name in CLAIM_FIELDS},
         outcome="NOT JUDGED" if barred else outcome,
@@ -206,44 +208,46 @@ def _judge_claim(
         conditions=results,
         context=tuple(_context_result(table, term) for term in claim.context),
         learned=learned,
-        unreached=tuple(late),
+        unreached=tuple(unreached_seeds),
     )
 
 
-def _late_seeds(
-    samples: Sequence[ConditionSample], claim: Claim, lost: Collection[int]
+def _unreached_seeds(
+    samples: Sequence[ConditionSample], claim: Claim, diverged_seeds: Collection[int]
 ) -> tuple[list[int], bool, str]:
     """Seeds whose member never came to a stage, whether these are more than half, and a note."""
-    met = _met(samples, lost) if claim.unit == "seed" else {}
+    met = _met(samples, diverged_seeds) if claim.unit == "seed" else {}
     terms = [term_sample for sample in samples for term_sample in sample.samples]
-    never = set().union(*(term_sample.late for term_sample in terms)) - set(lost)
-    late = [seed for seed in met if seed in never]
-    if not late:
+    unreached = set().union(*(term_sample.unreached for term_sample in terms)) - set(diverged_seeds)
+    unreached_seeds = [seed for seed in met if seed in unreached]
+    if not unreached_seeds:
         return [], False, ""
-    few_on_time = 2 * len(late) > len(met)
-    note = f"never at the stage, so left out: {_listed(late)} (with them at their last step"
+    few_on_time = 2 * len(unreached_seeds) > len(met)
+    note = f"never at the stage, so left out: {_seed_list(unreached_seeds)} (with them at their last step"
     prefix = "not reached: " if few_on_time else ""
-    return late, few_on_time, f"{prefix}{note} {sum(met.values())}/{len(met)})"
+    return unreached_seeds, few_on_time, f"{prefix}{note} {sum(met.values())}/{len(met)})"
 
 
-def _lost_seeds(claim: Claim, diverged: Diverged) -> list[int]:
+def _diverged_seeds(claim: Claim, diverged: Diverged) -> list[int]:
     """Seeds of which a member that the claim reads has diverged."""
-    lost: set[int] = set()
+    diverged_seeds: set[int] = set()
     for term in claim.terms:
         if term.gamma is None or term.stage == "init":
             continue
         for sweep, gamma, seed in diverged:
             if sweep == term.sweep and np.isclose(gamma, term.gamma):
-                lost.add(seed)
-    return sorted(lost)
+                diverged_seeds.add(seed)
+    return sorted(diverged_seeds)
 
 
-def _met(samples: Sequence[ConditionSample], lost: Collection[int] = ()) -> dict[int, bool]:
+def _met(
+    samples: Sequence[ConditionSample], diverged_seeds: Collection[int] = ()
+) -> dict[int, bool]:
     """Seed -> whether it meets every condition: seeds with every number, and the lost ones."""
-    whole = set.intersection(*(set(sample.values) for sample in samples)) | set(lost)
+    whole = set.intersection(*(set(sample.values) for sample in samples)) | set(diverged_seeds)
     met = {}
     for seed in sorted(whole):
-        met[seed] = seed not in lost and all(
+        met[seed] = seed not in diverged_seeds and all(
             sample.condition.met(sample.values[seed]) for sample in samples
         )
     return met
@@ -272,10 +276,10 @@ def _decide(met: Mapping[int, bool], claim: Claim) -> rule.Finding:
 
 
 def _judge_condition(
-    sample: ConditionSample, claim: Claim, lost: Collection[int]
+    sample: ConditionSample, claim: Claim, diverged_seeds: Collection[int]
 ) -> ConditionResult:
     condition = sample.condition
-    met = _met([sample], lost)
+    met = _met([sample], diverged_seeds)
     interval = median_and_range([*sample.values.values()])
     untrained = median_and_range([*sample.untrained.values()]).estimate
     reason = ""
@@ -357,7 +361,7 @@ def _context_result(table: ReadingsTable, term: Term) -> ConditionResult:
     )
 
 
-def _listed(seeds: Collection[int]) -> str:
+def _seed_list(seeds: Collection[int]) -> str:
     return ", ".join(map(str, seeds))
 
 

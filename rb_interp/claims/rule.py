@@ -177,7 +177,7 @@ def decide_interval(condition: Condition, interval: Interval) -> Outcome:
     return "HOLDS" if low_met else "FAILS"
 
 
-def joined(outcomes: Sequence[str]) -> Outcome:
+def joint_outcome(outcomes: Sequence[str]) -> Outcome:
     """The outcome of all of several: FAILS where one fails, HOLDS where all hold."""
     if "FAILS" in outcomes:
         return "FAILS"

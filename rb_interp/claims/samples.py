@@ -45,9 +45,9 @@ class TermIndex:
         for column, names in self._names.items():
             fits &= names[rows] == getattr(term, column)
         for column in ("layer", "head"):
-            wanted = getattr(term, column)
-            if wanted is not None and column in self._numbers:
-                fits &= self._numbers[column][rows] == wanted
+            target = getattr(term, column)
+            if target is not None and column in self._numbers:
+                fits &= self._numbers[column][rows] == target
         return rows[fits]
 
     def n_sites(self, rows: Int[np.ndarray, " row"]) -> int:
@@ -59,13 +59,13 @@ class TermIndex:
 class Sample(NamedTuple):
     """The finite values of one term by seed, and the untrained models' values.
 
-    ``problem`` says what is wrong; ``late`` are the seeds whose member never came to the stage.
+    ``problem`` says what is wrong; ``unreached`` are the seeds whose member never came to the stage.
     """
 
     values: SeedValues
     untrained: SeedValues
     problem: str
-    late: frozenset[int] = frozenset()
+    unreached: frozenset[int] = frozenset()
 
 
 class ConditionSample(NamedTuple):
@@ -122,8 +122,8 @@ class ReadingsTable:
             alone = term.gamma is None and len(rows) == 1
             seeds_text = "" if alone else f"{n_lost} of {len(rows)} seeds have "
             problem = f"{seeds_text}no finite {term.quantity}"
-        late = frozenset(seeds[~self._reached[rows]].tolist())
-        return Sample(values, untrained, problem, late)
+        unreached = frozenset(seeds[~self._reached[rows]].tolist())
+        return Sample(values, untrained, problem, unreached)
 
     def condition_sample(self, condition: Condition, unit: str) -> ConditionSample:
         """The sample of a condition; for the unit ``interval`` with the ends of each number's."""

@@ -65,12 +65,12 @@ class Evidence:
     claims: Sequence[Claim] = ()
     within: Within | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
-    asked: Any = field(default_factory=set)
+    requests: Any = field(default_factory=set)
     name: str = ""
     whole: Evidence | None = None
 
     @cached_property
-    def _late(self) -> pd.DataFrame:
+    def _unreached_counts(self) -> pd.DataFrame:
         """Stage, rate, ``late`` and ``n``: how many members never came to a stage, for stages with
         such members."""
         columns = ["sweep", "stage", "gamma", "seed", "reached"]
@@ -89,7 +89,7 @@ class Evidence:
         """A sentence on members that never came to a stage, of some stages and rates or all; ""
         without any."""
         counts = []
-        for row in self._late.to_dict("records"):
+        for row in self._unreached_counts.to_dict("records"):
             stage, gamma = row["stage"], float(row["gamma"])
             if places is None or (stage, gamma) in places:
                 counts.append(f"{stage} at γ = {gamma:g}: {row['late']} of {row['n']} members")
@@ -190,7 +190,7 @@ class Evidence:
             equal = np.isclose(rows[column], value) if column == "gamma" else rows[column] == value
             rows = rows.loc[equal]
         if {"stage", "gamma", "reached"} <= {*rows}:
-            self.asked.update(zip(rows["stage"], rows["gamma"].astype(float), strict=True))
+            self.requests.update(zip(rows["stage"], rows["gamma"].astype(float), strict=True))
         if rows.empty:
             filters = ", ".join(f"{column} = {value}" for column, value in where.items())
             raise MissingEvidenceError(f"The table “{name}” has no row with {filters}.")
@@ -243,7 +243,7 @@ class Evidence:
         """Note which stage was looked at, and raise MissingEvidenceError without such members."""
         if term.gamma is not None:
             self.require(term.gamma)
-            self.asked.add((term.stage, float(term.gamma)))
+            self.requests.add((term.stage, float(term.gamma)))
 
     def rows(self, term: Term) -> pd.DataFrame:
         """Readings of a term, one row a seed, ascending; MissingEvidenceError if there are none."""

@@ -306,15 +306,17 @@ def ablations(
     """
     parsed = parse_sites(sites)
     metrics = metric if isinstance(metric, list | tuple) else [cast(MetricLike, metric)]
-    pairs = [PairedRun(model, given, None, inputs, control=control) for given in metrics]
+    pairs = [
+        PairedRun(model, metric_like, None, inputs, control=control) for metric_like in metrics
+    ]
     first = pairs[0]
     changes = [pair.metric.change for pair in pairs]
 
     def means(site: Site, new: Tensor) -> list[float]:
         """The first metric with other values at a site, and what is lost in each."""
         logits = first.run(edits_of(model, inputs, {site: new}))
-        lost = [pair.lost(pair.of(logits)).mean() for pair in pairs]
-        return [first.of(logits).mean(), *lost]
+        drops = [pair.lost(pair.of(logits)).mean() for pair in pairs]
+        return [first.of(logits).mean(), *drops]
 
     values = values_at(model, inputs, parsed)
     control_values = {} if control is None else values_at(model, control, parsed)
@@ -328,9 +330,9 @@ def ablations(
             control_lost = means(site, control_values[site])[1:]
         note = " ".join(f"{subject}: {text}" for subject, text in notes.items())
         for method in methods:
-            lost = means(site, replacement(values[site], method, seed))
+            drops = means(site, replacement(values[site], method, seed))
             about = [len(inputs), first.answered, note]
-            rows.append([str(site), method, *lost, *control_lost, *about])
+            rows.append([str(site), method, *drops, *control_lost, *about])
     control_changes = [f"control_{change}" for change in changes]
     columns = ["component", "method", first.metric.name, *changes, *control_changes]
     return pd.DataFrame(rows, columns=pd.Index([*columns, "n", "answered", "note"]))
@@ -386,7 +388,7 @@ def interchange(
             f"got {len(predicted)} predicted answers for {len(base)} inputs; give one for each "
             f"input."
         )
-    taken = parse_sites(sites)
+    source_sites = parse_sites(sites)
     fixed_sites = parse_sites(hold) if hold else []
     pair = PairedRun(model, "kl", answer_at, base, control=control)  # asks for no labels
     hold_edits = interchange_edits(model, base, base, fixed_sites) if fixed_sites else []
@@ -399,10 +401,10 @@ def interchange(
     answers = pair.base_logits.argmax(1).numpy()
     changed_answers = []
     for rows in (source, control):
-        edits = [*hold_edits, *interchange_edits(model, base, rows, taken)]
+        edits = [*hold_edits, *interchange_edits(model, base, rows, source_sites)]
         changed_answers.append(pair.run(edits).argmax(1).numpy())
-    pair.note_control(taken)
-    site = site_names(taken, model)
+    pair.note_control(source_sites)
+    site = site_names(source_sites, model)
     if fixed_sites:
         site += f"; held: {site_names(fixed_sites, model)}"
     counts = answers != predicted

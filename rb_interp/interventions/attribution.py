@@ -109,11 +109,11 @@ class Cells:
             )
         after = [Site("resid_post", layer) for layer in range(n_layers)]
         self.streams = [Site("resid_pre", 0), *after]
-        read = list(self.groups)
+        read_sites = list(self.groups)
         for site in self.groups:
-            read += self.streams[site.layer : site.layer + 2]
-            read.append(Site("resid_pre", site.layer))
-        self.hooks = list(dict.fromkeys(site.hook for site in read))
+            read_sites += self.streams[site.layer : site.layer + 2]
+            read_sites.append(Site("resid_pre", site.layer))
+        self.hooks = list(dict.fromkeys(site.hook for site in read_sites))
 
     def _default_components(
         self, model: HookedModel, rows: Sequence[Inputs], head: int | None
@@ -379,6 +379,6 @@ def forward_with_graph(
             copies[name] = value.clone()
     stores = [(name, partial(store, name=name)) for name in dict.fromkeys([first, *hooks])]
     with torch.enable_grad(), evaluation(model), attached(model, stores):
-        given = tokens.to(device_of(model))
-        logits = functional_call(module, copies, given) if copies else model(given)
+        device_tokens = tokens.to(device_of(model))
+        logits = functional_call(module, copies, device_tokens) if copies else model(device_tokens)
     return logits, {name: activations[name] for name in hooks}

@@ -226,8 +226,8 @@ def _logit_of(
     logits: Float[Tensor, "row d_vocab"], tokens: TokenChoice, answers: Any
 ) -> Float[Tensor, " row"]:
     """The logit of one token in each row, by default of the right answer."""
-    given = answers.labels if tokens is None else tokens
-    ids = torch.as_tensor(given, device=logits.device).long()
+    ids_or_labels = answers.labels if tokens is None else tokens
+    ids = torch.as_tensor(ids_or_labels, device=logits.device).long()
     if ids.ndim and ids.shape != logits.shape[:1]:  # gather takes fewer rows without a word
         raise ModelError(
             f"got tokens of shape {list(ids.shape)} for {len(logits)} rows; give one token, or one "

@@ -134,16 +134,16 @@ class PairedRun:
         """Positions of the stream before each layer, and after the last, that reach the answer."""
         length = self.base.tokens.shape[1]
         answers = answer_positions(self.answer_at, self.base).numpy()
-        read = [np.arange(length) == answers[:, None]]
+        masks = [np.arange(length) == answers[:, None]]
         for layer in reversed(range(self.model.cfg.n_layers)):
-            read.append(read[-1] @ visible(self.model, layer, length) | read[-1])
-        return read[::-1]
+            masks.append(masks[-1] @ visible(self.model, layer, length) | masks[-1])
+        return masks[::-1]
 
     def reads(self, site: Site, positions: Int[np.ndarray, "row n"]) -> bool:
         """Whether what stands at a site's positions can reach the answer in any row."""
         acts_in_its_layer = site.component in sites.ACTS_ON_OTHERS
-        read = self.read_positions[site.layer + (not acts_in_its_layer)]
-        return bool(np.take_along_axis(read, positions, 1).any())
+        mask = self.read_positions[site.layer + (not acts_in_its_layer)]
+        return bool(np.take_along_axis(mask, positions, 1).any())
 
     def of(self, logits: Float[Tensor, "row d_vocab"], rows: Any = slice(None)) -> RowValues:
         """The metric of each row, or of runs of some rows."""

@@ -159,9 +159,9 @@ class Write(NamedTuple):
 
     def within(self, runs: Runs) -> Write:
         """The writes of some runs, which are sorted, numbered by their place among these."""
-        chosen = ((self.run >= runs[0]) & (self.run <= runs[-1])).nonzero()[:, 0]
-        number = torch.searchsorted(runs, self.run[chosen])
-        return Write(self.site, number, self.position[chosen], self.values[chosen])
+        entries = ((self.run >= runs[0]) & (self.run <= runs[-1])).nonzero()[:, 0]
+        number = torch.searchsorted(runs, self.run[entries])
+        return Write(self.site, number, self.position[entries], self.values[entries])
 
     def put(self, activation: Tensor) -> Tensor:
         """The activation of all runs with the values; of one position, whatever the position."""
@@ -269,8 +269,8 @@ class CellRuns:
                 # what a pass that begins at a block needs of the whole pass
                 tokens = self.tokens.to(self.device)
                 _, _, shortformer, mask = self.model.input_to_embed(tokens)  # type: ignore[attr-defined]
-                given = {"shortformer_pos_embed": shortformer, "attention_mask": mask}
-                self.mask = {name: value for name, value in given.items() if value is not None}
+                candidates = {"shortformer_pos_embed": shortformer, "attention_mask": mask}
+                self.mask = {name: value for name, value in candidates.items() if value is not None}
                 for layer in sorted({site.layer for site in self.groups}):
                     stream = self._passes(layer, rows, stop_at_layer=layer + 1)
                     comparisons.append((stream, self.untouched[self.streams[layer + 1].hook]))
@@ -359,13 +359,13 @@ class CellRuns:
         stream = self.streams[max(first_block, 0)]
         options: dict[str, Any] = {}
         if first_block < 0:
-            given = self.tokens[rows]
+            activation = self.tokens[rows]
         else:
-            given = self.untouched[stream.hook][rows]
+            activation = self.untouched[stream.hook][rows]
             options["start_at_layer"] = first_block
             options |= {name: value[rows] for name, value in self.mask.items()}
         if first_block == self.n_layers:
-            given = given[answers][:, None]
+            activation = activation[answers][:, None]
 
         # functions, since TransformerLens names a hook by its repr, and one with tensors is slow
         def select_answers(activation: Tensor, hook: Any) -> Tensor:
@@ -375,7 +375,7 @@ class CellRuns:
         if write is not None:
             part = write.within(runs)
             if first_block >= 0 and write.site == stream:
-                given = part.put(given)
+                activation = part.put(activation)
             else:
                 hooks.append((write.site.hook, lambda activation, hook: part.put(activation)))
         if narrow:
@@ -383,7 +383,7 @@ class CellRuns:
         if stop_at_layer is not None:
             options["stop_at_layer"] = stop_at_layer
         with attached(self.model, hooks):
-            output = self.model(given.to(self.device), **options)
+            output = self.model(activation.to(self.device), **options)
         if stop_at_layer is None:
             output = output[:, 0] if output.shape[1] == 1 else output[answers]
         return output.cpu()

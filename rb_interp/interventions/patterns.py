@@ -74,23 +74,23 @@ def forced_pattern(
     """
     site = Site("pattern", layer, unit=head)
     site.check(model)
-    wanted = torch.as_tensor(pattern)
-    hidden = ~torch.from_numpy(visible(model, layer, wanted.shape[-1]))
-    if wanted[..., hidden].any():
+    target = torch.as_tensor(pattern)
+    hidden = ~torch.from_numpy(visible(model, layer, target.shape[-1]))
+    if target[..., hidden].any():
         raise ModelError(
             "the pattern attends to later positions; rows are queries, columns keys, later ones 0."
         )
-    of_each_row = wanted.ndim == 4
+    of_each_row = target.ndim == 4
     heads = slice(None) if head is None else head
 
     def change(activation: Tensor, rows: Int[Tensor, " batch"]) -> Tensor:
         changed = activation.clone()
-        new = wanted[rows] if of_each_row else wanted
+        new = target[rows] if of_each_row else target
         new = new.to(activation).expand_as(changed)
         changed[:, heads] = new[:, heads]
         return changed
 
-    return [Edit(site.hook, change, len(wanted) if of_each_row else None)]
+    return [Edit(site.hook, change, len(target) if of_each_row else None)]
 
 
 @checked
@@ -139,7 +139,7 @@ def row_entropies(
     return entr(pattern).sum(-1).sum(0) / np.maximum(n_attending, 1)
 
 
-def seen_positions(
+def visible_positions(
     model: HookedModel, inputs: Inputs, layer: int
 ) -> Bool[np.ndarray, "*row query key"]:
     """Which positions each query of a layer may attend to.
@@ -147,16 +147,16 @@ def seen_positions(
     Padding in front attends to nothing and is attended by nothing: then each row has its own.
     """
     attends = pattern_of(model, inputs.tokens, layer=layer).any(-1).any(1).numpy()
-    seen = visible(model, layer, attends.shape[1])
+    mask = visible(model, layer, attends.shape[1])
     if attends.all():
-        return seen
-    return seen & attends[:, None] & attends[..., None]
+        return mask
+    return mask & attends[:, None] & attends[..., None]
 
 
 def random_patterns(
     entropies: Float[np.ndarray, "*lead query"],
     rng: np.random.Generator,
-    seen: Bool[np.ndarray, "query key"] | None = None,
+    mask: Bool[np.ndarray, "query key"] | None = None,
 ) -> Float[np.ndarray, "*lead query key"]:
     """Patterns with Gaussian logits, scaled so that every row has the entropy asked for, in nats.
 
@@ -173,23 +173,23 @@ def random_patterns(
     [0.0, 0.693147181, 0.5]
     """
     length = entropies.shape[-1]
-    if seen is None:
-        seen = np.tri(length, dtype=bool)
-    largest = np.log(seen.sum(1))
+    if mask is None:
+        mask = np.tri(length, dtype=bool)
+    largest = np.log(mask.sum(1))
     possible = (entropies >= -1e-6) & (entropies <= largest + 1e-6)  # further off is no rounding
     if not possible.all():
         raise ModelError(
             "query i (from 1) sees i positions, so its entropy lies between 0 and ln i nats."
         )
     logits = rng.standard_normal((*entropies.shape, length))
-    logits -= np.where(seen, logits, -np.inf).max(-1, keepdims=True)
+    logits -= np.where(mask, logits, -np.inf).max(-1, keepdims=True)
 
     def patterns(scale: np.ndarray) -> np.ndarray:
-        scaled = np.where(seen, logits * scale[..., None], -np.inf)
+        scaled = np.where(mask, logits * scale[..., None], -np.inf)
         return softmax(scaled, axis=-1)
 
-    def too_even(scale: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        return entr(patterns(scale)).sum(-1) > wanted
+    def too_even(scale: np.ndarray, target: np.ndarray) -> np.ndarray:
+        return entr(patterns(scale)).sum(-1) > target
 
     low = np.zeros(entropies.shape)
     high = np.ones(entropies.shape)
@@ -258,9 +258,9 @@ def forced_average(
     site = Site("pattern", layer, unit=head)
     site.check(model)
     control = "pattern of another model on the same inputs"
-    seen = seen_positions(model, inputs, layer)
+    mask = visible_positions(model, inputs, layer)
     if entropies is not None:
-        if seen.ndim == 3:
+        if mask.ndim == 3:
             raise ModelError(
                 "rows with padding in front have no pattern in common; make one call for each "
                 "length."
@@ -268,13 +268,13 @@ def forced_average(
         control = "random fixed pattern of the same entropy"
         n_heads = 1 if head is not None else model.cfg.n_heads
         shape = (n_draws, n_heads, inputs.tokens.shape[1])
-        wanted = np.broadcast_to(np.asarray(entropies, dtype=np.float64), shape)
-        beside = [*random_patterns(wanted, np.random.default_rng([seed, 10]), seen)]
+        target = np.broadcast_to(np.asarray(entropies, dtype=np.float64), shape)
+        beside = [*random_patterns(target, np.random.default_rng([seed, 10]), mask)]
     pair = PairedRun(model, metric, answer_at, inputs)
     if pattern is None:
         name = "attention forced to 1/i"
-        average = seen / np.maximum(seen.sum(-1, keepdims=True), 1)
-        of_each_row = seen.ndim == 3
+        average = mask / np.maximum(mask.sum(-1, keepdims=True), 1)
+        of_each_row = mask.ndim == 3
         patterns = [average[:, None] if of_each_row else average, *beside]
     else:
         name = "attention of another model"
@@ -338,8 +338,8 @@ def blocked_attention(
     blocked = [keys]
     if n_draws:
         candidates = control_positions(inputs, queries, keys)
-        seen = seen_positions(model, inputs, layer)
-        of_rows = np.broadcast_to(seen, (len(queries), *seen.shape[-2:]))
+        mask = visible_positions(model, inputs, layer)
+        of_rows = np.broadcast_to(mask, (len(queries), *mask.shape[-2:]))
         seen_by_queries = np.take_along_axis(of_rows, queries[..., None], 1).any(1)
         hidden = ~np.take_along_axis(seen_by_queries, candidates, 1)
         n_few = int(((~hidden).sum(1) < n_keys).sum())
@@ -391,8 +391,8 @@ def blocked_edits(
         closed = torch.zeros(len(rows), length, dtype=torch.bool)
         closed[row, key] = True
         attends = activation.any(-1).any(1).cpu()  # no padding
-        seen = torch.from_numpy(visible(model, layer, length))[query]
-        is_open = (seen & ~closed[:, None] & attends[:, None]).to(activation)  # [row, n, key]
+        mask = torch.from_numpy(visible(model, layer, length))[query]
+        is_open = (mask & ~closed[:, None] & attends[:, None]).to(activation)  # [row, n, key]
         if not is_open.any(-1).all():
             raise ModelError(
                 f"in L{layer} a query sees nothing but what is blocked; choose a later query."
@@ -416,9 +416,9 @@ def control_positions(inputs: Inputs, queries: Positions, keys: Positions) -> Po
     if "noise" in inputs.roles.positions:
         free = sites.positions(inputs, "noise")
     else:
-        taken = np.concatenate([queries, keys], 1)
+        edge_positions = np.concatenate([queries, keys], 1)
         position = np.arange(inputs.tokens.shape[1])
-        is_free = (position[None, :, None] != taken[:, None]).all(-1)
+        is_free = (position[None, :, None] != edge_positions[:, None]).all(-1)
         n_free = int(is_free.sum(1).min())
         free = np.argsort(~is_free, axis=1, kind="stable")[:, :n_free]
     if free.shape[1] < keys.shape[1]:

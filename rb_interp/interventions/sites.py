@@ -152,10 +152,10 @@ class Site:
         components = components_of(model, self.layer if in_range else None)
         if self.component not in components:
             check_not_compiled(model)
-            listed = ", ".join(components) or "no transformer layer: edit its hooks by name"
+            names = ", ".join(components) or "no transformer layer: edit its hooks by name"
             raise ModelError(
                 f"site '{self}' is not in this model, a {type(model).__name__}, which has there "
-                f"{listed}."
+                f"{names}."
             )
         if not in_range:
             self._raise_out_of_range("layer", self.layer, n_layers)

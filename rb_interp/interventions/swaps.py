@@ -185,8 +185,8 @@ def _pairs(
     fits = (base_key != source_key) & (base_sum != source_sum)
     if same_position:
         fits &= data.key_position[base] == data.key_position[source]
-    chosen = rng.permutation(pairs[fits])[:n]
-    return chosen[:, 0], chosen[:, 1]
+    selection = rng.permutation(pairs[fits])[:n]
+    return selection[:, 0], selection[:, 1]
 
 
 def _key_sum(data: AnchorDataset, rows: Int[np.ndarray, " row"]) -> tuple[np.ndarray, np.ndarray]:
@@ -261,15 +261,15 @@ def permuted_number_line(
 
     W_E = writable_tensors(model, {"embed.W_E": model.W_E})["embed.W_E"]
     distance = np.linalg.norm(steps[0])
-    moved = []
+    follows = []
     for step in steps:
         scale = distance / max(np.linalg.norm(step), np.finfo(float).tiny)
         new = W_E.detach().clone()
         new[torch.as_tensor(anchors)] += torch.as_tensor(step * scale).to(W_E)
         with replaced(W_E, new):
             answers = most_likely(model, tokens) if len(tokens) else np.zeros(0)
-        moved.append((answers == predicted) * 1.0)
-    values, *controls = moved
+        follows.append((answers == predicted) * 1.0)
+    values, *controls = follows
     return Effect(
         f"anchors permuted along {name}",
         "W_E",

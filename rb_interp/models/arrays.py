@@ -81,7 +81,7 @@ def model_of(source: ActivationSource) -> HookedModel:
 
 @checked
 def from_arrays(
-    arrays: Mapping[str, Any] | None = None, *, attn_only: bool = False, **named: Any
+    arrays: Mapping[str, Any] | None = None, *, attn_only: bool = False, **keywords: Any
 ) -> Arrays:
     """A source for every probe from plain arrays, numpy's or torch's; ``untrained=`` takes such a
     source as well.
@@ -106,7 +106,7 @@ def from_arrays(
     0.0
     """
     tensors: dict[str, Tensor] = {}
-    for name, value in {**(arrays or {}), **named}.items():
+    for name, value in {**(arrays or {}), **keywords}.items():
         tensors |= _by_full_name(name, value)
     return Arrays(tensors, attn_only)
 

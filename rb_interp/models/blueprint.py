@@ -245,8 +245,8 @@ def _look_up(
     W_in[blueprint.block("last", n)] = 2 * last.T
     W_in[blueprint.block("pair", n)] = 2 * pair.T
     blueprint.weights["blocks.1.mlp.b_in"][:] = -5.0  # three tokens match, or the unit is silent
-    written = [blueprint.at[f"answer_{y}"] for y in table.labels]
-    W_out[np.arange(len(written)), written] = 1.0
+    columns = [blueprint.at[f"answer_{y}"] for y in table.labels]
+    W_out[np.arange(len(columns)), columns] = 1.0
 
 
 def _free_token(task: AnchorTask, answers: Sequence[int] | np.ndarray) -> int:

@@ -150,8 +150,8 @@ def make_lens_model(
     config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32
 ) -> HookedModel:
     """A model whose weights hold nothing yet, on CPU; the caller's random state stays as it was."""
-    named = replace(config, act="relu") if config.act == "tanh" else config
-    cfg = lens_config(named, d_vocab, n_ctx, dtype)
+    relu_config = replace(config, act="relu") if config.act == "tanh" else config
+    cfg = lens_config(relu_config, d_vocab, n_ctx, dtype)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "HookedTransformer is deprecated", DeprecationWarning)
         try:
@@ -299,15 +299,15 @@ def modules_of(model: nn.Module) -> Iterator[tuple[str, nn.Module, nn.Module]]:
     ['', '0', '1']
     """
     root = original_model(model)
-    seen: set[int] = set()
+    module_ids: set[int] = set()
 
     def walk(
         path: str, module: nn.Module, parent: nn.Module
     ) -> Iterator[tuple[str, nn.Module, nn.Module]]:
         module = original(module)
-        if id(module) in seen:
+        if id(module) in module_ids:
             return
-        seen.add(id(module))
+        module_ids.add(id(module))
         yield path, module, parent
         for name, child in module.named_children():
             child_path = path if name in WRAPPERS else f"{path}.{name}".lstrip(".")

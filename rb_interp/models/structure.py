@@ -198,11 +198,11 @@ def _caution(role: str, model: Any) -> str:
         remedies.append(f"model.reset_hooks({option})")
     if on_modules:
         remedies.append("the handle's remove()")
-    listed = ", ".join(names[:MAX_NAMED])
+    text = ", ".join(names[:MAX_NAMED])
     if len(names) > MAX_NAMED:
-        listed += f" and {len(names) - MAX_NAMED} others"
+        text += f" and {len(names) - MAX_NAMED} others"
     return (
-        f"{role} carries hooks of yours, which act in every pass: {listed}. "
+        f"{role} carries hooks of yours, which act in every pass: {text}. "
         f"Take them off by {' and '.join(remedies)}."
     )
 

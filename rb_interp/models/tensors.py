@@ -99,9 +99,9 @@ class ModelTensor:
         if self.values is None:
             return [self.parameter]
         parts = []
-        for group, chosen in (("qk", ~self.values), ("vo", self.values)):
+        for group, mask in (("qk", ~self.values), ("vo", self.values)):
             shape = list(self.tensor.shape)
-            shape[self.axis] = int(chosen.sum())
+            shape[self.axis] = int(mask.sum())
             parts.append(replace(self.parameter, group=group, shape=tuple(shape)))
         return parts
 
@@ -113,8 +113,8 @@ class ModelTensor:
         elif self.live:
             tensors = self.live[:2] if group == "qk" else self.live[2:]
         else:
-            chosen = self.values if group == "vo" else ~self.values
-            numbers = chosen.nonzero()[:, 0].to(self.tensor.device)
+            mask = self.values if group == "vo" else ~self.values
+            numbers = mask.nonzero()[:, 0].to(self.tensor.device)
             tensors = (self.tensor.index_select(self.axis, numbers),)
         if self.padding is not None:
             tensors = (self.tensor[: self.padding], self.tensor[self.padding + 1 :])

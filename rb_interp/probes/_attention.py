@@ -205,8 +205,8 @@ def attention_of_last(attention: HeadAttention, roles: Roles) -> Measurement:
     """The values of `attention_by_role`, read from a head's pattern."""
     key = roles.position("key", "attention_by_role")
     anchors = roles.position("anchor", "attention_by_role")
-    named = np.sort(np.concatenate([key, anchors], 1), 1)
-    repeated = np.flatnonzero((np.diff(named, axis=1) == 0).any(1))
+    role_columns = np.sort(np.concatenate([key, anchors], 1), 1)
+    repeated = np.flatnonzero((np.diff(role_columns, axis=1) == 0).any(1))
     if len(repeated):
         row = repeated[0]
         raise RolesError(
@@ -309,8 +309,8 @@ def measure_pairs(
         values[name] = float(table[pair])
     for name, (weights, offset, n) in excesses.items():
         key = keys[..., pairs[name][1]]
-        given = np.einsum("rqk,rq,rk->", pattern, weights, key)
-        values[name + EXCESS] = float((given - offset) / n)
+        mass = np.einsum("rqk,rq,rk->", pattern, weights, key)
+        values[name + EXCESS] = float((mass - offset) / n)
     batches = [[name] for name in with_null] if with_null else [list(pairs)]
 
     def draw_nulls(n_null: int, seed: int) -> dict[str, Null]:
@@ -325,8 +325,8 @@ def measure_pairs(
                 nulls[name] = Null(PERMUTED, draws, tolerance=ROUNDING)
             for name, (weights, offset, n) in excesses.items():
                 key = keys[..., [pairs[name][1]]]
-                given = other_rows(pattern, weights[..., None], key, orders)[:, 0, 0]
-                draws = (given - offset) / n
+                mass = other_rows(pattern, weights[..., None], key, orders)[:, 0, 0]
+                draws = (mass - offset) / n
                 nulls[name + EXCESS] = Null(PERMUTED, draws, tolerance=ROUNDING)
         return nulls
 

@@ -186,10 +186,10 @@ def head_attention(
         check_attends(source, attends)
         _, first, number = np.unique(attends, axis=0, return_index=True, return_inverse=True)
         padding_group = first[number.reshape(-1)]
-    seen = visible(model_of(source), layer, pattern.shape[-1])
+    mask = visible(model_of(source), layer, pattern.shape[-1])
     if np.triu(pattern, 1).any():  # arrays do not say what their queries may attend to
-        seen = np.ones_like(seen)
-    return HeadAttention(pattern, seen, attends, padding_group)
+        mask = np.ones_like(mask)
+    return HeadAttention(pattern, mask, attends, padding_group)
 
 
 def undefined_notes(

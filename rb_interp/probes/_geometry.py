@@ -102,7 +102,7 @@ class GroupedEmbeddings(NamedTuple):
     line: str
     d_vocab: int
 
-    def joined(self) -> Embeddings:
+    def all_vectors(self) -> Embeddings:
         """The embeddings of all groups."""
         return np.concatenate(list(self.vectors.values()))
 
@@ -124,7 +124,7 @@ class GroupedEmbeddings(NamedTuple):
         pc1 is the component of all tokens, own_pc1 that of the group.
         """
         ends = np.cumsum([len(vectors) for vectors in self.vectors.values()])[:-1]
-        scores = np.split(principal_components(self.joined())[0][:, 0], ends)
+        scores = np.split(principal_components(self.all_vectors())[0][:, 0], ends)
         pooled = dict(zip(self.vectors, scores, strict=True))
         result = {f"pc1_{name}": (name, pooled[name]) for name in self.numbers}
         for name in self.numbers:
@@ -186,10 +186,10 @@ def geometry(
         check_rows(inputs, "geometry")
         roles = inputs.roles
         length = inputs.tokens.shape[1]
-    given = {name: np.asarray(numbers) for name, numbers in (values or {}).items()}
-    named = token_groups(groups, roles, "geometry", (*given, *clusters, *ordered))
-    for name, numbers in given.items():
-        n = len(named[name])
+    numbers_of_group = {name: np.asarray(numbers) for name, numbers in (values or {}).items()}
+    token_ids = token_groups(groups, roles, "geometry", (*numbers_of_group, *clusters, *ordered))
+    for name, numbers in numbers_of_group.items():
+        n = len(token_ids[name])
         if (
             numbers.shape != (n,)
             or numbers.dtype.kind not in "iuf"
@@ -199,18 +199,22 @@ def geometry(
                 f"geometry got values of the group '{name}' as {describe(numbers)}; expected a number "
                 f"for each of its {n} tokens."
             )
-    numbers = {name: given.get(name, named[name]) for name in (*ordered, *given)}
-    tokens, group = numbered(named)
+    numbers = {
+        name: numbers_of_group.get(name, token_ids[name]) for name in (*ordered, *numbers_of_group)
+    }
+    tokens, group = numbered(token_ids)
 
     def measure(source: ActivationSource) -> Measurement:
         lens = model_of(source)
-        joined = token_embeddings(source, tokens, min(length, lens.cfg.n_ctx), layer, head)
-        vectors = {name: joined[group == number] for number, name in enumerate(named)}
+        all_vectors = token_embeddings(source, tokens, min(length, lens.cfg.n_ctx), layer, head)
+        vectors = {name: all_vectors[group == number] for number, name in enumerate(token_ids)}
         line = next(reversed(numbers), "")
-        grouped = GroupedEmbeddings(vectors, clusters or list(named), numbers, line, len(lens.W_E))
+        grouped = GroupedEmbeddings(
+            vectors, clusters or list(token_ids), numbers, line, len(lens.W_E)
+        )
         arrays = {"tokens": tokens, "group": group}
         if source is model:  # nobody sees those of the untrained model
-            arrays |= _arrays(grouped, named)
+            arrays |= _arrays(grouped, token_ids)
         return Measurement(_values(grouped), partial(_nulls, grouped), arrays)
 
     reading = read_model("geometry", model, measure, untrained, n_null, seed, REASONS)
@@ -242,43 +246,43 @@ def with_participation_ratios(reading: Reading) -> Reading:
     return replace(reading, values=values, untrained=untrained, nulls=nulls, notes=notes)
 
 
-def _values(grouped: GroupedEmbeddings) -> dict[str, float]:
+def _values(embeddings: GroupedEmbeddings) -> dict[str, float]:
     """Every quantity of the module's table (participation_ratio: nan)."""
-    joined = grouped.joined()
+    all_vectors = embeddings.all_vectors()
     values = {}
-    for name in grouped.clusters:
-        values[f"cos_{name}"] = mean_off_diagonal(cosines(grouped.vectors[name]))
-    values["abs_cos"] = mean_off_diagonal(np.abs(cosines(joined)))
-    values["abs_cos_random"] = expected_abs_cos(joined.shape[1])
+    for name in embeddings.clusters:
+        values[f"cos_{name}"] = mean_off_diagonal(cosines(embeddings.vectors[name]))
+    values["abs_cos"] = mean_off_diagonal(np.abs(cosines(all_vectors)))
+    values["abs_cos_random"] = expected_abs_cos(all_vectors.shape[1])
     values["abs_cos_ratio"] = values["abs_cos"] / values["abs_cos_random"]
-    if grouped.numbers:
-        numbers = grouped.numbers[grouped.line]
+    if embeddings.numbers:
+        numbers = embeddings.numbers[embeddings.line]
         distance = pairs(np.abs(numbers[:, None] - numbers))
-        along = pairs(cosines(grouped.vectors[grouped.line]))
+        along = pairs(cosines(embeddings.vectors[embeddings.line]))
         values["order_rho"] = spearman(distance, along.round(TIES))
-        for name, (group, scores) in grouped.leading_scores().items():
-            values[name] = abs(spearman(grouped.numbers[group], scores))
-    values["participation"] = participation(joined)
+        for name, (group, scores) in embeddings.leading_scores().items():
+            values[name] = abs(spearman(embeddings.numbers[group], scores))
+    values["participation"] = participation(all_vectors)
     values["participation_ratio"] = math.nan
-    theory = grouped.theory_cosines()
+    theory = embeddings.theory_cosines()
     if theory is not None:  # of the line too
         values["theory"] = pearson(pairs(theory), along)
     return values
 
 
-def _nulls(grouped: GroupedEmbeddings, n_null: int, seed: int) -> dict[str, Null]:
+def _nulls(embeddings: GroupedEmbeddings, n_null: int, seed: int) -> dict[str, Null]:
     rng = np.random.default_rng(seed)
-    nulls = _order_nulls(grouped, n_null, rng) if grouped.numbers else {}
-    joined = grouped.joined()
-    vectors = rng.standard_normal((n_null, *joined.shape), dtype=np.float32)
+    nulls = _order_nulls(embeddings, n_null, rng) if embeddings.numbers else {}
+    all_vectors = embeddings.all_vectors()
+    vectors = rng.standard_normal((n_null, *all_vectors.shape), dtype=np.float32)
     vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
     gram = (vectors @ vectors.swapaxes(1, 2)).astype(np.float64)
     abs_cos = _mean_pairs(np.abs(gram))
     nulls["abs_cos"] = Null("random vectors", abs_cos)
-    ratio = abs_cos / expected_abs_cos(joined.shape[1])
+    ratio = abs_cos / expected_abs_cos(all_vectors.shape[1])
     nulls["abs_cos_ratio"] = Null("random vectors", ratio)
-    for name in grouped.clusters:
-        n = len(grouped.vectors[name])
+    for name in embeddings.clusters:
+        n = len(embeddings.vectors[name])
         nulls[f"cos_{name}"] = Null("random vectors", _mean_pairs(gram[:, :n, :n]))
     spread = Null("random vectors", gram_participations(gram), "less")
     return {**nulls, "participation": spread, "participation_ratio": spread}
@@ -291,10 +295,10 @@ def _mean_pairs(matrices: Float[np.ndarray, "draw n n"]) -> Float[np.ndarray, " 
 
 
 def _order_nulls(
-    grouped: GroupedEmbeddings, n_null: int, rng: np.random.Generator
+    embeddings: GroupedEmbeddings, n_null: int, rng: np.random.Generator
 ) -> dict[str, Null]:
-    numbers = grouped.numbers[grouped.line]
-    along = pairs(cosines(grouped.vectors[grouped.line]))
+    numbers = embeddings.numbers[embeddings.line]
+    along = pairs(cosines(embeddings.vectors[embeddings.line]))
     orders = permutations(n_null, len(numbers), rng)
 
     def draws(matrix: Float[np.ndarray, "n n"], observed: np.ndarray) -> np.ndarray:
@@ -303,36 +307,40 @@ def _order_nulls(
 
     distance = ranked_pairs(np.abs(numbers[:, None] - numbers))
     nulls = {"order_rho": Null(PERMUTED, draws(distance, ranks(along.round(TIES))), "less")}
-    theory = grouped.theory_cosines()
+    theory = embeddings.theory_cosines()
     if theory is not None:
         nulls["theory"] = Null(PERMUTED, draws(theory, along))
-    shuffled = {}
-    for name, values in grouped.numbers.items():
-        shuffled[name] = rng.permuted(np.tile(ranks(values), (n_null, 1)), axis=1)
-    for quantity, (name, scores) in grouped.leading_scores().items():
-        correlations = row_correlations(shuffled[name], ranks(scores))
+    rank_draws = {}
+    for name, values in embeddings.numbers.items():
+        rank_draws[name] = rng.permuted(np.tile(ranks(values), (n_null, 1)), axis=1)
+    for quantity, (name, scores) in embeddings.leading_scores().items():
+        correlations = row_correlations(rank_draws[name], ranks(scores))
         nulls[quantity] = Null(PERMUTED, np.abs(correlations))
     return nulls
 
 
-def _arrays(grouped: GroupedEmbeddings, named: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _arrays(
+    embeddings: GroupedEmbeddings, token_ids: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """What Fig. 5 draws: cosine matrices, principal components, and Theorem 1's counterparts."""
-    joined = grouped.joined()
-    scores, explained = principal_components(joined)
-    arrays = {f"cos_{name}_matrix": cosines(grouped.vectors[name]) for name in grouped.clusters}
-    arrays["cos_all_matrix"] = cosines(joined)
+    all_vectors = embeddings.all_vectors()
+    scores, explained = principal_components(all_vectors)
+    arrays = {
+        f"cos_{name}_matrix": cosines(embeddings.vectors[name]) for name in embeddings.clusters
+    }
+    arrays["cos_all_matrix"] = cosines(all_vectors)
     arrays["pca"] = first_columns(scores, 3)
     arrays["explained"] = explained
-    theory = grouped.theory_cosines()
+    theory = embeddings.theory_cosines()
     if theory is None:
         return arrays
     ideal = []
-    for name, numbers in grouped.numbers.items():
-        kind = "reasoning" if name == grouped.line else "key"
-        ideal.append(theorem_1_embeddings(numbers, grouped.d_vocab, kind))
-    ordered = {name: named[name] for name in grouped.numbers}
+    for name, numbers in embeddings.numbers.items():
+        kind = "reasoning" if name == embeddings.line else "key"
+        ideal.append(theorem_1_embeddings(numbers, embeddings.d_vocab, kind))
+    ordered = {name: token_ids[name] for name in embeddings.numbers}
     tokens, group = numbered(ordered)
-    positions = np.array([list(named).index(name) for name in ordered])
+    positions = np.array([list(token_ids).index(name) for name in ordered])
     arrays["theory_cos_matrix"] = theory
     arrays["pca_theory"] = first_columns(principal_components(np.concatenate(ideal))[0], 2)
     arrays["pca_theory_tokens"] = tokens

@@ -264,11 +264,11 @@ def _list_weights(
 
 
 def _positions(
-    tokens: Int[np.ndarray, " token"], wanted: Int[np.ndarray, " wanted"]
-) -> Int[np.ndarray, " wanted"]:
+    tokens: Int[np.ndarray, " token"], targets: Int[np.ndarray, " target"]
+) -> Int[np.ndarray, " target"]:
     """The position of each wanted token in a list of distinct tokens."""
     order = np.argsort(tokens)
-    return order[np.searchsorted(tokens, wanted, sorter=order)]
+    return order[np.searchsorted(tokens, targets, sorter=order)]
 
 
 def cosines_by_list(

@@ -82,26 +82,26 @@ def distance_from_average(
     """The values of `uniformity`, read from a head's pattern."""
     pattern = attention.pattern
     queries = attention.attends if queries is None else attention.attends & queries
-    seen = attention.visible & attention.attends[:, None]
-    sizes = np.maximum(seen.sum(-1), 1)
+    mask = attention.visible & attention.attends[:, None]
+    sizes = np.maximum(mask.sum(-1), 1)
     choosing = attention.visible.sum(1) > 1
-    chosen = (queries & (sizes > 1))[:, choosing]
-    if not chosen.any():
+    choices = (queries & (sizes > 1))[:, choosing]
+    if not choices.any():
         raise ModelError(
             f"uniformity got {len(pattern)} rows in which no query that counts attends to anything "
             f"and has a choice."
         )
-    deviation = np.abs(pattern - seen / sizes[..., None])
+    deviation = np.abs(pattern - mask / sizes[..., None])
     distance = deviation[:, choosing].sum(-1) / 2
     largest_entropy = np.log(np.maximum(sizes[:, choosing], 2))
     entropy = entr(pattern[:, choosing]).sum(-1) / largest_entropy
     values = {
-        "tv": float(distance[chosen].mean()),
+        "tv": float(distance[choices].mean()),
         "max_deviation": float(deviation.max(-1)[queries].max()),
-        "entropy": float(entropy[chosen].mean()),
+        "entropy": float(entropy[choices].mean()),
     }
-    count = chosen.sum(0)
-    per_row = np.where(count > 0, (distance * chosen).sum(0) / np.maximum(count, 1), np.nan)
+    count = choices.sum(0)
+    per_row = np.where(count > 0, (distance * choices).sum(0) / np.maximum(count, 1), np.nan)
     arrays = {"tv_per_row": per_row, "mean_pattern": pattern.mean(0)}
     total = sizes.sum(1)
     common_sizes = sizes[np.abs(total - total.mean()).argmin()]  # of a row with the usual padding

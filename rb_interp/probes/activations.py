@@ -376,11 +376,11 @@ class OnePass:
         key = tuple(rows.shape), blake2b(rows.numpy().data).digest(), endings
         cached = self._passes.get(key, {})
         if not set(names) <= cached.keys():
-            cached = capture(self.model, rows, self._wanted(rows, names))
+            cached = capture(self.model, rows, self._batch_names(rows, names))
             self._passes[key] = cached  # in place of the layers before
         return {name: selected(cached[name], select) for name in names}
 
-    def _wanted(self, rows: Int[Tensor, "row pos"], names: Sequence[str]) -> list[str]:
+    def _batch_names(self, rows: Int[Tensor, "row pos"], names: Sequence[str]) -> list[str]:
         """The names, and the same of later layers, as many as there is memory for."""
         widest = widest_activation(self.model, rows.shape[1])
         most = max(1, CAPTURE_BYTES // (4 * rows.numel() * widest * len(names)))
@@ -388,12 +388,12 @@ class OnePass:
         first = min(layer or 0 for layer, _ in parts)
         layers = [layer for layer in self.layers if layer >= first][:most]
         endings = [ending for layer, ending in parts if layer is not None]
-        wanted = list(names)
+        batch_names = list(names)
         for layer, ending in product(layers, endings):
             name = f"blocks.{layer}.{ending}"
             if name in self.hook_dict:
-                wanted.append(name)
-        return wanted
+                batch_names.append(name)
+        return batch_names
 
 
 def _layer_and_ending(name: str) -> tuple[int | None, str]:

@@ -150,8 +150,8 @@ def encode(example: Example, tokenizer: Any) -> Encoded:
     pieces = []
     for part in (example.prompt, *sentences, f" {example.answer}"):
         pieces.append(list(tokenizer.encode(part)))
-    joined = [token for piece in pieces for token in piece]
-    if joined != list(tokenizer.encode(example.text)):
+    piece_tokens = [token for piece in pieces for token in piece]
+    if piece_tokens != list(tokenizer.encode(example.text)):
         raise TextError(
             f"this tokenizer joins the end of one sentence with the next in "
             f"{example.text[-40:]!r}, so no sentence can be judged alone; use one that splits "
@@ -159,7 +159,7 @@ def encode(example: Example, tokenizer: Any) -> Encoded:
         )
     ends = (1 + np.cumsum([len(piece) for piece in pieces])).tolist()
     return Encoded(
-        np.array([tokenizer.end, *joined], dtype=np.int64),
+        np.array([tokenizer.end, *piece_tokens], dtype=np.int64),
         sentences=tuple(pairwise(ends[:-1])),
         kinds=step_kinds(example),
         answer=ends[-2],

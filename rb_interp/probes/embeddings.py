@@ -218,17 +218,17 @@ def token_groups(
     >>> token_groups({"where": "place"}, roles, "geometry")["where"].tolist()
     [3, 4]
     """
-    named = roles.tokens if groups is None else groups
-    if not named:
+    ids_of_group = roles.tokens if groups is None else groups
+    if not ids_of_group:
         raise RolesError(
             f"{caller} needs groups of tokens and got none; pass groups={{name: token ids}} or "
             f"name them in Roles."
         )
     for name in required:
-        if name not in named:
-            raise RolesError(f"{caller} has no group '{name}'; {nearest(name, named)}")
+        if name not in ids_of_group:
+            raise RolesError(f"{caller} has no group '{name}'; {nearest(name, ids_of_group)}")
     result = {}
-    for name, ids in named.items():
+    for name, ids in ids_of_group.items():
         if isinstance(ids, str):
             ids = roles.group(ids, caller)
         tokens = _token_ids(ids)

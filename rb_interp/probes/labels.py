@@ -122,8 +122,8 @@ def cosines_by_target(
             raise ModelError(
                 f"cosines_by_target got {n} rows and {len(numbers)} {name}; give one for each row."
             )
-    chosen = np.stack(np.triu_indices(n, 1), 1) if pairs is None else pairs
-    first, second = selected(chosen.reshape(-1), n).reshape(-1, 2).T
+    pair_numbers = np.stack(np.triu_indices(n, 1), 1) if pairs is None else pairs
+    first, second = selected(pair_numbers.reshape(-1), n).reshape(-1, 2).T
 
     def measure(source: ActivationSource) -> Measurement:
         vectors = position_vectors(source, inputs, hook, role)

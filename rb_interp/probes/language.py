@@ -313,9 +313,9 @@ def successors(
     real = np.arange(1, tokens.shape[1]) < np.asarray(lengths)[:, None]
     before = number[tokens[:, :-1][real]]
     after = tokens[:, 1:][real].astype(np.int64)
-    wanted = before >= 0
-    ones = np.ones(int(wanted.sum()))
-    entries = ones, (before[wanted], after[wanted])
+    has_token = before >= 0
+    ones = np.ones(int(has_token.sum()))
+    entries = ones, (before[has_token], after[has_token])
     return coo_array(entries, shape=(len(ids), d_vocab)).tocsr()
 
 

@@ -237,7 +237,7 @@ def with_corpus_names(reading: Reading, counts: NamedCounts) -> Reading:
 
 def matched(
     totals: Int[np.ndarray, " d_vocab"],
-    wanted: Int[np.ndarray, " wanted"],
+    targets: Int[np.ndarray, " target"],
     offered: Int[np.ndarray, " offered"],
 ) -> tuple[Int[np.ndarray, " control"], float]:
     """An offered token for each wanted one, none twice, and the mean |ln ratio| of counts.
@@ -246,9 +246,9 @@ def matched(
     """
     from scipy.optimize import linear_sum_assignment
 
-    if not 0 < len(wanted) <= len(offered):
+    if not 0 < len(targets) <= len(offered):
         return NO_TOKEN, math.nan
-    cost = np.abs(np.log(totals[wanted])[:, None] - np.log(totals[offered]))
+    cost = np.abs(np.log(totals[targets])[:, None] - np.log(totals[offered]))
     rows, columns = linear_sum_assignment(cost)
     return offered[columns], float(cost[rows, columns].mean())
 
@@ -256,7 +256,7 @@ def matched(
 def nearest_tokens(
     totals: Int[np.ndarray, " d_vocab"],
     offered: Int[np.ndarray, " offered"],
-    wanted: Int[np.ndarray, " wanted"],
+    targets: Int[np.ndarray, " target"],
 ) -> tuple[Int[np.ndarray, " in_range"], Int[np.ndarray, " in_range"], float]:
     """Wanted tokens in the range of the offered ones' counts, and the nearest of these to each.
 
@@ -265,8 +265,8 @@ def nearest_tokens(
     if not len(offered):
         return NO_TOKEN, NO_TOKEN, math.nan
     counts = totals[offered]
-    wanted_counts = totals[wanted]
-    in_range = wanted[(wanted_counts >= counts.min()) & (wanted_counts <= counts.max())]
+    target_counts = totals[targets]
+    in_range = targets[(target_counts >= counts.min()) & (target_counts <= counts.max())]
     if not len(in_range):
         return NO_TOKEN, NO_TOKEN, math.nan
     cost = np.abs(np.log(totals[in_range])[:, None] - np.log(counts))

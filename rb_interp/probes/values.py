@@ -115,17 +115,17 @@ def value_alignment(
                 f"value_alignment got k={k}; W_V of this model is {W_V.shape[0]} x {W_V.shape[1]}. "
                 f"Use k=1 to k={min(W_V.shape)}."
             )
-        named = token_groups(groups, inputs.roles, "value_alignment", contrast or ())
-        for name, ids in named.items():
+        ids_of_group = token_groups(groups, inputs.roles, "value_alignment", contrast or ())
+        for name, ids in ids_of_group.items():
             if not len(ids):
                 raise RolesError(
                     f"value_alignment got no tokens in the group '{name}'; name at least one."
                 )
         W_O = float64(layer_heads(source, layer, "W_O")[head])
-        tokens, group = numbered(named)
+        tokens, group = numbered(ids_of_group)
         embeddings = token_embeddings(source, tokens, length, layer, head)
-        vectors = {name: embeddings[group == number] for number, name in enumerate(named)}
-        two = tuple(contrast or list(named)[:2])
+        vectors = {name: embeddings[group == number] for number, name in enumerate(ids_of_group)}
+        two = tuple(contrast or list(ids_of_group)[:2])
         measurement = align(W_V, W_O, k, vectors, two)
         arrays = {"tokens": tokens, "group": group, **measurement.arrays}
         return measurement._replace(arrays=arrays)
@@ -147,8 +147,8 @@ def align(
     Args:
         two: the groups that are compared.
     """
-    joined = np.concatenate([*vectors.values()])
-    centred = joined - joined.mean(0)
+    all_vectors = np.concatenate([*vectors.values()])
+    centred = all_vectors - all_vectors.mean(0)
     group = np.repeat([*vectors], [len(rows) for rows in vectors.values()])
     leads = group == two[0]
     values = {}

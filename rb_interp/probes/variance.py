@@ -108,10 +108,10 @@ def variance_explained(
     check_layer_head(model, layer or 0, head, "variance_explained", untrained, caches=True)
     check_rows(inputs, "variance_explained")
     labels = {}
-    named = row_groupings(inputs) if groupings is None else groupings
-    if not named:
+    labels_of = row_groupings(inputs) if groupings is None else groupings
+    if not labels_of:
         raise RolesError("variance_explained got no grouping; give {name: a label for each row}.")
-    for name, values in named.items():
+    for name, values in labels_of.items():
         if not isinstance(name, str) or np.shape(values) != (len(inputs),):
             raise RolesError(
                 f"variance_explained got the grouping {describe(name)} with "

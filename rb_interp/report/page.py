@@ -115,7 +115,7 @@ def _or_sentence(render: Callable[..., Any]) -> Callable[..., Any]:
     """A sentence in place of what the run lacks; below the rest, who never came to its stages."""
 
     def render_or_say(page: Page, *args: Any, **kwargs: Any) -> Any:
-        requests = page.evidence.asked
+        requests = page.evidence.requests
         try:
             text = render(page, *args, **kwargs)
             note = page.evidence.unreached(requests)

@@ -206,8 +206,8 @@ def measure_members(
                     columns = run.study.tables[table].split()
                     declared = {key: labels[key] for key in labels if key in columns}
                     tables[table].append(reading.tables[table].assign(**declared))
-    joined = {table: pd.concat(parts, ignore_index=True) for table, parts in tables.items()}
-    return StudyResult(readings_table(rows), joined, arrays)
+    frames = {table: pd.concat(parts, ignore_index=True) for table, parts in tables.items()}
+    return StudyResult(readings_table(rows), frames, arrays)
 
 
 def write_result(run: RunFolder, result: StudyResult) -> None:
@@ -355,5 +355,5 @@ def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
     seeds."""
     if not any(verdict.outcome == "OPEN" and verdict.unit == "seed" for verdict in verdicts):
         return 0
-    wanted = min(MAX_SEEDS, max(MIN_SEEDS, n_seeds + SEEDS_AT_ONCE))
-    return max(0, wanted - n_seeds)
+    target = min(MAX_SEEDS, max(MIN_SEEDS, n_seeds + SEEDS_AT_ONCE))
+    return max(0, target - n_seeds)

@@ -104,8 +104,8 @@ def readings_table(*parts: pd.DataFrame | Iterable[Mapping], sweep: str = "") ->
                 f"a table of readings lacks the columns {missing}; expected {READINGS}."
             )
         tables.append(frame(table, READINGS))
-    joined = pd.concat(tables or [frame([], READINGS)], ignore_index=True)
-    return joined.fillna({"sweep": "", "set": ""})
+    table = pd.concat(tables or [frame([], READINGS)], ignore_index=True)
+    return table.fillna({"sweep": "", "set": ""})
 
 
 @checked
@@ -133,9 +133,11 @@ def curves_summary(curves: pd.DataFrame) -> pd.DataFrame:
 
 def ablation_means(table: pd.DataFrame) -> pd.DataFrame:
     """Means over seeds of a table of ablations; ``before`` is the accuracy with the component."""
-    named = table.assign(before=table["accuracy"] + table["accuracy_drop"])
+    with_accuracy = table.assign(before=table["accuracy"] + table["accuracy_drop"])
     by = ["gamma", "stage", "set", "component", "method"]
-    return over_seeds(named, by, ["accuracy", "accuracy_drop", "control_accuracy_drop", "before"])
+    return over_seeds(
+        with_accuracy, by, ["accuracy", "accuracy_drop", "control_accuracy_drop", "before"]
+    )
 
 
 def arrays_over_seeds(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -150,13 +152,13 @@ def arrays_over_seeds(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]
         *member, stage, inputs, probe, name = key.split("/")
         before = "/".join(member[:-1])
         of_seeds[before, f"{stage}/{inputs}/{probe}/{name}"].append(array)
-    joined = {}
+    means = {}
     for (before, after), seeds in of_seeds.items():
         stacked = np.stack(seeds).astype(float)
         intervals = intervals_or_nan(stacked.reshape(len(seeds), -1).T)
         for name, values in zip(("mean", "low", "high"), intervals.T, strict=True):
-            joined[f"{before}/{name}/{after}"] = values.reshape(stacked.shape[1:])
-    return joined
+            means[f"{before}/{name}/{after}"] = values.reshape(stacked.shape[1:])
+    return means
 
 
 def with_reached(sweeps: Mapping[str, Sweep], table: pd.DataFrame) -> pd.DataFrame:

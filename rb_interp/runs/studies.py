@@ -63,10 +63,10 @@ def study(name: str) -> Study:
 
 def installed_studies() -> dict[str, Study | StudyError]:
     """Every installed study by its name, or the reason why it does not load."""
-    listed: dict[str, Study | StudyError] = {}
+    studies: dict[str, Study | StudyError] = {}
     for name in study_names():
         try:
-            listed[name] = study(name)
+            studies[name] = study(name)
         except StudyError as error:
-            listed[name] = error
-    return listed
+            studies[name] = error
+    return studies

@@ -131,10 +131,14 @@ class Sweep:
         `provenance`."""
         data_seed = self.config.data_seed_of(seed)
         if data_seed not in self._data:
-            then = self.provenance.get(data_seed)
-            now = {} if then is None else self._sources(data_seed)
-            if then is not None and then != now:
-                changed = [key for key in {**then, **now} if then.get(key) != now.get(key)]
+            recorded_sources = self.provenance.get(data_seed)
+            sources = {} if recorded_sources is None else self._sources(data_seed)
+            if recorded_sources is not None and recorded_sources != sources:
+                changed = [
+                    key
+                    for key in {**recorded_sources, **sources}
+                    if recorded_sources.get(key) != sources.get(key)
+                ]
                 raise RunError(
                     f"the data of seed {data_seed} is not what {self.folder} was begun with "
                     f"({', '.join(changed)} differ, see {PROVENANCE}). Put the files back as they "

@@ -56,8 +56,8 @@ def disagreement(answers: Int[np.ndarray, "member row"]) -> Float[np.ndarray, "m
     [[0.0, 0.5], [0.5, 0.0]]
     """
     d = np.zeros((len(answers), len(answers)))
-    for member, given in enumerate(answers):
-        d[member] = (answers != given).mean(1)
+    for member, member_answers in enumerate(answers):
+        d[member] = (answers != member_answers).mean(1)
     return d
 
 
@@ -141,8 +141,8 @@ def between_less_within(
         """Between less within, of labels [relabeling, member]."""
         within = np.zeros(len(labels))
         for group in range(len(sizes)):
-            chosen = (labels == group).astype(float)
-            within += ((chosen @ d) * chosen).sum(1)
+            mask = (labels == group).astype(float)
+            within += ((mask @ d) * mask).sum(1)
         within /= 2
         return (total - within) / (n_pairs - n_within) - within / n_within
 
@@ -164,9 +164,9 @@ def between_less_within(
     return Comparison(within, between, between - within, p_value, len(labels), exact)
 
 
-def _row_means(d: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    n = chosen.sum(1)
-    return np.divide((d * chosen).sum(1), n, out=np.full(len(d), np.nan), where=n > 0)
+def _row_means(d: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    n = mask.sum(1)
+    return np.divide((d * mask).sum(1), n, out=np.full(len(d), np.nan), where=n > 0)
 
 
 @cache

@@ -84,7 +84,7 @@ def learning_order(
     ``acc_gap`` is that of training less test, at the end. ``n`` is the number of evaluations.
     """
     fractions = {name: fraction_left(losses[name], d_vocab) for name in SETS if name in losses}
-    moved = _values(fractions, losses, accuracies, label_entropies)
+    values = _values(fractions, losses, accuracies, label_entropies)
     start = _values(_first(fractions), _first(losses), _first(accuracies), label_entropies)
     half_step = math.nan
     if "rsn_train" in losses:
@@ -94,7 +94,7 @@ def learning_order(
         arrays[f"fraction_{name}"] = fraction
     return Reading(
         "learning_order",
-        moved | {"half_step": half_step},
+        values | {"half_step": half_step},
         untrained=start | {"half_step": math.nan},
         arrays=arrays,
         n=len(steps),

@@ -62,18 +62,18 @@ def batteries(task: AnchorTask, rows: int = ROWS, seed: int = SEED) -> dict[str,
 def _all_rows(task: AnchorTask, seed: int) -> Iterator[tuple[str, Battery]]:
     data = task.dataset(seed)
     yield "held_out", Battery(data.inputs(_shuffled(data, "rsn_test")))
-    chosen = _shuffled(data, TRAINED)
-    if not len(chosen):
+    numbers = _shuffled(data, TRAINED)
+    if not len(numbers):
         return
     if task.length >= task.q + 2:
         short = replace(task, length=task.q + 2).dataset(seed)
         yield f"length_{task.q + 2}", Battery(short.inputs(_shuffled(short, TRAINED)))
         if task.q > 1:
-            yield "distractor", _distractor(data, chosen, np.random.default_rng([seed, 6]))
+            yield "distractor", _distractor(data, numbers, np.random.default_rng([seed, 6]))
     if task.length >= 2 * (task.q + 1):
-        yield "second_block", _second_block(data, chosen, np.random.default_rng([seed, 7]))
+        yield "second_block", _second_block(data, numbers, np.random.default_rng([seed, 7]))
     for position in range(task.length - task.q):
-        rows = chosen[data.key_position[chosen] == position]
+        rows = numbers[data.key_position[numbers] == position]
         yield f"key_at_{position}", Battery(data.inputs(rows))
 
 

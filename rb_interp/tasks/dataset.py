@@ -97,8 +97,8 @@ class Dataset(TableRepr):
     def __post_init__(self) -> None:
         positions = {}
         lengths = {"tokens": len(self.tokens), "labels": len(self.labels), "set": len(self.set)}
-        for role, given in self.positions.items():
-            positions[role] = as_positions(role, given)
+        for role, values in self.positions.items():
+            positions[role] = as_positions(role, values)
             lengths[f"positions['{role}']"] = len(positions[role])
         object.__setattr__(self, "positions", positions)
         if len(set(lengths.values())) > 1:
@@ -140,9 +140,9 @@ class Dataset(TableRepr):
     @checked
     def roles(self, rows: RowNumbers | None = None) -> Roles:
         """Roles of the given rows, by default of all; RolesError if there are no such rows."""
-        chosen = slice(None) if rows is None else selected(rows, len(self))
-        positions = {role: positions[chosen] for role, positions in self.positions.items()}
-        return Roles(positions, self.groups, np.array(self.sets)[self.set[chosen]], self.name)
+        numbers = slice(None) if rows is None else selected(rows, len(self))
+        positions = {role: positions[numbers] for role, positions in self.positions.items()}
+        return Roles(positions, self.groups, np.array(self.sets)[self.set[numbers]], self.name)
 
     @checked
     def inputs(self, rows: RowNumbers) -> Inputs:
@@ -150,10 +150,10 @@ class Dataset(TableRepr):
 
         Raises RolesError if there are no such rows.
         """
-        chosen = selected(rows, len(self))
-        labels = self.labels[chosen]
+        numbers = selected(rows, len(self))
+        labels = self.labels[numbers]
         answers = labels if labels.ndim == 1 else labels[:, -1]
-        return Inputs(self.tokens[chosen], answers, self.roles(chosen))
+        return Inputs(self.tokens[numbers], answers, self.roles(numbers))
 
 
 class TaskSettings(Settings):
@@ -290,10 +290,10 @@ def _redrawn(
         if single:
             # any combination that agrees in all other anchors, the row's included
             fits = _agree_elsewhere(combinations, tokens[cells], single[0])
-            chosen = (rng.random(fits.shape) * fits).argmax(1)
+            draws = (rng.random(fits.shape) * fits).argmax(1)
         else:
-            chosen = rng.integers(0, len(combinations), len(members))
-        tokens[cells] = combinations[chosen]
+            draws = rng.integers(0, len(combinations), len(members))
+        tokens[cells] = combinations[draws]
     return tokens
 
 
@@ -319,8 +319,8 @@ def can_change_anchor(
     for index, name in enumerate(data.sets):
         members = np.flatnonzero(data.set[rows] == index)
         if len(members):
-            chosen = rows[members]
-            anchors = data.tokens[chosen[:, None], data.anchor_positions[chosen]]
+            member_rows = rows[members]
+            anchors = data.tokens[member_rows[:, None], data.anchor_positions[member_rows]]
             agree = _agree_elsewhere(data.task.combinations(name), anchors, number)
             changeable[members] = agree.sum(1) > 1
     return changeable

@@ -59,7 +59,7 @@ class Roles(TableRepr):
     task: str = "this task"
 
     def __post_init__(self) -> None:
-        positions = {role: as_positions(role, given) for role, given in self.positions.items()}
+        positions = {role: as_positions(role, values) for role, values in self.positions.items()}
         counts = {role: len(rows) for role, rows in positions.items()}
         if self.set is not None:
             object.__setattr__(self, "set", as_array(self.set).reshape(-1))
@@ -84,7 +84,7 @@ class Roles(TableRepr):
 
         Raises RolesError, with the name of the probe, if there is no such role.
         """
-        return _named(self.positions, role, f"{probe} needs the role", self.task)
+        return _entry(self.positions, role, f"{probe} needs the role", self.task)
 
     @checked
     def group(self, name: str, probe: str = "this probe") -> Int[np.ndarray, " n"]:
@@ -92,7 +92,7 @@ class Roles(TableRepr):
 
         Raises RolesError, with the name of the probe, if there is no such group.
         """
-        return _named(self.tokens, name, f"{probe} needs the token group", self.task)
+        return _entry(self.tokens, name, f"{probe} needs the token group", self.task)
 
     def rest(self, shape: tuple[int, ...]) -> Bool[np.ndarray, "row pos"]:
         """Whether no role names a position, of rows of a shape ``(row, pos)``."""
@@ -121,9 +121,9 @@ class Roles(TableRepr):
         """
         if not self.positions and self.set is None:
             return self
-        chosen = selected(rows, len(self))
-        positions = {role: positions[chosen] for role, positions in self.positions.items()}
-        set = None if self.set is None else self.set[chosen]
+        numbers = selected(rows, len(self))
+        positions = {role: positions[numbers] for role, positions in self.positions.items()}
+        set = None if self.set is None else self.set[numbers]
         return Roles(positions, self.tokens, set, self.task)
 
 
@@ -194,13 +194,13 @@ def other_positions(roles: Mapping[str, np.ndarray], length: int) -> Int[np.ndar
     >>> other_positions({"key": np.array([[0], [1]])}, length=3).tolist()
     [[1, 2], [0, 2]]
     """
-    taken = np.concatenate(list(roles.values()), axis=1)
-    free = np.ones((len(taken), length), dtype=bool)
-    np.put_along_axis(free, taken, False, 1)
-    return np.nonzero(free)[1].reshape(len(taken), length - taken.shape[1])
+    role_columns = np.concatenate(list(roles.values()), axis=1)
+    free = np.ones((len(role_columns), length), dtype=bool)
+    np.put_along_axis(free, role_columns, False, 1)
+    return np.nonzero(free)[1].reshape(len(role_columns), length - role_columns.shape[1])
 
 
-def _named(known: Mapping[str, np.ndarray], name: str, needs: str, task: str) -> np.ndarray:
+def _entry(known: Mapping[str, np.ndarray], name: str, needs: str, task: str) -> np.ndarray:
     if name not in known:
         near = nearest(name, known)
         advice = f"; {near} If not, add" if near.startswith("did") else ". Add"
@@ -211,9 +211,9 @@ def _named(known: Mapping[str, np.ndarray], name: str, needs: str, task: str) ->
     return known[name]
 
 
-def as_positions(role: str, given: Any) -> Int[np.ndarray, "row n"]:
+def as_positions(role: str, values: Any) -> Int[np.ndarray, "row n"]:
     """Positions of a role, each once, from ``[row, n]``, ``[row]`` or a boolean mask ``[row, pos]``."""
-    array = as_array(given)
+    array = as_array(values)
     if array.dtype != bool and array.ndim in (1, 2):
         n = -1 if array.size else array.shape[-1]
         positions = _whole_numbers(role, array).reshape(len(array), n)
@@ -240,9 +240,9 @@ def as_positions(role: str, given: Any) -> Int[np.ndarray, "row n"]:
     return np.nonzero(array)[1].reshape(len(array), *counts)
 
 
-def _token_ids(name: str, given: Any) -> Int[np.ndarray, " n"]:
+def _token_ids(name: str, values: Any) -> Int[np.ndarray, " n"]:
     """Token ids of a group, from a list of them or a mask over the vocabulary."""
-    ids = as_array(given)
+    ids = as_array(values)
     if ids.dtype != bool:
         if len(np.unique(ids)) < ids.size:
             raise RolesError(
@@ -274,14 +274,14 @@ def selected(rows: Sequence[Any] | np.ndarray, n: int) -> Int[np.ndarray, " chos
     if not array.size:
         array = array.astype(np.int64)
     try:
-        chosen = np.arange(n)[array]
+        numbers = np.arange(n)[array]
     except IndexError as error:
         raise RolesError(f"got rows with {first_line(error)}; there are {n} rows.") from None
-    if chosen.ndim != 1:
+    if numbers.ndim != 1:
         raise RolesError(
             f"got rows of shape {list(array.shape)}; expected row numbers or a mask, [n]."
         )
-    return chosen
+    return numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -378,9 +378,9 @@ class Inputs(TableRepr):
 
         Raises RolesError if there are no such rows.
         """
-        chosen = selected(rows, len(self))
-        labels = None if self.labels is None else self.labels[chosen]
-        return Inputs(self.tokens[chosen], labels, self.roles.take(chosen), self.vocabulary)
+        numbers = selected(rows, len(self))
+        labels = None if self.labels is None else self.labels[numbers]
+        return Inputs(self.tokens[numbers], labels, self.roles.take(numbers), self.vocabulary)
 
     @checked
     def with_tokens_of(self, other: Inputs, role: str) -> Inputs:

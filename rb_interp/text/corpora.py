@@ -348,25 +348,25 @@ def _example(record: Any) -> Example:
             f"answer."
         )
     # a reader fills columns up with None
-    given = {key: value for key, value in record.items() if value is not None}
-    chain = given.get("chain_of_thought", given.get("explanation", ()))
-    if given.get("explanation", chain) != chain:
+    fields = {key: value for key, value in record.items() if value is not None}
+    chain = fields.get("chain_of_thought", fields.get("explanation", ()))
+    if fields.get("explanation", chain) != chain:
         raise TextError("it has a chain_of_thought and another explanation; leave one of them out.")
     sentences = split_sentences(chain.strip()) if isinstance(chain, str) else tuple(chain)
-    question, query = ("question", "query") if "query" in given else ("context", "question")
-    texts = (given.get(question), given.get(query), *sentences)
-    if not all(isinstance(text, str) for text in texts) or not sentences or "answer" not in given:
+    question, query = ("question", "query") if "query" in fields else ("context", "question")
+    texts = (fields.get(question), fields.get(query), *sentences)
+    if not all(isinstance(text, str) for text in texts) or not sentences or "answer" not in fields:
         raise TextError(
-            f"its keys are {', '.join(given)}; expected question, query, chain_of_thought and "
+            f"its keys are {', '.join(fields)}; expected question, query, chain_of_thought and "
             f"answer, or context, "
             f"question, options, answer and explanation (Logic-LLM), all of them texts."
         )
-    answer = str(given["answer"]).strip()
+    answer = str(fields["answer"]).strip()
     example = Example(
-        given[question].strip(),
-        _QUERY.sub(QUERY, given[query].strip(), count=1),
+        fields[question].strip(),
+        _QUERY.sub(QUERY, fields[query].strip(), count=1),
         tuple(sentence.strip() for sentence in sentences),
-        _answer_options(given.get("options", "")).get(answer, answer),
+        _answer_options(fields.get("options", "")).get(answer, answer),
         (len(sentences) - 1) // 2,
     )
     verify(example)

@@ -37,7 +37,7 @@ from rb_interp.text.settings import CORPORA, EARLY, TEXT_SETS, TRAIN, TextSettin
 from rb_interp.text.tokens import (
     Rows,
     Tokenizer,
-    joined,
+    concatenate_rows,
     load_tokenizer,
     packed,
     padded,
@@ -211,8 +211,8 @@ def text_data(config: TextSettings, seed: int) -> TextData:
     tokenizer = tokenizer_of(config)
     corpora = [_corpus_rows(config, corpus, seed, tokenizer) for corpus in CORPORA]
     all_train, all_test, (examples, _), sources = zip(*corpora, strict=True)
-    train = joined(all_train)
-    test = joined(all_test)
+    train = concatenate_rows(all_train)
+    test = concatenate_rows(all_test)
     counts = train.counts(tokenizer.d_vocab)
     provenance = text_provenance(config)
     for corpus, source, tokens in zip(CORPORA, sources, counts, strict=True):
@@ -408,7 +408,7 @@ class TextTask(TextSettings):
         Raises TextError if the text cannot be had.
         """
         text = self.text(seed)
-        rows = joined([text.train, text.test])
+        rows = concatenate_rows([text.train, text.test])
         tokens = rows.tokens.astype(np.int64)
         set = np.concatenate([text.train.corpus, len(CORPORA) + text.test.corpus])
         return TextRows(

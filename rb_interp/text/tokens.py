@@ -237,7 +237,7 @@ def padded(stream: Int[np.ndarray, " token"], n_ctx: int, corpus: int, n: int, e
     return _rows(tokens, corpus, lengths)
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
+def concatenate_rows(parts: Sequence[Rows]) -> Rows:
     """Rows one after another, in the order given."""
     tokens = np.concatenate([part.tokens for part in parts])
     corpus = np.concatenate([part.corpus for part in parts])

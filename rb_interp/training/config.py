@@ -143,9 +143,9 @@ def checkpoint_steps(config: TrainConfig) -> list[int]:
     [0, 10, 30, 100, 320, 1000]
     """
     grid = np.array(evaluation_steps(config))
-    wanted = np.geomspace(max(1, config.eval_every), config.steps, config.n_checkpoints + 1)
+    targets = np.geomspace(max(1, config.eval_every), config.steps, config.n_checkpoints + 1)
     shares = [step_at(share, config) for share in config.keep_at]
-    return sorted({0, *_nearest(grid, wanted), *shares, config.steps})
+    return sorted({0, *_nearest(grid, targets), *shares, config.steps})
 
 
 def step_at(share: float, config: TrainConfig) -> int:
@@ -157,5 +157,5 @@ def step_at(share: float, config: TrainConfig) -> int:
     return _nearest(np.array(evaluation_steps(config)), np.array([share * config.steps]))[0]
 
 
-def _nearest(grid: np.ndarray, wanted: np.ndarray) -> list[int]:
-    return grid[np.abs(grid[:, None] - wanted).argmin(0)].tolist()
+def _nearest(grid: np.ndarray, targets: np.ndarray) -> list[int]:
+    return grid[np.abs(grid[:, None] - targets).argmin(0)].tolist()

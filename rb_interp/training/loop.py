@@ -189,10 +189,10 @@ class Training:
     def _state(self, moments: bool = True) -> dict[str, Tensor]:
         """The states of all groups, members in order."""
         states = [group.state(moments) for group in self.groups]
-        joined = {}
+        tensors = {}
         for name in states[0]:
-            joined[name] = torch.cat([state[name] for state in states])
-        return joined
+            tensors[name] = torch.cat([state[name] for state in states])
+        return tensors
 
     def _save_interrupted(self, pool: ThreadPoolExecutor) -> None:
         """Save after KeyboardInterrupt, wherever it came.

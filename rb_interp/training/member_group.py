@@ -117,8 +117,8 @@ class MemberGroup:
     def _prepare_steps(self, settings: Sequence[tuple[float, float]], static: bool) -> None:
         """Choose how steps are taken; ConfigError for a CUDA graph that cannot be."""
         self.single_steps = self.why_single_steps()
-        wanted = self.train.cuda_graph
-        if wanted == "on" and self.single_steps:
+        setting = self.train.cuda_graph
+        if setting == "on" and self.single_steps:
             raise ConfigError(f"cuda_graph='on': {self.single_steps}; set 'auto'.")
         self.static = None
         self.replayed = None
@@ -136,8 +136,8 @@ class MemberGroup:
             self.update,
             lambda lr: group.before_step(lr),
         )
-        if wanted != "off" and not self.single_steps:
-            self.replayed = Replayed(self.static, self.device, wanted == "on")
+        if setting != "off" and not self.single_steps:
+            self.replayed = Replayed(self.static, self.device, setting == "on")
 
     def prepare(self) -> None:
         """Make what a kind of group needs beside weights and batches; nothing by default."""

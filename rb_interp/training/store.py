@@ -175,21 +175,21 @@ class CheckpointStore:
     def _compare(self, name: str, content: Any, file: Any) -> None:
         """Raise RunError if a file is not what was written under its name."""
         path = self.path(name)
-        given = content if isinstance(content, dict) else {}
+        header = content if isinstance(content, dict) else {}
         known = (FORMAT, FORMAT_WITHOUT_DIGEST)
-        if given.get("format") not in known or given.get("fingerprint") != self.fingerprint:
+        if header.get("format") not in known or header.get("fingerprint") != self.fingerprint:
             raise RunError(
                 f"{path} is no checkpoint of rb_interp, or was made with another configuration; "
                 f"move it out of the run's folder or use another --out."
             )
-        if given["format"] == FORMAT or "digest" in given:
+        if header["format"] == FORMAT or "digest" in header:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
-            described = {key: value for key, value in given.items() if key != "digest"}
-            if given.get("digest") != digest(described, tensors):
+            described = {key: value for key, value in header.items() if key != "digest"}
+            if header.get("digest") != digest(described, tensors):
                 raise RunError(f"{path} is damaged: its digest is not that of its tensors; {AGAIN}")
-            if given["name"] != name:
+            if header["name"] != name:
                 raise RunError(
-                    f"{path} holds the checkpoint '{given['name']}': files were exchanged. Give "
+                    f"{path} holds the checkpoint '{header['name']}': files were exchanged. Give "
                     f"them their names back, or remove them and train again."
                 )
         self._compared.add(name)

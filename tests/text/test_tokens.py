@@ -18,7 +18,7 @@ from rb_interp.text.task import content_key
 from rb_interp.text.tokens import (
     END,
     Tokenizer,
-    joined,
+    concatenate_rows,
     load_tokenizer,
     packed,
     padded,
@@ -90,7 +90,9 @@ def test_packed_makes_every_token_but_the_first_a_target_exactly_once_in_order(l
 
 
 def test_joined_rows_keep_to_their_corpus():
-    rows = joined([packed(STREAM, 3, corpus=0, n=2), padded(STREAM, 3, corpus=1, n=2, end=END_ID)])
+    rows = concatenate_rows(
+        [packed(STREAM, 3, corpus=0, n=2), padded(STREAM, 3, corpus=1, n=2, end=END_ID)]
+    )
     assert rows.of("prontoqa").tokens.tolist() == [[0, 5, 6, 7], [7, 0, 8, 0]]
     assert rows.counts(10).sum(1).tolist() == [6, 5]
     assert rows.of("stories").tokens.tolist() == [[0, 5, 6, 7], [0, 8, 0, 0]]

@@ -218,14 +218,14 @@ def draw(drawing: Drawing, evidence: Evidence) -> Figure:
 
     A run that lacks what the figure shows gives a sentence that says so.
     """
-    evidence.asked.clear()
+    evidence.requests.clear()
     try:
         figure = drawing(evidence)
     except MissingEvidenceError as missing:
         figure = new_figure(1.2)
         say(figure.subplots(), str(missing), 90)
         return figure
-    if note := evidence.unreached(evidence.asked):
+    if note := evidence.unreached(evidence.requests):
         lines = [figure.get_supxlabel(), *textwrap.wrap(note, 110)]
         figure.supxlabel("\n".join(filter(None, lines)), size="small")
     return figure

@@ -290,9 +290,9 @@ def _value(column: str, text: str) -> bool | int | float:
 def calibration_status(claim: str, family_name: str) -> CalibrationStatus:
     """Whether a claim is calibrated in a family, and why its verdict is withheld if it is.
 
-    >>> standing("A1", "norm none, 2 layers, learned positions")  # a loss
+    >>> calibration_status("A1", "norm none, 2 layers, learned positions")  # a loss
     CalibrationStatus(calibrated=None, reason='')
-    >>> standing("M1", "norm post, 3 layers, learned positions")
+    >>> calibration_status("M1", "norm post, 3 layers, learned positions")
     CalibrationStatus(calibrated=False, reason='')
     """
     if claim not in MECHANISM_CLAIMS:

@@ -64,9 +64,11 @@ def _route(quantity: str, text: str) -> Term:
 def _swapped(suffix: str, pairs: str) -> tuple[Condition, ...]:
     """M9's conditions: the answer follows key and sum, and does not follow new noise."""
 
-    def part(what: str, quantity: str, label: str, layer: int) -> Term:
+    def part(part_name: str, quantity: str, label: str, layer: int) -> Term:
         return _on_reasoning(
-            f"swap_{what}{suffix}", quantity, f"share of {label}, L{layer}'s output swapped{pairs}"
+            f"swap_{part_name}{suffix}",
+            quantity,
+            f"share of {label}, L{layer}'s output swapped{pairs}",
         )
 
     return (

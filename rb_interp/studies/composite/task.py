@@ -200,10 +200,10 @@ class CompositeTask(TaskSettings):
     @property
     def exception_candidates(self) -> list[Pair]:
         """Trained pairs with a trained mirror that are no exceptions yet."""
-        taken = {pair for pair, _ in self.exceptions}
-        taken.update(self.held_out)
-        taken.update((second, first) for first, second in self.held_out)
-        return [pair for pair in self.trained if pair not in taken]
+        reserved_pairs = {pair for pair, _ in self.exceptions}
+        reserved_pairs.update(self.held_out)
+        reserved_pairs.update((second, first) for first, second in self.held_out)
+        return [pair for pair in self.trained if pair not in reserved_pairs]
 
     @property
     def stages(self) -> Mapping[str, Stage]:

@@ -212,11 +212,11 @@ class Prediction:
 
     def compare(self, checkpoint: Checkpoint) -> Iterator[dict[str, Any]]:
         """One row per group and prediction; NaN at step 0, where nothing has moved."""
-        moved = self._moved(checkpoint, "embed.W_E")
+        change = self._weight_change(checkpoint, "embed.W_E")
         groups = _groups(self.task)
         for prediction, drift in self.drifts(checkpoint).items():
             for group, (tokens, kinds) in groups.items():
-                measured = moved[tokens]
+                measured = change[tokens]
                 predicted = drift[tokens]
                 cos, r2 = theory.agreement(predicted, measured)
                 cos_raw, r2_raw = theory.agreement(predicted, measured, centred=False)
@@ -238,9 +238,9 @@ class Prediction:
         if not self.one_layer or checkpoint.step == 0:
             return
         predicted = checkpoint.drift(*self.gamma_seed)["value"].double()
-        moved = self._moved(checkpoint, "blocks.0.attn.W_V")[0]
-        cos, r2 = theory.agreement(predicted, moved, centred=False)
-        direction, share = theory.leading_direction(moved)
+        change = self._weight_change(checkpoint, "blocks.0.attn.W_V")[0]
+        cos, r2 = theory.agreement(predicted, change, centred=False)
+        direction, share = theory.leading_direction(change)
         predicted_direction, _ = theory.leading_direction(predicted)
         yield {
             "cos": _finite(cos),
@@ -249,7 +249,7 @@ class Prediction:
             "share_leading": float(share),
         }
 
-    def _moved(self, checkpoint: Checkpoint, name: str) -> Tensor:
+    def _weight_change(self, checkpoint: Checkpoint, name: str) -> Tensor:
         return checkpoint.member(*self.gamma_seed)[name].double() - self.start[name]
 
 

@@ -42,11 +42,11 @@ def measure(run: Run, progress: bool = True) -> StudyResult:
     config = cast(EmbMLPConfig, run.config)
     members = measure_members(run, partial(_geometry, n_null=config.n_null), ["adamw"], progress)
     comparisons = [compare(sweep, progress) for sweep in run.sweeps.values()]
-    drift = _joined([comparison.drift for comparison in comparisons])
+    drift = _concatenate([comparison.drift for comparison in comparisons])
     tables = {
         "drift": drift,
         "agreement": agreement_table(drift),
-        "value_flow": _joined([comparison.value_flow for comparison in comparisons]),
+        "value_flow": _concatenate([comparison.value_flow for comparison in comparisons]),
         **label_tables(adamw.dataset(config.seeds[0])),
         **scaling_tables(config.one_layer.task, config.scaling, config.seeds),
     }
@@ -57,7 +57,7 @@ def measure(run: Run, progress: bool = True) -> StudyResult:
     return StudyResult(readings, tables, members.arrays)
 
 
-def _joined(tables: list[pd.DataFrame]) -> pd.DataFrame:
+def _concatenate(tables: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat([table for table in tables if len(table)], ignore_index=True)
 
 
