@@ -28,7 +28,7 @@ INTERVENTIONS = {
 }
 PASSED_ON = {
     "scan": "options",  # of the probe
-    "from_arrays": "named",  # names of hook points and weights
+    "from_arrays": "keywords",  # names of hook points and weights
     "build_model": "sizes",  # fields of ModelConfig
     "judge_checks": "options",  # of judge
     "judge_within": "options",

@@ -284,18 +284,18 @@ def test_no_story_has_this_mistake(stories, mistake):
 
 def test_notation_worked_by_hand():
     slot = grammar._Slot("who")
-    assert grammar._parsed("a[b|c{who}]") == (("a", (("b",), ("c", slot))),)
-    assert grammar._parsed("a||{who}") == (("a",), (), (slot,))
+    assert grammar._parse("a[b|c{who}]") == (("a", (("b",), ("c", slot))),)
+    assert grammar._parse("a||{who}") == (("a",), (), (slot,))
     for wrong in ("a[b", "a]b", "a{b", "[[a]"):
         with pytest.raises(TextError, match="^brackets do not match in: "):
-            grammar._parsed(wrong)
+            grammar._parse(wrong)
     plot = grammar._plot('child/animal toy=light_toy\na [b |\n  c]\n"d." e\n"f."\n\n  g')
     assert plot == (
         ("child", "animal"),
         (("toy", "light_toy"),),
-        grammar._parsed('a [b|c]\n"d." e\n"f."\ng'),
+        grammar._parse('a [b|c]\n"d." e\n"f."\ng'),
     )
-    options = grammar._parsed("x|y|z")
+    options = grammar._parse("x|y|z")
     story = grammar._Story(lambda: 0.5)
     assert sorted(story.unused(options)[0] for _ in range(3)) == ["x", "y", "z"]
     assert story.unused(options) == ("y",)
