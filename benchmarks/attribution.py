@@ -42,7 +42,7 @@ def members(options: argparse.Namespace) -> Iterator[Case]:
             continue
         task, config = AnchorTask(), ModelConfig(norm=norm)
         train = TrainConfig(steps=options.steps, device="cpu", workers=1, eval_every=options.steps)
-        trained = train_members(task, config, train, [gamma], [0], progress=False)
+        trained = train_members(task, [gamma], [0], config=config, train=train, progress=False)
         data, made = (
             task.dataset(0),
             lens_model(config, task.d_vocab, task.length, trained.final.member(gamma, 0)),

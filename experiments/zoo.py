@@ -171,7 +171,9 @@ def induced(folder: Path) -> dict[str, Any]:
     """What `save_member` takes of a model that has learned induction."""
     task: Any = InductionTask()
     store = CheckpointStore(folder / "induction", fingerprint(task, MODEL, TRAIN, GAMMA, SEED))
-    found = train_members(task, MODEL, TRAIN, [GAMMA], [SEED], store=store, progress=False)
+    found = train_members(
+        task, [GAMMA], [SEED], config=MODEL, train=TRAIN, store=store, progress=False
+    )
     return {
         "study": "",
         "model": MODEL,

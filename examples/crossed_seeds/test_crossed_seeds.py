@@ -123,7 +123,7 @@ def test_every_pair_of_seeds_is_trained_and_measured(tmp_path):
         routes.values, nan_ok=True
     )
     own = train_members(
-        task, model, train, [0.8], [2, 3, 4], progress=False
+        task, [0.8], [2, 3, 4], config=model, train=train, progress=False
     ).final  # both seeds the same
     for seed in (2, 4):
         weights = run.sweep(f"data_{seed}").weights(0.8, seed)

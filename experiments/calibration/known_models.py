@@ -114,7 +114,9 @@ def label_shuffled(
     """Quick models trained on permuted labels, at each gamma."""
     task, config = ShuffledTask(), ModelConfig.preset("quick")
     train = replace(TrainConfig.preset("quick"), steps=steps, eval_every=steps, device="cpu")
-    final = train_members(task, config, train, GAMMAS, range(n_each), progress=progress).final
+    final = train_members(
+        task, GAMMAS, range(n_each), config=config, train=train, progress=progress
+    ).final
     for gamma in GAMMAS:
         for seed in range(n_each):
             yield Subject(

@@ -45,7 +45,9 @@ def starts(
 
     def make() -> dict[str, Tensor]:
         train = replace(TRAIN, eval_every=TRAIN.steps)
-        final = train_members(TASK, config, train, GAMMAS, SEEDS, progress=progress).final
+        final = train_members(
+            TASK, GAMMAS, SEEDS, config=config, train=train, progress=progress
+        ).final
         found = [final.member(*member) for member in EVERYONE]
         return {
             name: torch.stack([torch.as_tensor(one[name]) for one in found]) for name in found[0]

@@ -39,11 +39,11 @@ Model = TypeVar("Model", bound=nn.Module)
 def build_model(
     task: Any,
     gamma: float | None = None,
-    norm: str | None = None,
-    scheme: str | None = None,
     seed: int = 0,
     *,
     config: ModelConfig | None = None,
+    norm: str | None = None,
+    scheme: str | None = None,
     dtype: torch.dtype = torch.float32,
     **sizes: Any,
 ) -> HookedModel:
@@ -60,9 +60,10 @@ def build_model(
         gamma: initialisation rate, std = d_in^-gamma (paper 1, section "Initialization"); 0.5 is
             near the usual default, larger is a smaller initialisation. ``scheme="torch_default"``
             has no use for it.
+        seed: of the normal draws.
+        config: sizes and all else; by default two layers with one head each and no norm.
         norm, scheme: override those of ``config``, which are ``none`` and ``fan_in`` by default.
-        seed: of the normal draws. dtype: of the weights.
-        config: sizes and all else; by default those of the preset ``quick``.
+        dtype: of the weights.
         sizes: single fields of ModelConfig, over ``config``.
 
     Raises ModelError for an unknown size, sizes that the architecture does not allow, a scheme

@@ -17,7 +17,11 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from rb_interp.errors import ArgumentError, ConfigError, nearest
+from rb_interp.arguments import checked
+from rb_interp.errors import ArgumentError, ConfigError, RunError, nearest
+from rb_interp.models.config import ModelConfig
+from rb_interp.models.protocol import HookedModel
+from rb_interp.models.schemes import draw
 from rb_interp.tasks.dataset import Task
 from rb_interp.training.config import TrainConfig, checkpoint_steps, evaluation_steps
 from rb_interp.training.member_group import Member, MemberGroup
@@ -40,10 +44,44 @@ class Trained:
 
     Attributes:
         curves: of all members. final: their weights at the last step.
+        config, sizes: of each member's model, with its vocabulary and context.
+        stores: where checkpoints are kept.
     """
 
     curves: Curves
     final: Checkpoint
+    config: ModelConfig
+    sizes: tuple[int, int]
+    stores: tuple[CheckpointStore, ...] = ()
+
+    @checked
+    def model(self, *, gamma: float, seed: int, stage: str | int = "final") -> HookedModel:
+        """One member as a TransformerLens model.
+
+        Args:
+            gamma, seed: of the member.
+            stage: ``final``, ``init``, or, if a store was given, a kept step or one of
+                ``train.stages``.
+
+        Raises RunError for a member or a checkpoint that is not there.
+        """
+        from rb_interp.models.build import lens_model
+
+        weights = self.final.member(gamma, seed)
+        if stage in ("init", 0):
+            weights = draw(self.config, *self.sizes, gamma, seed)
+        elif stage not in ("final", self.final.step):
+            is_step = isinstance(stage, int)
+            name = step_name(stage) if is_step else stage_name(stage, Member(gamma, seed))
+            stores = [store for store in self.stores if store.exists(name)]
+            if not stores:
+                kept = {name for store in self.stores for name in store.names()}
+                raise RunError(
+                    f"no store has kept '{name}'; {nearest(name, sorted(kept))} A member is kept at "
+                    f"steps and at train.stages where train_members gets a store."
+                )
+            weights = stores[0].read(name, member=(gamma, seed)).member(gamma, seed)
+        return lens_model(self.config, *self.sizes, weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +160,9 @@ class Training:
                 self._save_interrupted(pool)
                 raise
         weights = self._state(moments=False)
-        return Trained(self.curves, Checkpoint(self.step, _keys(self.members), weights))
+        final = Checkpoint(self.step, _keys(self.members), weights)
+        stores = tuple(part.store for part in self.stored)
+        return Trained(self.curves, final, self.groups[0].model, self.groups[0].sizes, stores)
 
     def _train(self, pool: ThreadPoolExecutor, bar: tqdm) -> None:
         """Take the steps that are left, evaluating, keeping and saving on the way."""

@@ -90,13 +90,15 @@ class MemberGroup:
         numbers = {id(dataset): number for number, dataset in enumerate(datasets)}
         numbers_of_members = [numbers[id(data[member.seed])] for member in members]
         self.which_seed = torch.tensor(numbers_of_members, device=self.device)
-        sizes = (vocabulary(task, datasets[0]), task.length)
-        draws = [draw(model, *sizes, member.gamma, member.seed) for member in members]
+        self.sizes = (vocabulary(task, datasets[0]), task.length)
+        draws = [draw(model, *self.sizes, member.gamma, member.seed) for member in members]
         self.weights = {}
         for name in draws[0]:
             stacked = np.stack([weights[name] for weights in draws])
             self.weights[name] = torch.from_numpy(stacked).to(self.device, self.dtype)
-        trained = {parameter.name for parameter in parameters(model, *sizes) if parameter.trained}
+        trained = {
+            parameter.name for parameter in parameters(model, *self.sizes) if parameter.trained
+        }
         self.trained = {}
         for name, weight in self.weights.items():
             if name in trained:

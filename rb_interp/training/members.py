@@ -57,11 +57,11 @@ TOKENS_AT_ONCE = 100_000
 @checked
 def train_members(
     task: Task,
-    model: ModelConfig,
-    train: TrainConfig,
     gammas: Sequence[float],
-    seeds: Sequence[int],
+    seeds: Sequence[int] = (0,),
     *,
+    config: ModelConfig | None = None,
+    train: TrainConfig | None = None,
     rates: Mapping[float, float] = {},
     data_seed: int | None = None,
     store: CheckpointStore | None = None,
@@ -72,27 +72,33 @@ def train_members(
 
     Args:
         task: what is learned; any object with the attributes of ``tasks.Task``.
-        model, train: what learns it, and how.
         gammas, seeds: the members, each initialisation rate with each seed.
+        config: what learns it; by default, as for ``build_model``, two layers with one head each and
+            no norm.
+        train: how; by default ``TrainConfig()``.
         rates: gamma -> learning rate of its members, where it is not ``train.lr``.
         data_seed: of the data, labels and batch order of every member, whose own seed then fixes
             its initial weights alone; None takes each member's own.
         store: where checkpoints go; None keeps nothing.
         progress: show a progress bar.
 
-    Returns curves and final weights. Raises ConfigError for a device that is not there,
+    Returns curves and final weights; ``trained.model(gamma=0.8, seed=0)`` is a member. Raises
+    ConfigError for a device that is not there,
     ArgumentError for a member that is named twice, TaskError for rows that are not what the task
     promises, and RunError where files cannot be used, or somebody else is writing them.
 
     >>> from rb_interp.tasks import AnchorTask
     >>> tiny = TrainConfig(steps=20, batch_size=16, eval_every=10, eval_rows=20)
     >>> task, model = AnchorTask.preset("smoke"), ModelConfig.preset("smoke")
-    >>> trained = train_members(task, model, tiny, [0.8], [0], progress=False)
+    >>> trained = train_members(task, [0.8], config=model, train=tiny, progress=False)
     >>> trained.curves.steps
     [0, 10, 20]
+    >>> trained.model(gamma=0.8, seed=0, stage="init").cfg.n_layers
+    2
     """
-    part = Part(train, tuple(gammas), tuple(seeds), rates, store)
-    return train_together(task, model, [part], data_seed=data_seed, progress=progress)
+    part = Part(train or TrainConfig(), tuple(gammas), tuple(seeds), rates, store)
+    config = config or ModelConfig()
+    return train_together(task, config, [part], data_seed=data_seed, progress=progress)
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,9 @@ def test_a_foreign_task_trains_keeps_its_stages_and_continues_bit_for_bit(tmp_pa
     task = Copy(predicts="next", batch_sets=("low", "high"))
     assert isinstance(task, Task)
     store = CheckpointStore(tmp_path / "whole", task.fingerprint())
-    trained = train_members(task, MODEL, TRAIN, [0.4, 0.8], [0, 1], store=store, progress=False)
+    trained = train_members(
+        task, [0.4, 0.8], [0, 1], config=MODEL, train=TRAIN, store=store, progress=False
+    )
     curves = trained.curves.to_frame()
     assert curves["set"].unique().tolist() == ["held_out", "low", "high"]
     end = curves[curves.step == 80].groupby("set").loss.mean()
@@ -108,10 +110,12 @@ def test_a_foreign_task_trains_keeps_its_stages_and_continues_bit_for_bit(tmp_pa
         Stopping(tmp_path / "stopped", task.fingerprint()),
     )
     with pytest.raises(KeyboardInterrupt):
-        train_members(task, MODEL, often, [0.4, 0.8], [0, 1], store=stopped, progress=False)
+        train_members(
+            task, [0.4, 0.8], [0, 1], config=MODEL, train=often, store=stopped, progress=False
+        )
     again = CheckpointStore(stopped.folder, task.fingerprint())
     assert again.read("state").step == 40
-    train_members(task, MODEL, TRAIN, [0.4, 0.8], [0, 1], store=again, progress=False)
+    train_members(task, [0.4, 0.8], [0, 1], config=MODEL, train=TRAIN, store=again, progress=False)
     assert again.names() == store.names()
     for name in store.names():
         for key, value in store.read(name).tensors.items():
@@ -136,10 +140,17 @@ def test_seeds_with_other_numbers_of_rows_train_with_any_number_of_workers(predi
     task, short = Uneven(predicts=predicts), replace(TRAIN, steps=15, stages=())
     assert len({len(task.dataset(seed).tokens) for seed in (0, 1, 2)}) == 3
     found = [
-        train_members(task, MODEL, replace(short, workers=n), [0.3, 0.8], [0, 1, 2], progress=False)
+        train_members(
+            task,
+            [0.3, 0.8],
+            [0, 1, 2],
+            config=MODEL,
+            train=replace(short, workers=n),
+            progress=False,
+        )
         for n in (1, 5)
     ]
-    alone = train_members(task, MODEL, short, [0.8], [1], progress=False)
+    alone = train_members(task, [0.8], [1], config=MODEL, train=short, progress=False)
     for trained in found:
         of = trained.curves.to_frame().query("gamma == 0.8 and seed == 1").reset_index(drop=True)
         pd.testing.assert_frame_equal(of, alone.curves.to_frame(), atol=1e-6)
@@ -150,11 +161,18 @@ def test_a_task_may_have_no_stages():
     class Bare(Copy):
         stages = None
 
-    train_members(Bare(), MODEL, replace(TRAIN, steps=1, stages=()), [0.5], [0], progress=False)
+    train_members(
+        Bare(), [0.5], [0], config=MODEL, train=replace(TRAIN, steps=1, stages=()), progress=False
+    )
     for task in (Bare(), Copy()):
         with pytest.raises(ConfigError, match="the task has no stage 'copied'"):
             train_members(
-                task, MODEL, replace(TRAIN, stages=("copied",)), [0.5], [0], progress=False
+                task,
+                [0.5],
+                [0],
+                config=MODEL,
+                train=replace(TRAIN, stages=("copied",)),
+                progress=False,
             )
     with pytest.raises(ConfigError, match="the task has no stage 'copies'"):
         SweepConfig(task=Bare(), model=MODEL, train=TRAIN)
@@ -173,6 +191,8 @@ def test_rows_that_would_be_mixed_up_are_refused():
 
     train = replace(TRAIN, steps=1, stages=())
     with pytest.raises(TaskError, match="seed 0: tokens run from 1 to 10; d_vocab is 10"):
-        train_members(Wide(), MODEL, train, [0.5], [0], progress=False)
+        train_members(Wide(), [0.5], [0], config=MODEL, train=train, progress=False)
     with pytest.raises(TaskError, match=r"\('train', 'low'\) have \[240, 480\] training rows"):
-        train_members(Copy(batch_sets=("train", "low")), MODEL, train, [0.5], [0], progress=False)
+        train_members(
+            Copy(batch_sets=("train", "low")), [0.5], [0], config=MODEL, train=train, progress=False
+        )

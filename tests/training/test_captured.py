@@ -175,7 +175,9 @@ def test_replays_are_counted_over_calls_and_a_recorded_run_ends_with_the_same_bi
     def train_in(name, steps):
         store = CheckpointStore(tmp_path / name, "x")
         settings = replace(train, steps=steps)
-        train_members(TASK, MODEL, settings, [0.3, 0.8], [0, 1], store=store, progress=False)
+        train_members(
+            TASK, [0.3, 0.8], [0, 1], config=MODEL, train=settings, store=store, progress=False
+        )
         return store.read("state").tensors
 
     def prepare_recorded(group, settings, static):

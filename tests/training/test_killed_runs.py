@@ -38,7 +38,13 @@ def run(folder, store=CheckpointStore):
     )
     train = replace(train, stages=("half",))
     train_members(
-        TASK, MODEL, train, [0.3, 0.8], [0, 1], store=store(Path(folder), "same"), progress=False
+        TASK,
+        [0.3, 0.8],
+        [0, 1],
+        config=MODEL,
+        train=train,
+        store=store(Path(folder), "same"),
+        progress=False,
     )
 
 

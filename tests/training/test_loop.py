@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from rb_interp.errors import RunError
+from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask, Stage
 from rb_interp.training.config import TrainConfig, checkpoint_steps
@@ -44,7 +46,9 @@ def test_stages_are_kept_with_their_siblings(tmp_path):
         d_vocab=80,
         n_sequences=512,
     )
-    trained = train_members(easy, MODEL, train, [0.5, 0.8], [0, 1], store=store, progress=False)
+    trained = train_members(
+        easy, [0.5, 0.8], [0, 1], config=MODEL, train=train, store=store, progress=False
+    )
     curves = trained.curves.to_frame()
     shares = set(curves.accuracy.dropna())
     assert len(shares) > 5
@@ -62,6 +66,16 @@ def test_stages_are_kept_with_their_siblings(tmp_path):
     assert {step_name(s) for s in checkpoint_steps(train)} <= set(store.names())
     final = store.read(step_name(150)).member(0.8, 1)
     torch.testing.assert_close(final["embed.W_E"], trained.final.member(0.8, 1)["embed.W_E"])
+    half = store.read(stage_name("half", trained.curves.members[-1])).member(0.8, 1)
+    drawn = build_model(easy, 0.8, 1, config=MODEL).state_dict()
+    kept = {"final": final, 150: final, "half": half, "init": drawn, 0: drawn}
+    for stage, weights in kept.items():
+        model = trained.model(gamma=0.8, seed=1, stage=stage)
+        torch.testing.assert_close(model.W_E, weights["embed.W_E"], msg=str(stage))
+    with pytest.raises(RunError, match=r"no store has kept 'halves_gamma0.8_seed1'; did you mean"):
+        trained.model(gamma=0.8, seed=1, stage="halves")
+    with pytest.raises(RunError, match="no member with gamma=0.4, seed=1"):
+        trained.model(gamma=0.4, seed=1)
 
 
 def test_the_callers_settings_come_back(monkeypatch):
@@ -71,7 +85,7 @@ def test_the_callers_settings_come_back(monkeypatch):
         torch.get_rng_state().clone(),
         np.random.get_state()[1].copy(),
     )
-    train_members(TASK, MODEL, short(steps=1), [0.8], [0], progress=False)
+    train_members(TASK, [0.8], [0], config=MODEL, train=short(steps=1), progress=False)
     assert torch.backends.cuda.matmul.allow_tf32
     assert torch.get_num_threads() == before[0]
     assert torch.equal(torch.get_rng_state(), before[1])
@@ -93,9 +107,11 @@ class Noting(CheckpointStore):
 def test_a_stage_reached_at_once_is_not_kept_again_after_a_stop(tmp_path, monkeypatch):
     monkeypatch.setattr(AnchorTask, "stages", {"half": Stage(lambda now, first: now[:, 0, 0] > 0)})
     store, train = Noting(tmp_path), short(stages=("half",), workers=1)
-    train_members(TASK, MODEL, replace(train, steps=10), [0.8], [0], store=store, progress=False)
+    train_members(
+        TASK, [0.8], [0], config=MODEL, train=replace(train, steps=10), store=store, progress=False
+    )
     again = Noting(tmp_path)
-    train_members(TASK, MODEL, train, [0.8], [0], store=again, progress=False)
+    train_members(TASK, [0.8], [0], config=MODEL, train=train, store=again, progress=False)
     assert again.read("state").step == 20
     assert again.read(stage_name("half", Member(0.8, 0))).step == 0
     assert [name for name, _ in again.written] == [step_name(20), "state"]
@@ -105,6 +121,12 @@ def test_the_last_step_is_kept_for_a_member_that_reaches_a_stage_never(tmp_path,
     monkeypatch.setattr(AnchorTask, "stages", {"half": Stage(lambda now, first: now[:, 0, 0] < 0)})
     store = Noting(tmp_path)
     train_members(
-        TASK, MODEL, short(stages=("half",), workers=1), [0.8], [0], store=store, progress=False
+        TASK,
+        [0.8],
+        [0],
+        config=MODEL,
+        train=short(stages=("half",), workers=1),
+        store=store,
+        progress=False,
     )
     assert store.read(stage_name("half", Member(0.8, 0))).step == 20

@@ -221,25 +221,27 @@ def test_a_language_run_continues_bit_for_bit(texts, tmp_path):
     train = replace(TRAIN, save_every=0.0, dtype="float32")
     whole = train_members(
         task_of(texts),
-        GPT2,
-        train,
         [0.5],
         [0, 1],
+        config=GPT2,
+        train=train,
         store=CheckpointStore(tmp_path / "a", "x"),
         progress=False,
     )
     with pytest.raises(KeyboardInterrupt):
         train_members(
             task_of(texts),
-            GPT2,
-            train,
             [0.5],
             [0, 1],
+            config=GPT2,
+            train=train,
             store=Stopping(tmp_path / "b", "x"),
             progress=False,
         )
     store = CheckpointStore(tmp_path / "b", "x")
-    again = train_members(task_of(texts), GPT2, train, [0.5], [0, 1], store=store, progress=False)
+    again = train_members(
+        task_of(texts), [0.5], [0, 1], config=GPT2, train=train, store=store, progress=False
+    )
     for name, value in whole.final.tensors.items():
         assert torch.equal(value, again.final.tensors[name]), name
     np.testing.assert_array_equal(whole.curves.to_frame().loss, again.curves.to_frame().loss)

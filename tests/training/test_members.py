@@ -56,7 +56,13 @@ def test_a_member_in_company_of_other_rates_and_decays_is_as_it_is_alone(tmp_pat
     finals = []
     for part, alone in zip(half_way, parts("alone", schedule_steps=base.steps), strict=True):
         train_members(
-            TASK, MODEL, alone.train, part.gammas, part.seeds, store=alone.store, progress=False
+            TASK,
+            part.gammas,
+            part.seeds,
+            config=MODEL,
+            train=alone.train,
+            store=alone.store,
+            progress=False,
         )
         assert set(alone.store.names()) <= set(part.store.names())
         for name in alone.store.names():
@@ -88,8 +94,10 @@ def test_a_member_in_company_of_other_rates_and_decays_is_as_it_is_alone(tmp_pat
 
 def test_the_seed_of_the_data_can_stand_apart():
     tiny = short(steps=40, workers=1, stages=())
-    own = train_members(TASK, MODEL, tiny, [0.3, 0.8], [1], progress=False).final
-    given = train_members(TASK, MODEL, tiny, [0.3, 0.8], [1], data_seed=1, progress=False).final
+    own = train_members(TASK, [0.3, 0.8], [1], config=MODEL, train=tiny, progress=False).final
+    given = train_members(
+        TASK, [0.3, 0.8], [1], config=MODEL, train=tiny, data_seed=1, progress=False
+    ).final
     for name, value in own.tensors.items():
         assert torch.equal(value, given.tensors[name]), name
 

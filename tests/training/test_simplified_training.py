@@ -127,16 +127,16 @@ def run(folder, steps, model=ONE_LAYER, **changes):
         try:
             train_members(
                 TASK,
-                model,
-                train,
                 [0.3, 0.8],
                 [0, 1],
+                config=model,
+                train=train,
                 store=Stopping(folder, "same"),
                 progress=False,
             )
         except StopError:
             return store
-    train_members(TASK, model, train, [0.3, 0.8], [0, 1], store=store, progress=False)
+    train_members(TASK, [0.3, 0.8], [0, 1], config=model, train=train, store=store, progress=False)
     return store
 
 
@@ -160,5 +160,10 @@ def test_only_simplified_models_are_predicted():
         ConfigError, match="track_drift with architecture='transformer'; the propositions are about"
     ):
         train_members(
-            TASK, ModelConfig(d_model=8, d_head=4, d_mlp=8), DESCENT, [0.8], [0], progress=False
+            TASK,
+            [0.8],
+            [0],
+            config=ModelConfig(d_model=8, d_head=4, d_mlp=8),
+            train=DESCENT,
+            progress=False,
         )

@@ -37,7 +37,9 @@ class Stopping(CheckpointStore):
 
 
 def train(store):
-    return train_members(TASK, MODEL, TRAIN, [0.3, 0.8], [0], store=store, progress=False)
+    return train_members(
+        TASK, [0.3, 0.8], [0], config=MODEL, train=TRAIN, store=store, progress=False
+    )
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,9 @@ def watched(monkeypatch):
 def train(folder, steps, **changes):
     store = CheckpointStore(folder, "same")
     settings = replace(TRAIN, steps=steps, **changes)
-    return store, train_members(TASK, MODEL, settings, [0.5, 0.8], [0], store=store, progress=False)
+    return store, train_members(
+        TASK, [0.5, 0.8], [0], config=MODEL, train=settings, store=store, progress=False
+    )
 
 
 def test_eigenvalues_are_those_of_the_covariance_on_either_side_of_square():

@@ -43,7 +43,7 @@ def half_trained():
         eval_rows=20,
         n_checkpoints=0,
     )
-    trained = train_members(SCAN, SIZES, train, [0.5], [0], progress=False)
+    trained = train_members(SCAN, [0.5], [0], config=SIZES, train=train, progress=False)
     return lens_model(SIZES, SCAN.d_vocab, SCAN.length, trained.final.member(0.5, 0))
 
 
