@@ -140,12 +140,12 @@ def token_table(counts: Counts, texts: Sequence[str]) -> list[dict]:
 
     Raises TextError as `typical_tokens` does.
     """
-    typical = typical_tokens(counts)
+    token_lists = typical_tokens(counts)
     ratio = frequency_ratio(counts)
-    control = set(typical.control.tolist())
-    matches = Counter(typical.counterpart.tolist())
+    control = set(token_lists.control.tolist())
+    matches = Counter(token_lists.counterpart.tolist())
     rows = []
-    for corpus, ids in zip(CORPORA, (typical.prontoqa, typical.stories), strict=True):
+    for corpus, ids in zip(CORPORA, (token_lists.prontoqa, token_lists.stories), strict=True):
         for token in ids.tolist():
             in_corpus = ratio[token] if corpus == CORPORA[0] else 1 / ratio[token]
             row = {

@@ -46,7 +46,7 @@ def run_local(folder: JobFolder, jobs: Sequence[Job], at_once: int = 0) -> None:
         for process in processes:
             process.terminate()
 
-    _each(call, stop, folder, jobs, at_once or os.cpu_count() or 1)
+    _call_jobs(call, stop, folder, jobs, at_once or os.cpu_count() or 1)
 
 
 def run_on_ray(
@@ -79,10 +79,10 @@ def run_on_ray(
         ray.get(task.remote(["sh", "-c", f"exec {command}"]))
 
     n_cores = int(ray.cluster_resources().get("CPU", 1))
-    _each(call, ray.shutdown, folder, jobs, at_once or n_cores)
+    _call_jobs(call, ray.shutdown, folder, jobs, at_once or n_cores)
 
 
-def _each(
+def _call_jobs(
     call: Callable[[str], None],
     stop: Callable[[], None],
     folder: JobFolder,
@@ -132,14 +132,14 @@ def submit_to_slurm(folder: JobFolder, jobs: Sequence[Job], at_once: int = 0) ->
     )
 
 
-def _slurm(*words: str) -> str:
+def _slurm(*command: str) -> str:
     """What a command of Slurm prints."""
-    if not which(words[0]):
+    if not which(command[0]):
         raise RunError(
-            f"the engine 'slurm' needs the command {words[0]}, which is not installed here; run it "
+            f"the engine 'slurm' needs the command {command[0]}, which is not installed here; run it "
             f"where jobs are submitted, or give another --engine."
         )
-    result = subprocess.run(words, capture_output=True, text=True)
+    result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
-        raise RunError(f"{words[0]} failed: {first_line(RuntimeError(result.stderr))}.")
+        raise RunError(f"{command[0]} failed: {first_line(RuntimeError(result.stderr))}.")
     return result.stdout.strip()

@@ -84,9 +84,9 @@ class JobFolder:
 
     def command(self, job: Job) -> str:
         """The shell command that carries out a job, on any machine that has the folder."""
-        words = ["env", "OMP_NUM_THREADS=1", sys.executable, "-m", "rb_interp", "sweep", "job"]
+        arguments = ["env", "OMP_NUM_THREADS=1", sys.executable, "-m", "rb_interp", "sweep", "job"]
         log = shlex.quote(str(self._log(job)))
-        return f"{shlex.join([*words, str(self.folder), job.name])} >> {log} 2>&1"
+        return f"{shlex.join([*arguments, str(self.folder), job.name])} >> {log} 2>&1"
 
     def _log(self, job: Job) -> Path:
         return self.folder / "logs" / f"{job.name}.log"

@@ -100,8 +100,8 @@ def read_jobs(path: Path) -> tuple[SweepFile, list[AxesPoint], list[Job]]:
     for values in [{**values, **flat(point)} for values in grid for point in file.points]:
         if values in [point.axes for point in points]:
             raise ConfigError(f"{path}: the point {values} is there twice; name each once.")
-        words = [f"{len(points):03}", *(f"{axis}={value}" for axis, value in values.items())]
-        name = re.sub(r"[^\w.=+-]+", "_", ",".join(words))[:100]
+        parts = [f"{len(points):03}", *(f"{axis}={value}" for axis, value in values.items())]
+        name = re.sub(r"[^\w.=+-]+", "_", ",".join(parts))[:100]
         nested = _nested({**settings, **values})
         config = from_mapping(file.definition.load("config"), nested, str(path))
         config = overlay(config, _nested(_one_worker(config)), str(path))
@@ -158,5 +158,7 @@ def _stack(config: StudyConfig) -> str:
     """A text that configurations share whose sweeps can train in one stack."""
     settings = flat(comparable(config))
     rates = any(sweep.rates for sweep in config.sweeps.values())
-    kept = {key: value for key, value in settings.items() if rates or not key.endswith(OF_STACK)}
-    return json.dumps(kept)
+    stack_settings = {
+        key: value for key, value in settings.items() if rates or not key.endswith(OF_STACK)
+    }
+    return json.dumps(stack_settings)

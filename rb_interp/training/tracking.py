@@ -14,7 +14,7 @@ kept beside loss and accuracy. They are sorted at each evaluation, so one place 
 not be one direction throughout.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from inspect import unwrap
 
 import numpy as np
@@ -27,8 +27,8 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.tasks.dataset import Dataset, Task
 from rb_interp.theory.drift import emb_mlp_map, one_layer_maps, pull, value_flow
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.stacked import StackedWeights
 
+SeedWeights = Mapping[str, Tensor]
 SeedTokens = Int[Tensor, "seed row pos"]
 SeedLabels = Int[Tensor, "seed row ..."]
 
@@ -139,7 +139,7 @@ class Drift:
     def __init__(
         self,
         model: ModelConfig,
-        weights: StackedWeights,
+        weights: SeedWeights,
         tokens: Int[Tensor, "seed row pos"],
         labels: Int[Tensor, "seed row"],
         which_seed: Int[Tensor, " member"],
@@ -157,14 +157,14 @@ class Drift:
         self.sums = {name: torch.zeros_like(value) for name, value in self._rates(weights).items()}
 
     @torch.no_grad()
-    def add(self, weights: StackedWeights, lr: Float[Tensor, " member"]) -> None:
+    def add(self, weights: SeedWeights, lr: Float[Tensor, " member"]) -> None:
         """Add the prediction of one step, with each member's learning rate."""
         for name, rate in self._rates(weights).items():
             shape = [-1] + [1] * (rate.ndim - 1)
             self.sums[name].addcmul_(rate, lr.view(shape))
 
     @torch.no_grad()
-    def _rates(self, weights: StackedWeights) -> dict[str, Tensor]:
+    def _rates(self, weights: SeedWeights) -> dict[str, Tensor]:
         """The predictions of one step. Arguments are right here, at every step, so they are not
         checked."""
         if self.model.architecture == "emb_mlp":

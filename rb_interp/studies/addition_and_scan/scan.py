@@ -32,7 +32,7 @@ from rb_interp.settings import Share
 from rb_interp.tasks.dataset import Dataset, TaskSettings
 
 END, ARROW = "<end>", "=>"
-Words = tuple[str, ...]
+WordSequence = tuple[str, ...]
 
 
 class SequenceTask(TaskSettings):
@@ -46,7 +46,7 @@ class SequenceTask(TaskSettings):
     length: ClassVar[int]
 
     @property
-    def words(self) -> Words:
+    def words(self) -> WordSequence:
         """Every word, by its token id."""
         raise NotImplementedError
 
@@ -56,7 +56,7 @@ class SequenceTask(TaskSettings):
         return len(self.words)
 
     def in_sets(
-        self, seed: int, sequences: Sequence[Sequence[tuple[Words, Words]]], name: str
+        self, seed: int, sequences: Sequence[Sequence[tuple[WordSequence, WordSequence]]], name: str
     ) -> Dataset:
         """The dataset of sequences, prompt and answer, listed by set.
 
@@ -104,8 +104,8 @@ LONGEST_ANSWER = 12
 class Sentence(NamedTuple):
     """A command in words, and the actions that it orders."""
 
-    command: Words
-    actions: Words
+    command: WordSequence
+    actions: WordSequence
 
 
 def phrases(verbs: tuple[str, ...]) -> list[Sentence]:
