@@ -107,6 +107,22 @@ def test_a_matrix_marks_what_is_undefined_and_what_is_beyond_its_colours(ax):
     assert ax.images[0].colorbar.extend == "max"
 
 
+def test_an_axis_of_one_entry_is_in_the_title_and_positions_have_the_token_that_rows_share(ax):
+    axes = {"component": ("z",), "layer": (0, 3), "head": (0, 1), "position": ("0", "1")}
+    ones = np.ones(2)
+    patched = np.zeros((1, 2, 2, 2, 2))
+    matrix = Matrix(axes, "loss", ones, 0 * ones, patched, None, tokens=["<bos>", ""])
+    matrix.plot(ax)
+    assert ax.get_title() == "patching, z, n = 2"
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        "L0 H0",
+        "L0 H1",
+        "L3 H0",
+        "L3 H1",
+    ]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0 <bos>", "1"]
+
+
 def test_learning_curves_have_a_mean_over_seeds(ax):
     rows = [
         (0.8, seed, step, "mem", 5.0 - step / 100 + seed) for seed in range(3) for step in (0, 100)

@@ -25,7 +25,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from itertools import product
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -57,6 +58,9 @@ ROLES = ("key", "first_anchor", "last_anchor", "anchor", "last", "noise")
 """Roles that have cells by default, after those of the caller's own."""
 Names = str | Sequence[str] | None
 Layers = Sequence[int] | None
+Heads = int | Literal["all"] | None
+POSITIONS = "positions"
+"""What ``roles`` is for a cell at each position."""
 PatchedCells = Float[np.ndarray, "source group role row"]
 """The metric of each row with each cell from each source."""
 
@@ -67,8 +71,9 @@ class Cells:
     Attributes:
         components: those with cells.
         layers: those with cells.
-        roles: those with cells.
-        groups: the site of each component and layer, without a role.
+        heads: those with cells; None for all of them at once.
+        roles: those with cells, or the positions.
+        groups: the site of each component, layer and head, without a role.
         notes: why cells are missing, and what some of them share.
         streams: the residual stream before each layer, and after the last.
         hooks: what a run must read to fill the cells.
@@ -84,7 +89,7 @@ class Cells:
         components: Names,
         layers: Layers,
         roles: Names,
-        head: int | None,
+        head: Heads,
     ) -> None:
         rows = [corrupted, clean] if direction == "denoise" else [clean, corrupted]
         if control is not None:
@@ -96,12 +101,21 @@ class Cells:
         n_layers = model.cfg.n_layers
         self.notes: dict[str, str] = {}
         self.layers = tuple(range(n_layers) if layers is None else layers)
-        self.roles = default_roles(rows) if roles is None else tuple(roles)
+        self.by_head = head == "all"
+        self.heads: tuple[int | None, ...] = (
+            (head,) if head != "all" else (*range(model.cfg.n_heads),)
+        )
+        self.by_position = roles == (POSITIONS,)
+        if self.by_position:
+            roles = [*map(str, range(clean.tokens.shape[1]))]
+        elif roles is None:
+            roles = ("all",) if self.by_head else default_roles(rows)
+        self.roles = tuple(roles)
         if components:
             self.components = tuple(components)
         else:
-            self.components = self._default_components(model, rows, head)
-        self.groups = self._groups(model, head)
+            self.components = ("z",) if self.by_head else self._default_components(model, rows)
+        self.groups = self._groups(model)
         if not self.groups or not self.roles:
             raise ModelError(
                 "there are no cells: name a role and a component that the model has; embeddings "
@@ -115,11 +129,9 @@ class Cells:
             read_sites.append(Site("resid_pre", site.layer))
         self.hooks = list(dict.fromkeys(site.hook for site in read_sites))
 
-    def _default_components(
-        self, model: HookedModel, rows: Sequence[Inputs], head: int | None
-    ) -> tuple[str, ...]:
+    def _default_components(self, model: HookedModel, rows: Sequence[Inputs]) -> tuple[str, ...]:
         """Components that the model has; no pattern if a role stands elsewhere in some rows."""
-        candidates = COMPONENTS if head is None else sites.PER_HEAD
+        candidates = COMPONENTS if self.heads == (None,) else sites.PER_HEAD
         available = sites.components_of(model)
         for name in candidates:
             if name not in available:
@@ -134,21 +146,19 @@ class Cells:
                 break
         return tuple(name for name in candidates if name not in self.notes)
 
-    def _groups(self, model: HookedModel, head: int | None) -> list[Site]:
-        """The site of each component in each layer that has one."""
+    def _groups(self, model: HookedModel) -> list[Site]:
+        """The site of each component in each layer that has one, and of each head."""
         groups = []
         anywhere = sites.components_of(model)
-        for name in self.components:
-            for layer in self.layers:
-                if name in sites.EMBEDDINGS and layer != 0:
-                    self.notes[name] = (
-                        "stands before the first layer, and has cells in layer 0 alone."
-                    )
-                    continue
-                in_range = 0 <= layer < model.cfg.n_layers
-                if name in anywhere and in_range and name not in sites.components_of(model, layer):
-                    self.notes[f"{name} of L{layer}"] = "no cells: this layer has none."
-                    continue
+        for name, layer in product(self.components, self.layers):
+            if name in sites.EMBEDDINGS and layer != 0:
+                self.notes[name] = "stands before the first layer, and has cells in layer 0 alone."
+                continue
+            in_range = 0 <= layer < model.cfg.n_layers
+            if name in anywhere and in_range and name not in sites.components_of(model, layer):
+                self.notes[f"{name} of L{layer}"] = "no cells: this layer has none."
+                continue
+            for head in self.heads:
                 site = Site(name, layer, unit=head)
                 site.check(model)
                 groups.append(site)
@@ -167,14 +177,18 @@ class Cells:
 
     def matrix(self, pair: PairedRun, patched: PatchedCells, method: str) -> Matrix:
         """The metric of each cell from the source and from the control, as a matrix with notes."""
-        axes = {"component": self.components, "layer": self.layers, "role": self.roles}
-        sizes = [len(axis) for axis in axes.values()]
-        cells = np.full((len(patched), *sizes, patched.shape[-1]), np.nan)
+        axes: dict[str, Sequence] = {"component": self.components, "layer": self.layers}
+        if self.by_head:
+            axes["head"] = self.heads
+        axes["position" if self.by_position else "role"] = self.roles
+        sizes = (len(self.components), len(self.layers), len(self.heads), *patched.shape[2:])
+        cells = np.full((len(patched), *sizes), np.nan)
         for group, site in enumerate(self.groups):
             component = self.components.index(site.component)
             layer = self.layers.index(site.layer)
-            cells[:, component, layer] = patched[:, group]
+            cells[:, component, layer, self.heads.index(site.unit)] = patched[:, group]
         positions = {role: sites.positions(pair.base, role) for role in self.roles}
+        missing: dict[str, list[str]] = defaultdict(list)
         for number, role in enumerate(self.roles):
             reason = ""
             if not positions[role].size:
@@ -182,9 +196,12 @@ class Cells:
             elif not pair.reads(Site("embed", 0), positions[role]):
                 reason = "it stands behind the answer, which sees none of it."
             if reason:
-                self.notes[role] = f"no cells: {reason}"
+                missing[reason].append(role)
                 cells[..., number, :] = np.nan
                 del positions[role]
+        for reason, roles in missing.items():
+            self.notes[", ".join(roles)] = f"no cells: {reason}"
+        cells = cells.reshape(len(cells), *map(len, axes.values()), -1)
         self._note_unread(pair, positions)
         if len(patched) > 1:
             acts, control_acts = (patched != pair.start).any(-1)
@@ -204,7 +221,7 @@ class Cells:
             if roles:
                 unread[site.layer, ", ".join(roles)].append(site.component)
         for (layer, roles), components in unread.items():
-            self.notes[f"{', '.join(components)} of L{layer}"] = (
+            self.notes[f"{', '.join(dict.fromkeys(components))} of L{layer}"] = (
                 f"no path leads from {roles} to the answer, so these shares are 0 in any model."
             )
 
@@ -235,7 +252,7 @@ def attribution_matrix(
     components: Names = None,
     layers: Layers = None,
     roles: Names = None,
-    head: int | None = None,
+    head: Heads = None,
     metric: MetricLike = "logit_diff",
     answer_at: AnswerAt = None,
     direction: Direction = "denoise",
@@ -249,10 +266,7 @@ def attribution_matrix(
         model: any model with TransformerLens's hooks.
         clean: rows with labels if the metric asks for them, for instance ``inputs``.
         corrupted: as many rows with different answers, for instance ``counterfactual``.
-        components: as in `patching_matrix`.
-        layers: by default all.
-        roles: by default all that both kinds of rows have, and the last position.
-        head: one head, which may share its k and v; by default all of them at once.
+        components, layers, roles, head: as in `patching_matrix`.
         metric: a name or a function of torch tensors with a gradient; ``accuracy`` and ``rank``
             have none.
         answer_at: where the answer is read, by default at the last position.

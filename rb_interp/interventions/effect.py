@@ -277,6 +277,7 @@ class Matrix(TableRepr):
         method: ``patching`` for exact cells, ``attribution`` for cells to first order.
         answered: share of pairs whose rows the untouched model both answers rightly; NaN without
             labels.
+        tokens: the text of the token at each position; empty where rows differ.
     """
 
     axes: Mapping[str, Sequence]
@@ -289,6 +290,7 @@ class Matrix(TableRepr):
     direction: str = "denoise"
     method: str = "patching"
     answered: float = float("nan")
+    tokens: Sequence[str] = ()
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -341,20 +343,34 @@ class Matrix(TableRepr):
         return frame.assign(n=len(self))
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Share of each cell, a small square with the control's; colours from -1 to 1."""
-        *first, (name, columns) = self.axes.items()
-        rows = [" L".join(map(str, cell)) for cell in product(*(axis for _, axis in first))]
-        shape = (len(rows), len(columns))
+        """Share of each cell, a small square with the control's; colours from -1 to 1.
+
+        An axis of one entry stands in the title. Positions have their token, if rows share it.
+        """
+        labels = {name: [*map(str, axis)] for name, axis in self.axes.items()}
+        labels["layer"] = [f"L{layer}" for layer in self.axes.get("layer", ())]
+        labels["head"] = [f"H{head}" for head in self.axes.get("head", ())]
+        if "position" in labels:
+            texts = zip(labels["position"], self.tokens, strict=True)
+            labels["position"] = [f"{position} {text}".strip() for position, text in texts]
+        names = list(self.axes)
+        single_last = sorted(names, key=lambda name: (len(labels[name]) == 1, -names.index(name)))
+        n_drawn = max(2, sum(len(labels[name]) > 1 for name in names))
+        drawn = sorted(single_last[:n_drawn], key=names.index)
+        fixed = [labels[name][0] for name in names if name not in drawn]
+        *first, last = drawn
+        rows = [" ".join(cell) for cell in product(*(labels[name] for name in first))]
+        shape = (len(rows), len(labels[last]))
         ax = share_cells(
             ax,
             self.values.reshape(shape),
             None if self.control_patched is None else self.control.reshape(shape),
             rows,
-            columns,
+            labels[last],
             f"share of the {self.metric} {SHARE_NAMES[self.direction]}",
-            f"{self.method}, n = {len(self)}",
+            ", ".join([self.method, *fixed, f"n = {len(self)}"]),
         )
-        ax.set_xlabel(name)
+        ax.set_xlabel(last)
         return ax
 
     def table_view(self) -> tuple[str, pd.DataFrame, list[str]]:

@@ -36,7 +36,7 @@ from tqdm import tqdm
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.interventions import sites
-from rb_interp.interventions.attribution import Cells, Layers, Names, PatchedCells
+from rb_interp.interventions.attribution import Cells, Heads, Layers, Names, PatchedCells
 from rb_interp.interventions.edits import check_finite, gather, scatter
 from rb_interp.interventions.effect import Direction, Matrix
 from rb_interp.interventions.metrics import METRICS, AnswerAt, MetricLike, answer_positions
@@ -73,7 +73,7 @@ def patching_matrix(
     components: Names = None,
     layers: Layers = None,
     roles: Names = None,
-    head: int | None = None,
+    head: Heads = None,
     metric: MetricLike = "logit_diff",
     answer_at: AnswerAt = None,
     direction: Direction = "denoise",
@@ -93,8 +93,10 @@ def patching_matrix(
             have heads. There are no cells of ``pattern`` if a role stands elsewhere in one of a
             pair.
         layers: by default all.
-        roles: by default all that both kinds of rows have, and the last position.
-        head: one head, which may share its k and v; by default all of them at once.
+        roles: by default all that both kinds of rows have, and the last position; ``"positions"``
+            for a cell at each position, by itself.
+        head: one head, which may share its k and v; by default all of them at once. ``"all"`` for
+            a cell for each head, by default of ``z`` at all positions.
         metric: a name, such as ``logit_diff`` or ``loss`` (nats), or a function, see
             ``interventions.metrics``.
         answer_at: where the answer is read, by default at the last position.

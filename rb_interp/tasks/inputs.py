@@ -132,9 +132,10 @@ def role_positions(
 ) -> Int[np.ndarray, "row n"]:
     """Positions of a role in rows of a shape ``(row, pos)``: one of the roles, or a built-in one.
 
-    Built in are ``last``, ``all``, ``rest``, and with a role ``anchor`` also ``first_anchor``,
-    ``last_anchor``, ``anchor_1``, ... Raises RolesError, with the name of the caller, if there is
-    no such role, if it is of other rows, and if ``rest`` has not as many positions in every row.
+    Built in are ``last``, ``all``, ``rest``, a position such as ``5``, and with a role ``anchor``
+    also ``first_anchor``, ``last_anchor``, ``anchor_1``, ... Raises RolesError, with the name of
+    the caller, if there is no such role, if it is of other rows, and if ``rest`` has not as many
+    positions in every row.
     """
     n_rows, length = shape
     known = {
@@ -146,6 +147,8 @@ def role_positions(
         known |= {f"anchor_{i + 1}": anchors[:, i, None] for i in range(anchors.shape[1])}
         known |= {"first_anchor": anchors[:, :1], "last_anchor": anchors[:, -1:]}
     known |= roles.positions  # a caller's 'last' is his
+    if role.isdecimal() and role not in known:
+        known[role] = np.full((n_rows, 1), int(role))
     if role == REST and REST not in known:
         known[REST] = _rest_positions(roles, shape)
     if role not in known:
@@ -324,16 +327,14 @@ class Inputs(TableRepr):
             model: has ``to_tokens`` and a fast ``tokenizer`` of transformers.
             prompts: texts, one a row.
             answers: what follows each prompt, one token, in most tokenizers with a space in front.
-            roles: name -> a string of the prompt, or a position among its tokens (-1: the last
-                one; padding does not count): for all rows, a list with one a row, or a function of
-                the prompt. Such a list or function also gives ``(begin, end)`` of characters, as
-                ``re.search(...).span()`` does. A string of several tokens is its last one. ``last``
-                is there always.
+            roles: name -> a string of the prompt (its last token), or a position among its tokens
+                (-1: the last one; padding does not count): for all rows, a list with one a row, or
+                a function of the prompt. A list or a function may also give ``(begin, end)`` of
+                characters, as ``re.search(...).span()``. ``last`` is there always.
             spans: roles that are all tokens of their string; every row has as many.
 
         Raises:
-            RolesError: a string does not stand once in its prompt, or ends within a token. The
-                message shows the prompt cut into its tokens.
+            RolesError: a string does not stand once in its prompt, or ends within a token.
             TextError: an answer is not one token behind its prompt, the model has no tokenizer,
                 or a prompt is too long.
 
@@ -416,14 +417,15 @@ class Inputs(TableRepr):
 
         (number,) = selected([row], len(self))
         tokens = self.tokens[number].tolist()
-        table = pd.DataFrame({"token": map(self._text, tokens), "roles": ""})
+        table = pd.DataFrame({"token": map(self.text_of, tokens), "roles": ""})
         for role, positions in self.roles.positions.items():
             table.loc[positions[number], "roles"] += f" {role}"
         print(table.to_string(formatters={"token": repr}))
         if self.labels is not None:
-            print("answer:", self._text(self.labels[number]))
+            print("answer:", self.text_of(int(self.labels[number])))
 
-    def _text(self, token: Any) -> str:
+    def text_of(self, token: int) -> str:
+        """What a person reads of a token: its text, or its number."""
         return self.vocabulary.get(token, str(token))
 
     def table_view(self) -> tuple[str, pd.DataFrame, list[str]]:
@@ -431,7 +433,7 @@ class Inputs(TableRepr):
         import pandas as pd
 
         rows = np.atleast_2d(self.tokens)[:VIEW_ROWS, :VIEW_TOKENS]
-        cells = np.array([[*map(self._text, row)] for row in rows.tolist()], dtype=object)
+        cells = np.array([[*map(self.text_of, row)] for row in rows.tolist()], dtype=object)
         for role, positions in self.roles.positions.items():
             for row, row_positions in zip(cells, positions, strict=False):
                 for position in row_positions:

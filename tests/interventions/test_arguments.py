@@ -71,7 +71,7 @@ WRONG = {
     ),
     "bare tokens in a context": (
         lambda: entered(ablate(MODEL, TOKENS.tolist(), "z.0")),
-        "expected Inputs(tokens, labels, roles).",
+        "expected Inputs(tokens, labels, roles, vocabulary).",
     ),
     "no labels": (
         lambda: ablation(MODEL, Inputs(TOKENS), "z.0"),

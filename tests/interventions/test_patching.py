@@ -15,7 +15,7 @@ from interventions.rows import ROLES as PLACES
 from probes.lens_models import bridged, hooks_on, lens_model, transformers_model
 from transformer_lens import patching as peer
 
-from rb_interp.errors import ModelError
+from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions import ablation
 from rb_interp.interventions.ablating import ablate, patch, patching_effect
 from rb_interp.interventions.attribution import COMPONENTS, attribution_matrix
@@ -415,3 +415,39 @@ def test_embeddings_and_neurons_are_hooks_by_hand(kind):
     )
     assert np.isnan(matrix.patched[1, 1]).all()
     assert matrix.notes["embed"] == "stands before the first layer, and has cells in layer 0 alone."
+
+
+@pytest.mark.parametrize("make", [patching_matrix, attribution_matrix])
+def test_all_positions_and_all_heads_are_the_single_cells(make):
+    model = MODELS["gpt2"]()
+    by_position = make(model, CLEAN, BOTH, components=["resid_mid", "v"], roles="positions")
+    assert list(by_position.axes) == ["component", "layer", "position"]
+    by_head = make(model, CLEAN, BOTH, head="all")
+    assert list(by_head.axes) == ["component", "layer", "head", "role"]
+    length = CLEAN.tokens.shape[1]
+    assert by_position.values.shape == (2, 2, length)
+    assert by_head.values.shape == (1, 2, 2, 1)
+    singles = [str(position) for position in range(length)]
+    alone = make(model, CLEAN, BOTH, components=["resid_mid", "v"], roles=singles)
+    np.testing.assert_array_equal(by_position.values, alone.values)
+    both = make(model, CLEAN, BOTH, head="all", components=["v", "z"], roles="positions")
+    for head in range(2):
+        of_head = make(model, CLEAN, BOTH, head=head, components=["z"], roles=["all"])
+        np.testing.assert_allclose(by_head.values[:, :, head], of_head.values, rtol=1e-5, atol=1e-6)
+        one = make(model, CLEAN, BOTH, head=head, components=["v", "z"], roles=singles)
+        np.testing.assert_allclose(both.values[:, :, head], one.values, rtol=1e-5, atol=1e-6)
+    if make is patching_matrix:
+        single = patching_effect(model, CLEAN, BOTH, "z.1.1")
+        assert by_head.values[by_head.cell("z", 1, 1, "all")] == pytest.approx(single.values.mean())
+        at_key = patching_effect(model, CLEAN, BOTH, "resid_mid.0@3")
+        cell = by_position.values[by_position.cell("resid_mid", 0, "3")]
+        assert cell == pytest.approx(at_key.values.mean(), abs=1e-6)
+
+
+def test_positions_behind_the_answer_have_no_cells_and_one_note():
+    matrix = patching_matrix(MODELS["gpt2"](), CLEAN, BOTH, roles="positions", answer_at=6)
+    assert np.isnan(matrix.values[..., 7:]).all()
+    assert np.isfinite(matrix.values[..., :7]).all()
+    assert matrix.notes["7, 8"] == "no cells: it stands behind the answer, which sees none of it."
+    with pytest.raises(RolesError, match="'9'.*the positions 0 to 8"):
+        patching_matrix(MODELS["gpt2"](), CLEAN, BOTH, roles="9")
