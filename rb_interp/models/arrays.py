@@ -81,7 +81,7 @@ def model_of(source: ActivationSource) -> HookedModel:
 
 @checked
 def from_arrays(
-    arrays: Mapping[str, Any] | None = None, *, attn_only: bool = False, **keywords: Any
+    arrays: Mapping[Any, Any] | None = None, *, attn_only: bool = False, **keywords: Any
 ) -> Arrays:
     """A source for every probe from plain arrays, numpy's or torch's; ``untrained=`` takes such a
     source as well.

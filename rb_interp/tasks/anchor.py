@@ -231,9 +231,7 @@ class AnchorTask(TaskSettings):
         half = Stage(lambda now, start: now[:, REASONING, 0] / top <= HALF, with_siblings=True)
         leaving = Stage(lambda now, start: now[:, REASONING, 0] / top < PLATEAU)
         informed = Stage(lambda now, start: now[:, REASONING, 0] <= informed_loss)
-        unlearned = Stage(
-            lambda now, start: now[:, MEMORY, 1] <= MEMORY_ACCURACY, occurrence="last"
-        )
+        unlearned = Stage(lambda now, _: now[:, MEMORY, 1] <= MEMORY_ACCURACY, occurrence="last")
         return {"half": half, "leaving": leaving, "informed": informed, "before_memory": unlearned}
 
     @checked
