@@ -7,7 +7,7 @@ layer, head, component or method), for rows that are no pairs, for a control tha
 or their source, and RolesError for a role that rows do not have.
 """
 
-from rb_interp.interventions.ablating import ablation, interchange, patching_effect
+from rb_interp.interventions.ablating import ablation, ablations, interchange, patching_effect
 from rb_interp.interventions.attribution import attribution_matrix
 from rb_interp.interventions.circuits import circuit_by_cause, routes
 from rb_interp.interventions.effect import Effect, Matrix
@@ -22,6 +22,7 @@ __all__ = [
     "Matrix",
     "Site",
     "ablation",
+    "ablations",
     "attribution_matrix",
     "blocked_attention",
     "circuit_by_cause",

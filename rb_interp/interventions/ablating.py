@@ -35,11 +35,20 @@ from torch import Tensor
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ModelError
-from rb_interp.interventions.edits import Edit, edits_of, interchange_edits, values_at, with_edits
+from rb_interp.interventions.attribution import read_hooks, streams_of
+from rb_interp.interventions.edits import (
+    Edit,
+    edits_of,
+    gather,
+    interchange_edits,
+    values_at,
+    with_edits,
+)
 from rb_interp.interventions.effect import REDRAWN, SHARE_NAMES, Direction, Effect
 from rb_interp.interventions.metrics import AnswerAt, MetricLike
 from rb_interp.interventions.paired_run import PairedRun, equal_note
-from rb_interp.interventions.sites import Site, Sites, parse_sites, site_names
+from rb_interp.interventions.patching import CellRuns
+from rb_interp.interventions.sites import Site, Sites, parse_sites, site_names, site_positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import attention_layers
 from rb_interp.probes.activations import capture
@@ -267,8 +276,9 @@ def _padding_note(model: HookedModel, inputs: Inputs, method: str) -> dict[str, 
 def ablations(
     model: HookedModel,
     inputs: Inputs,
-    sites: Sequence[Site | str],
+    sites: Sequence[Site | str] = (),
     *,
+    head: Literal["all"] | None = None,
     control: Inputs | None = None,
     methods: Sequence[Method] = METHODS,
     metric: MetricLike | Sequence[str] = ("accuracy", "loss"),
@@ -285,6 +295,7 @@ def ablations(
         model: any model with TransformerLens's hooks.
         inputs: rows, with labels if a metric asks for them, and with the roles that are named.
         sites: any components.
+        head: ``"all"`` for ``z`` of every head too.
         control: the same rows with their noise redrawn, or None for no control.
         methods: what stands in their place.
         metric: one metric, see ``interventions.metrics``, or the names of several. The first is
@@ -304,22 +315,38 @@ def ablations(
     >>> table[["component", "method", "accuracy", "answered"]].to_numpy().tolist()
     [['attn_out.1', 'zero', 0.0, 1.0]]
     """
-    parsed = parse_sites(sites)
+    parsed = parse_sites(sites) if sites else []
+    if head == "all":
+        for layer in attention_layers(model):
+            parsed += [Site("z", layer, unit=unit) for unit in range(model.cfg.n_heads)]
+    for site in parsed:
+        site.check(model)
+    streams = streams_of(model)
+    hooks = read_hooks(parsed, streams)
     metrics = metric if isinstance(metric, list | tuple) else [cast(MetricLike, metric)]
-    pairs = [
-        PairedRun(model, metric_like, None, inputs, control=control) for metric_like in metrics
-    ]
+    pairs = []
+    for metric_like in metrics:
+        read = () if pairs else hooks
+        pairs.append(PairedRun(model, metric_like, None, inputs, control=control, hooks=read))
     first = pairs[0]
+    runs = CellRuns(first, parsed, streams)
     changes = [pair.metric.change for pair in pairs]
+    positions = {site: site_positions(site, inputs) for site in parsed}
 
     def means(site: Site, new: Tensor) -> list[float]:
         """The first metric with other values at a site, and what is lost in each."""
-        logits = first.run(edits_of(model, inputs, {site: new}))
+        logits = runs.logits(site, positions[site], new)
         drops = [pair.lost(pair.of(logits)).mean() for pair in pairs]
         return [first.of(logits).mean(), *drops]
 
-    values = values_at(model, inputs, parsed)
-    control_values = {} if control is None else values_at(model, control, parsed)
+    values, *of_control = [
+        {
+            site: gather(site.in_hook(model), activations[site.hook], site_positions(site, of_rows))
+            for site in parsed
+        }
+        for of_rows, activations in zip([inputs, *first.sources], first.activations, strict=True)
+    ]
+    control_values = of_control[0] if of_control else {}
     rows = []
     for site in parsed:
         notes = dict(first.notes)

@@ -121,13 +121,8 @@ class Cells:
                 "there are no cells: name a role and a component that the model has; embeddings "
                 "are in L0."
             )
-        after = [Site("resid_post", layer) for layer in range(n_layers)]
-        self.streams = [Site("resid_pre", 0), *after]
-        read_sites = list(self.groups)
-        for site in self.groups:
-            read_sites += self.streams[site.layer : site.layer + 2]
-            read_sites.append(Site("resid_pre", site.layer))
-        self.hooks = list(dict.fromkeys(site.hook for site in read_sites))
+        self.streams = streams_of(model)
+        self.hooks = read_hooks(self.groups, self.streams)
 
     def _default_components(self, model: HookedModel, rows: Sequence[Inputs]) -> tuple[str, ...]:
         """Components that the model has; no pattern if a role stands elsewhere in some rows."""
@@ -224,6 +219,21 @@ class Cells:
             self.notes[f"{', '.join(dict.fromkeys(components))} of L{layer}"] = (
                 f"no path leads from {roles} to the answer, so these shares are 0 in any model."
             )
+
+
+def streams_of(model: HookedModel) -> list[Site]:
+    """The residual stream before each layer, and after the last."""
+    after = [Site("resid_post", layer) for layer in range(model.cfg.n_layers)]
+    return [Site("resid_pre", 0), *after]
+
+
+def read_hooks(groups: Sequence[Site], streams: Sequence[Site]) -> list[str]:
+    """Hooks of sites, and of what a run that begins at the block of one of them needs."""
+    read_sites = list(groups)
+    for site in groups:
+        read_sites += streams[site.layer : site.layer + 2]
+        read_sites.append(Site("resid_pre", site.layer))
+    return list(dict.fromkeys(site.hook for site in read_sites))
 
 
 def default_roles(rows: Sequence[Inputs]) -> tuple[str, ...]:

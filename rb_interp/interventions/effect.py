@@ -355,10 +355,10 @@ class Matrix(TableRepr):
             labels["position"] = [f"{position} {text}".strip() for position, text in texts]
         names = list(self.axes)
         single_last = sorted(names, key=lambda name: (len(labels[name]) == 1, -names.index(name)))
-        n_drawn = max(2, sum(len(labels[name]) > 1 for name in names))
-        drawn = sorted(single_last[:n_drawn], key=names.index)
-        fixed = [labels[name][0] for name in names if name not in drawn]
-        *first, last = drawn
+        n_plotted = max(2, sum(len(labels[name]) > 1 for name in names))
+        plotted = sorted(single_last[:n_plotted], key=names.index)
+        fixed = [labels[name][0] for name in names if name not in plotted]
+        *first, last = plotted
         rows = [" ".join(cell) for cell in product(*(labels[name] for name in first))]
         shape = (len(rows), len(labels[last]))
         ax = share_cells(

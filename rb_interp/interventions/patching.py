@@ -24,7 +24,8 @@ model, and a note names them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,12 +130,13 @@ def patching_matrix(
 def run_cells(pair: PairedRun, cells: Cells) -> PatchedCells:
     """The metric of each row with each cell from each source."""
     n_rows = len(pair.base)
-    runs = CellRuns(pair, cells)
+    runs = CellRuns(pair, cells.groups, cells.streams)
     shape = (len(pair.sources), len(cells.groups), len(cells.roles), 1)
     patched = np.tile(pair.start, shape)
     row_by_row = pair.metric in METRICS.values()
     for number, source in enumerate(pair.sources):
-        for group, changed, logits in runs.run(source, pair.activations[number + 1]):
+        positions = cells.positions(pair.base, source)
+        for group, changed, logits in runs.run(positions, pair.activations[number + 1]):
             rows = changed % n_rows
             if row_by_row:
                 patched[number, group].reshape(-1)[changed] = pair.of(logits, rows)
@@ -183,14 +185,13 @@ class CellRuns:
     cell.
     """
 
-    def __init__(self, pair: PairedRun, cells: Cells) -> None:
+    def __init__(self, pair: PairedRun, groups: Sequence[Site], streams: Sequence[Site]) -> None:
         model = pair.model
         self.pair = pair
-        self.cells = cells
         self.model = model
         self.n_layers = model.cfg.n_layers
-        self.streams = cells.streams
-        self.groups = cells.groups
+        self.streams = streams
+        self.groups = list(groups)
         self.untouched = pair.activations[0]
         self.tokens = as_rows(pair.base.tokens)
         self.n_rows, self.length = self.tokens.shape
@@ -204,23 +205,24 @@ class CellRuns:
         self.narrow = False
         if not self.disturbed:
             self._choose_passes()
-        if self.late:  # the stream between two layers is one site
-            self.groups = [
-                self.streams[site.layer] if site.component == "resid_pre" else site
-                for site in self.groups
-            ]
 
     def run(
-        self, source: Inputs, activations: Activations
+        self,
+        cell_positions: Sequence[tuple[Int[Tensor, "row n"], Int[Tensor, "row n"]]],
+        activations: Activations,
     ) -> Iterator[tuple[int, Runs, Float[Tensor, "run d_vocab"]]]:
-        """Each group's runs that differ, with values from the source, and their logits."""
+        """Each group's runs that differ, with values from a source, and their logits.
+
+        Positions are those of each role in the base rows and in the source.
+        """
         runs, positions, source_positions = [], [], []
-        for role, (base, other) in enumerate(self.cells.positions(self.pair.base, source)):
+        for role, (base, other) in enumerate(cell_positions):
             run = role * self.n_rows + torch.arange(self.n_rows)[:, None]
             runs.append(run.expand_as(base).flatten())
             positions.append(base.flatten())
             source_positions.append(other.flatten())
-        cell_positions = (torch.cat(runs), torch.cat(positions), torch.cat(source_positions))
+        run, source_position = torch.cat(runs), torch.cat(source_positions)
+        cells = (run, torch.cat(positions), source_position)
         results: dict[Site, tuple[Tensor, Tensor]] = {}
         bar = tqdm(
             self.groups,
@@ -230,15 +232,42 @@ class CellRuns:
             leave=False,
         )
         with bar, torch.no_grad(), evaluation(self.model):
-            for group, site in enumerate(bar):
+            for group, asked in enumerate(bar):
+                site = self._one_of_equals(asked)
                 if site not in results:
-                    write = self._write(site, activations[site.hook], *cell_positions)
-                    changed = write.run.unique()
-                    logits = self.pair.base_logits[:0]
-                    if len(changed):
-                        logits = self._passes(self._first_block(site), changed, write)
-                    results[site] = changed, check_finite(logits)
+                    hooked = site.in_hook(self.model)
+                    values = gather(
+                        hooked, activations[site.hook], source_position, run % self.n_rows
+                    )
+                    results[site] = self._changed(site, values, *cells)
                 yield group, *results[site]
+
+    def logits(
+        self, site: Site, positions: Int[Tensor, "row n"], values: Float[Tensor, "row n ..."]
+    ) -> Float[Tensor, "row d_vocab"]:
+        """Logits of the base rows with other values at a site's positions."""
+        run = torch.arange(self.n_rows)[:, None].expand_as(positions).flatten()
+        position = positions.flatten()
+        logits = self.pair.base_logits.clone()
+        with torch.no_grad(), evaluation(self.model):
+            site = self._one_of_equals(replace(site, role=None))
+            changed, new = self._changed(site, values.flatten(0, 1), run, position, position)
+        logits[changed] = new
+        return logits
+
+    def _one_of_equals(self, site: Site) -> Site:
+        """The stream between two layers is one site where runs begin late."""
+        stands_before = self.late and site.component == "resid_pre"
+        return self.streams[site.layer] if stands_before else site
+
+    def _changed(self, site: Site, *cells: Tensor) -> tuple[Runs, Float[Tensor, "run d_vocab"]]:
+        """The runs that differ with values at a site, and their logits."""
+        write = self._write(site, *cells)
+        changed = write.run.unique()
+        logits = self.pair.base_logits[:0]
+        if len(changed):
+            logits = self._passes(self._first_block(site), changed, write)
+        return changed, check_finite(logits)
 
     def _choose_passes(self) -> None:
         """Begin late and end narrow if this gives the values of the whole pass."""
@@ -287,13 +316,12 @@ class CellRuns:
         return True
 
     def _write(
-        self, site: Site, source: Tensor, run: Tensor, position: Tensor, source_position: Tensor
+        self, site: Site, values: Tensor, run: Tensor, position: Tensor, source_position: Tensor
     ) -> Write:
         """What the cells of one component and layer change at the begin of their runs, or later."""
         hooked = site.in_hook(self.model)
         is_local = site.component not in sites.ACTS_ON_OTHERS
         rows = run % self.n_rows
-        values = gather(hooked, source, source_position, rows)
         if not self.disturbed:
             untouched = gather(hooked, self.untouched[site.hook], position, rows)
             changes = values != untouched

@@ -81,6 +81,12 @@ def test_many_at_once_are_the_single_ones():
     alone = ablations(model, INPUTS, ["z.1@key"], methods=["zero"])
     assert alone[["control_loss_increase", "control_accuracy_drop"]].isna().all(axis=None)
     assert (alone["answered"] == clean).all()
+    heads = ablations(model, INPUTS, head="all", methods=["mean"], metric="loss")
+    cfg = model.cfg
+    expected = [f"z.{layer}.{head}" for layer in range(cfg.n_layers) for head in range(cfg.n_heads)]
+    assert heads["component"].tolist() == expected
+    single = ablation(model, INPUTS, expected[-1], metric="loss")
+    assert heads["loss_increase"].iloc[-1] == pytest.approx(single.values.mean(), abs=1e-6)
 
 
 def test_many_at_once_under_another_metric():
