@@ -24,6 +24,7 @@ def unknown_arguments(
 ) -> None:
     """One argument of each call is misspelt."""
     interventions.ablation(model, inputs, sites="z.0", methods="zero")  # pyright: ignore[reportCallIssue]
+    interventions.ablations(model, inputs, ["z.0"], method="zero")  # pyright: ignore[reportCallIssue]
     interventions.attribution_matrix(model, inputs, other, component=["z"])  # pyright: ignore[reportCallIssue]
     interventions.blocked_attention(model, inputs, layer=0, querry="last")  # pyright: ignore[reportCallIssue]
     interventions.circuit_by_cause(shares, accuracy=0.9, accuracies=0.9)  # pyright: ignore[reportCallIssue]
@@ -47,6 +48,7 @@ def mistyped_arguments(
 ) -> None:
     """One argument of each call is of another kind."""
     interventions.ablation(model, inputs, sites="z.0", metric=3)  # pyright: ignore[reportArgumentType]
+    interventions.ablations(model, inputs, ["z.0"], methods=3)  # pyright: ignore[reportArgumentType]
     interventions.attribution_matrix(model, inputs, other, layers="0")  # pyright: ignore[reportArgumentType]
     interventions.blocked_attention(model, inputs, layer=0, key=3)  # pyright: ignore[reportArgumentType]
     interventions.circuit_by_cause(shares, accuracy="high")  # pyright: ignore[reportArgumentType]
