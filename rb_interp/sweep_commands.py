@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ class StartJobs:
 
     def __call__(self, line: str) -> None:
         from rb_interp.runs import engines
-        from rb_interp.runs.jobs import DONE, FAILED, RUNNING, JobFolder, counts_text
+        from rb_interp.runs.jobs import DONE, FAILED, NOT_STARTED, RUNNING, JobFolder, counts_text
 
         folder = JobFolder.start(self.file, self.out or Path("runs") / self.file.stem)
         states = folder.states()
@@ -40,7 +41,7 @@ class StartJobs:
         print(f"folder: {folder.folder}; {counts_text(states)}", file=sys.stderr)
         if self.print_commands:
             for job in missing:
-                print(folder.command(job))
+                print(shlex.join(folder.command(job)))
             return
         if missing and self.engine == "slurm":
             print(engines.submit_to_slurm(folder, missing, self.jobs))
@@ -51,9 +52,10 @@ class StartJobs:
         elif missing:
             engines.run_local(folder, missing, self.jobs)
         states = folder.states()
-        failed = [job for job in folder.jobs if states[job.name] == FAILED]
+        failed = [job for job in folder.jobs if states[job.name] in (FAILED, NOT_STARTED)]
         if failed:
-            lines = [f"{job.name}: {folder.last_line(job)}" for job in failed]
+            no_log = "it wrote no log; does its node have the folder?"
+            lines = [f"{job.name}: {folder.last_line(job) or no_log}" for job in failed]
             raise RunError("\n".join([f"{counts_text(states)}; the same command goes on.", *lines]))
         print(f"{counts_text(states)}; next: rb-interp sweep gather {folder.folder}")
 

@@ -1,10 +1,16 @@
-"""The command of a file with axes refuses in a sentence, and leaves no folder."""
+"""The command of a file with axes: what does not fit, and nodes that cannot carry out a job, are
+said in a sentence."""
+
+import platform
+import subprocess
+import sys
 
 import pytest
 from axes_file import write
 
 from rb_interp.cli import main
 
+start = subprocess.Popen
 pytestmark = pytest.mark.usefixtures("installed")
 
 
@@ -24,3 +30,26 @@ def test_a_file_that_does_not_fit_is_refused_in_a_sentence(axis, message, tmp_pa
     assert message in said
     assert said.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_node_without_the_package_is_named(tmp_path, capsys, monkeypatch):
+    """So is one without the folder, which can write no log."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    python.chmod(0o700)
+    monkeypatch.setattr("sys.executable", str(python))
+    monkeypatch.delenv("SLURMD_NODENAME", raising=False)
+    out = tmp_path / "out"
+    words = ["sweep", str(write(tmp_path)), "--out", str(out)]
+    assert main(words) == 2
+    sentence = f"the node {platform.node()} has no package rb-interp for {python}: install it there"
+    assert capsys.readouterr().err.count(sentence) == 3
+    assert main(["sweep", "status", str(out)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count("has no package rb-interp for") == 3
+
+    for log in (out / "logs").iterdir():
+        log.unlink()
+    monkeypatch.setattr("rb_interp.runs.engines.subprocess.Popen", lambda *_, **__: start("false"))
+    assert main(words) == 2
+    assert "it wrote no log; does its node have the folder?" in capsys.readouterr().err

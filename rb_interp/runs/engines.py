@@ -17,12 +17,13 @@ from tqdm import tqdm
 from rb_interp.errors import RunError, first_line
 from rb_interp.runs.jobs import JobFolder
 from rb_interp.runs.points import Job
-from rb_interp.store import write_file
 
 SCRIPT = """#!/bin/sh
 # Before the time limit Slurm sends USR1: the job saves, and waits in the queue again.
-trap 'kill -TERM $pid; wait $pid; scontrol requeue $SLURM_JOB_ID' USR1
-sh -c "exec $(sed -n "${{SLURM_ARRAY_TASK_ID}}p" {commands})" & pid=$!
+trap 'kill -TERM $pid; wait $pid; scontrol requeue ${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID' USR1
+set -- {names}
+shift $SLURM_ARRAY_TASK_ID
+sh {job} "$1" & pid=$!
 wait $pid
 """
 SECONDS_TO_SAVE = 60
@@ -36,9 +37,9 @@ def run_local(folder: JobFolder, jobs: Sequence[Job], at_once: int = 0) -> None:
     """
     processes: list[subprocess.Popen] = []
 
-    def call(command: str) -> None:
+    def call(command: list[str]) -> None:
         # in a session of its own, so that Ctrl-C reaches it once, from here
-        process = subprocess.Popen(["sh", "-c", f"exec {command}"], start_new_session=True)
+        process = subprocess.Popen(command, start_new_session=True)
         processes.append(process)
         process.wait()
 
@@ -63,27 +64,28 @@ def run_on_ray(
         )
     import ray  # pyright: ignore[reportMissingImports] (an extra)
 
-    if address:  # Ray itself tries for minutes
-        host, _, port = address.rpartition(":")
-        try:
+    address = address or "local"
+    try:
+        if address != "local":  # Ray itself tries for minutes
+            host, _, port = address.rpartition(":")
             socket.create_connection((host, int(port)), SECONDS_TO_ANSWER).close()
-        except (OSError, ValueError) as error:
-            raise RunError(
-                f"no Ray cluster answers at '{address}' ({first_line(error)}); start one with 'ray "
-                f"start --head', or leave out --address."
-            ) from None
-    ray.init(address=address or "local", log_to_driver=False, logging_level="error")
+        ray.init(address=address, log_to_driver=False, logging_level="error")
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"no Ray cluster answers at '{address}' ({first_line(error)}); start one with 'ray "
+            f"start --head', give its RAY_AUTH_TOKEN, or leave out --address."
+        ) from None
     task = ray.remote(max_retries=-1)(subprocess.call)
 
-    def call(command: str) -> None:
-        ray.get(task.remote(["sh", "-c", f"exec {command}"]))
+    def call(command: list[str]) -> None:
+        ray.get(task.remote(command))
 
     n_cores = int(ray.cluster_resources().get("CPU", 1))
     _call_jobs(call, ray.shutdown, folder, jobs, at_once or n_cores)
 
 
 def _call_jobs(
-    call: Callable[[str], None],
+    call: Callable[[list[str]], None],
     stop: Callable[[], None],
     folder: JobFolder,
     jobs: Sequence[Job],
@@ -111,15 +113,11 @@ def submit_to_slurm(folder: JobFolder, jobs: Sequence[Job], at_once: int = 0) ->
     """
     name = f"rb-interp {folder.folder}"
     queue = _slurm("squeue", "--noheader", "--array", "--format=%K", f"--name={name}").split()
-    lines = [f"{folder.command(job)}\n" for job in folder.jobs]
-    numbers = [str(folder.jobs.index(job) + 1) for job in jobs]  # of lines, the same in every call
+    numbers = [str(folder.jobs.index(job)) for job in jobs]  # the same in every call
     numbers = [number for number in numbers if number not in queue]
     if not numbers:
         return f"all {len(jobs)} jobs are in the queue already"
-    commands = folder.folder / "commands.txt"
-    write_file(commands, "".join(lines).encode())
-    script = folder.folder / "slurm.sh"
-    write_file(script, SCRIPT.format(commands=shlex.quote(str(commands))).encode())
+    names = shlex.join(job.name for job in folder.jobs)
     return _slurm(
         "sbatch",
         f"--array={','.join(numbers)}{f'%{at_once}' if at_once else ''}",
@@ -128,18 +126,18 @@ def submit_to_slurm(folder: JobFolder, jobs: Sequence[Job], at_once: int = 0) ->
         f"--signal=B:USR1@{SECONDS_TO_SAVE}",
         "--open-mode=append",
         f"--output={folder.folder}/logs/slurm.log",
-        str(script),
+        script=SCRIPT.format(job=shlex.quote(str(folder.script)), names=names),
     )
 
 
-def _slurm(*command: str) -> str:
+def _slurm(*command: str, script: str = "") -> str:
     """What a command of Slurm prints."""
     if not which(command[0]):
         raise RunError(
             f"the engine 'slurm' needs the command {command[0]}, which is not installed here; run it "
             f"where jobs are submitted, or give another --engine."
         )
-    result = subprocess.run(command, capture_output=True, text=True)
+    result = subprocess.run(command, input=script, capture_output=True, text=True)
     if result.returncode:
         raise RunError(f"{command[0]} failed: {first_line(RuntimeError(result.stderr))}.")
     return result.stdout.strip()

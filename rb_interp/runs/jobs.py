@@ -3,6 +3,7 @@
 A job is one command, and its state is read from its folders:
 
     sweep.toml        a copy of the file
+    job.sh            carries out the job of a given name, on any machine that has the folder
     runs/POINT        a run folder; one of many seeds is put together of parts by `JobFolder.gather`
     parts/POINT-SEED  run folders of the jobs that train some seeds of such a run
     logs/JOB.log      what the job has printed; the process that carries it out holds JOB.lock
@@ -33,6 +34,16 @@ from rb_interp.settings import read_toml
 from rb_interp.store import PROBE, REPORT, TRAIN, RunStore, write_file
 
 FILE = "sweep.toml"
+SCRIPT = """#!/bin/sh
+# Carries out a job of this folder, by its name, and writes its log.
+exec >> {folder}/logs/"$1".log 2>&1
+{python} -c "import rb_interp" 2> /dev/null || {{
+    echo "the node ${{SLURMD_NODENAME:-$(uname -n)}} has no package rb-interp for" {python}: \
+        "install it there, or leave the node out."
+    exit 2
+}}
+OMP_NUM_THREADS=1 exec {python} -m rb_interp sweep job {folder} "$1"
+"""
 DONE, RUNNING, FAILED, NOT_STARTED = STATES = ("done", "running", "failed", "not started")
 
 
@@ -73,7 +84,11 @@ class JobFolder:
         else:
             write_file(path, Path(file).read_bytes())
         (folder / "logs").mkdir(exist_ok=True)
-        return cls(folder)
+        jobs = cls(folder)
+        names = {"folder": str(jobs.folder), "python": sys.executable}
+        quoted = {name: shlex.quote(value) for name, value in names.items()}
+        write_file(jobs.script, SCRIPT.format(**quoted).encode())
+        return jobs
 
     def job(self, name: str) -> Job:
         """A job by its name; RunError for an unknown one."""
@@ -82,11 +97,14 @@ class JobFolder:
             raise RunError(f"{self.folder} has no job '{name}'; {nearest(name, jobs)}")
         return jobs[name]
 
-    def command(self, job: Job) -> str:
-        """The shell command that carries out a job, on any machine that has the folder."""
-        arguments = ["env", "OMP_NUM_THREADS=1", sys.executable, "-m", "rb_interp", "sweep", "job"]
-        log = shlex.quote(str(self._log(job)))
-        return f"{shlex.join([*arguments, str(self.folder), job.name])} >> {log} 2>&1"
+    @property
+    def script(self) -> Path:
+        """The shell script that carries out a job."""
+        return self.folder / "job.sh"
+
+    def command(self, job: Job) -> list[str]:
+        """The words of the command that carries out a job."""
+        return ["sh", str(self.script), job.name]
 
     def _log(self, job: Job) -> Path:
         return self.folder / "logs" / f"{job.name}.log"
