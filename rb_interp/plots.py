@@ -51,6 +51,7 @@ UNITS = {
     "weight_spectra": "singular value, or its ratio to others",
     **dict.fromkeys(("label_range", "chain", "chain_accuracy"), "share of rows"),
     "lattice": "share of variance",
+    "logit_lens": "rank (tokens), probability, or logit difference (nats)",
     "lost": "share lost",
     "moved_as_predicted": "share of rows that answer as predicted",
     "recovered": "share recovered",

@@ -10,6 +10,7 @@ or their source, and RolesError for a role that rows do not have.
 from rb_interp.interventions.ablating import ablation, ablations, interchange, patching_effect
 from rb_interp.interventions.attribution import attribution_matrix
 from rb_interp.interventions.circuits import circuit_by_cause, routes
+from rb_interp.interventions.direct import direct_effect
 from rb_interp.interventions.effect import Effect, Matrix
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.path import path_matrix, path_patch
@@ -26,6 +27,7 @@ __all__ = [
     "attribution_matrix",
     "blocked_attention",
     "circuit_by_cause",
+    "direct_effect",
     "forced_average",
     "interchange",
     "patching_effect",

@@ -15,6 +15,8 @@ A cell of a matrix is a share of the way from the rows that run to those that it
 m the metric:
 
     share = (mean m(patched) - mean m(run)) / (mean m(source) - mean m(run))
+
+A cell of direct effects is a mean over inputs itself, in the metric's unit.
 """
 
 from __future__ import annotations
@@ -64,9 +66,9 @@ TABLE_COLUMNS = [
 ]
 RowValues = Float[np.ndarray, " row"]
 """A number for each row."""
-SHARE_NAMES = {"denoise": "recovered", "noise": "lost"}
-"""Direction -> what its share is called: clean cells recover in corrupted rows, corrupted ones lose
-in clean rows."""
+SHARE_NAMES = {"denoise": "recovered", "noise": "lost", "direct": "effect"}
+"""Direction -> what its cells are called: clean cells recover in corrupted rows, corrupted ones lose
+in clean rows; direct effects are no shares."""
 
 
 @checked
@@ -260,24 +262,26 @@ def ratio_interval(
 class Matrix(TableRepr):
     """Shares of the way from the rows that run to those that a cell is taken from.
 
-    1 is all, 0 none, NaN no cell.
+    1 is all, 0 none, NaN no cell. Direct effects are no shares, but what each part adds to the
+    metric.
 
     Attributes:
-        axes: name -> what stands along it: ``component``, ``layer`` and ``role``, or ``sender`` and
-            ``receiver``.
+        axes: name -> what stands along it: ``component``, ``layer`` and ``role``, ``sender`` and
+            ``receiver``, or ``site``.
         metric: its name.
         clean: the metric of each clean row, unpatched.
-        corrupted: the metric of each corrupted row, unpatched.
-        patched: the metric of each row with each cell patched, ``[*axes, row]``; NaN if there is no
-            cell.
+        corrupted: the metric of each corrupted row, unpatched; 0 for direct effects.
+        patched: the metric of each row with each cell patched, or what the cell adds to it, ``[*axes,
+            row]``; NaN if there is no cell.
         control_patched: the same with the control's activation, or None.
         notes: what a reader must know of some cells, or why they are missing.
         direction: ``denoise`` (clean cells into corrupted rows) or ``noise`` (corrupted cells into
-            clean rows).
+            clean rows); ``direct`` for direct effects.
         method: ``patching`` for exact cells, ``attribution`` for cells to first order.
         answered: share of pairs whose rows the untouched model both answers rightly; NaN without
             labels.
         tokens: the text of the token at each position; empty where rows differ.
+        p_values: of each cell, ``[*axes]``, or None.
     """
 
     axes: Mapping[str, Sequence]
@@ -291,6 +295,7 @@ class Matrix(TableRepr):
     method: str = "patching"
     answered: float = float("nan")
     tokens: Sequence[str] = ()
+    p_values: np.ndarray | None = None
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -298,6 +303,8 @@ class Matrix(TableRepr):
 
     def _way(self) -> tuple[np.ndarray, np.ndarray]:
         """The metric of the rows that run, and how far it is from there to their source."""
+        if self.direction == "direct":
+            return self.corrupted, np.ones(len(self))
         difference = self.clean - self.corrupted
         if self.direction == "denoise":
             return self.corrupted, difference
@@ -333,20 +340,36 @@ class Matrix(TableRepr):
         return tuple(list(axis).index(name) for axis, name in axes)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a cell: its names, recovered (``lost`` when noising), low, high, control, n."""
+        """One row a cell: its names, recovered (``lost`` when noising, ``effect`` of direct
+        effects), low, high, control, p_value if there is one, n."""
         frame = pd.DataFrame(product(*self.axes.values()), columns=pd.Index(self.axes))
         low, high = self.ends
         frame[SHARE_NAMES[self.direction]] = self.values.ravel()
         frame["low"] = low.ravel()
         frame["high"] = high.ravel()
         frame["control"] = self.control.ravel()
+        if self.p_values is not None:
+            frame["p_value"] = self.p_values.ravel()
         return frame.assign(n=len(self))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Share of each cell, a small square with the control's; colours from -1 to 1.
 
         An axis of one entry stands in the title. Positions have their token, if rows share it.
+
+        Direct effects are dots with 95 % intervals over rows, the control an open dot.
         """
+        if self.direction == "direct":
+            columns = zip(self.axes["site"], self.values, *self.ends, self.control, strict=True)
+            return points(
+                ax,
+                [Point(site, *numbers) for site, *numbers in columns],
+                f"direct effect on the {self.metric}",
+                f"n = {len(self)}",
+                mixed=False,
+                value="effect, 95 % interval over rows",
+                beside="control",
+            )
         labels = {name: [*map(str, axis)] for name, axis in self.axes.items()}
         labels["layer"] = [f"L{layer}" for layer in self.axes.get("layer", ())]
         labels["head"] = [f"H{head}" for head in self.axes.get("head", ())]
@@ -379,6 +402,9 @@ class Matrix(TableRepr):
         share = SHARE_NAMES[self.direction]
         caption = f"share of the {self.metric} {share}{by}, n = {len(self)}"
         notes = notes_with_caution(self.notes, self.answered)
+        if self.direction == "direct":
+            caption = f"direct {share} on the {self.metric}, n = {len(self)}"
+            return caption, self.to_frame().drop(columns="n"), notes
         difference = self.clean - self.corrupted
         if not np.isfinite(ratio_interval(difference[None], difference)).all():
             notes.append(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -365,3 +365,60 @@ def check_range(model: HookedModel, rows: Int[Tensor, "row pos"]) -> None:
             f"got rows of {rows.shape[1]} positions; this model's context has {cfg.n_ctx}. Cut the "
             f"rows."
         )
+
+
+class FixedNorm(NamedTuple):
+    """A norm that keeps the scale of each row, so that it is affine.
+
+    Attributes:
+        weight: the norm's weight over the scale of the row.
+        centres: 1.0 if the mean is taken away, else 0.0.
+        bias: the norm's.
+    """
+
+    weight: Float[Tensor, "row d_model"]
+    centres: float
+    bias: Float[Tensor, " d_model"]
+
+    def __call__(self, x: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
+        """What the norm makes of other vectors than those that give it its scale."""
+        return (x - self.centres * x.mean(-1, keepdim=True)) * self.weight + self.bias
+
+
+def fixed_norm(norm: Any, x: Float[Tensor, "row d_model"]) -> FixedNorm:
+    """LayerNorm, RMSNorm or an identity with the scale that it has at some vectors, in float64.
+
+    The norm is tried on vectors, so that any library's will do, folded or not. Of another module
+    the result is some such map: compare what both give.
+    """
+    step = 1e3 * (-1.0) ** torch.arange(x.shape[-1], dtype=torch.float64)  # large beside eps
+    given = torch.cat([torch.stack([step, -step, step.abs()]).to(x), x])
+    with torch.no_grad():
+        up, down, flat, *rows = norm(given[:, None])[:, 0].double().cpu()
+    bias = (up + down) / 2
+    out = torch.stack(rows) - bias
+    centres = float((flat - bias).norm() < (up - bias).norm() / 2)
+    weight = (up - bias) / (step - centres * step.mean())
+    linear = FixedNorm(weight.expand_as(out), centres, 0 * bias)(x.double().cpu())
+    scale = (linear * out).sum(-1, keepdim=True) / linear.square().sum(-1, keepdim=True)
+    return FixedNorm(weight * scale.nan_to_num(), centres, bias)
+
+
+def unembedded(
+    model: HookedModel, x: Float[Tensor, "row d_model"], dtype: torch.dtype
+) -> Float[Tensor, "row d_vocab"]:
+    """Logits of what the unembedding reads, before a soft cap, on the CPU."""
+    unembed = getattr(model, "unembed", nn.Identity())
+    return unembed(x[:, None].to(device_of(model), dtype))[:, 0].cpu()
+
+
+def soft_capped(model: HookedModel, logits: Tensor) -> Tensor:
+    """The logits that a model gives for those of its unembedding: the same ones without a cap."""
+    cap = getattr(model.cfg, "output_logits_soft_cap", None) or 0
+    return cap * torch.tanh(logits / cap) if cap > 0 else logits
+
+
+def is_rounding(difference: Tensor, scale: Tensor) -> bool:
+    """Whether a difference is rounding beside numbers of the second's size and dtype."""
+    tolerance = torch.finfo(scale.dtype).eps ** 0.5 * scale.abs().max()
+    return bool(difference.abs().max() <= tolerance)

@@ -2,6 +2,7 @@ from ._attention import attention, attention_by_role, attention_to_key
 from ._core import Null, Reading, scan
 from ._geometry import geometry
 from ._lattice import lattice
+from ._logit_lens import logit_lens
 from ._token_similarity import token_similarity
 from ._uniformity import uniformity
 from .activations import capture, captured, from_arrays
@@ -30,6 +31,7 @@ __all__ = [
     "geometry",
     "label_range",
     "lattice",
+    "logit_lens",
     "next_token",
     "scan",
     "token_similarity",

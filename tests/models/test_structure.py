@@ -124,6 +124,7 @@ PROBES = {
     "cosines_by_target": {"hook": "blocks.0.hook_mlp_out", "role": "key", "n_null": 3},
     "geometry": HEAD,
     "label_range": {"groups": np.arange(12) % 2, "ranges": [(0, 9), (0, 19)], "n_null": 3},
+    "logit_lens": {"n_null": 3},
 }
 INTERVENTIONS = {
     "patching_effect": lambda model: do.patching_effect(model, CLEAN, OTHER, "z.0@key"),

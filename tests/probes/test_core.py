@@ -325,10 +325,10 @@ def test_a_scan_without_room_takes_more_passes_and_gives_the_same(monkeypatch):
     assert found.equals(once)
 
 
-def test_all_probes_are_among_the_cases_or_read_text():
+def test_all_probes_are_among_the_cases_or_need_text_or_a_whole_model():
     named = [
         name
         for name in probes.__all__
         if "n_null" in getattr(getattr(probes, name), "__annotations__", {})
     ]
-    assert set(named) == {*SCAN_CASES, "chain_accuracy"}
+    assert set(named) == {*SCAN_CASES, "chain_accuracy", "logit_lens"}
