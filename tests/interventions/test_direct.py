@@ -170,7 +170,7 @@ def test_effects_in_a_folded_model_are_those_of_transformer_lens():
 
 
 def test_the_memoriser_s_last_mlp_writes_the_answer_and_one_neuron_a_row():
-    """The unit of a row's key and anchors; answers dealt out at random, and no training, read 0."""
+    """The unit of a row's key and anchors; answers dealt out at random read little."""
     true = reference("memoriser")
     model, data = true.model(torch.float64), true.task.dataset(seed=0)
     inputs = data.inputs(data.sample("rsn_train", 30))

@@ -113,7 +113,7 @@ def test_induction_is_read_behind_the_last_attention():
     """L1's heads write the answer; the stream that they read from does not hold it."""
     reading = probes.logit_lens(known().model, rows(), untrained=known().untrained)
     ranks = [value for name, value in reading.values.items() if name.endswith("rank")]
-    assert ranks[-1] < 0.1 < 3 < min(ranks[:-2])
+    assert max(ranks[-2:]) < 0.1 < 3 < min(ranks[:-2])
     assert min(value for name, value in reading.untrained.items() if name.endswith("rank")) > 3
 
 
