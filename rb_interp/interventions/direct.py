@@ -14,7 +14,7 @@ weight need be folded. The logits are those before a soft cap.
 
 ``logit_diff`` is here the answer's logit less the mean logit of the answers of all rows. The null of
 p reads what a part writes in each row along the direction of another row, drawn by permutation; p is
-two-sided, about the mean of the draws.
+two-sided, about the mean of the draws, and 1 where all rows ask for the same tokens.
 
 Source: direct logit attribution (Elhage et al., 2021, transformer-circuits.pub; Wang et al., 2022,
 arXiv:2211.00593). TransformerLens's ``direct_logit_attribution`` and ``logit_attrs`` give the same
@@ -313,7 +313,9 @@ def largest_neurons(names: list[str], effects: np.ndarray, n_neurons: int) -> np
             f"direct_effect got n_neurons={n_neurons}; this model has {n_all} neurons, give 1 to all."
         )
     size = np.where(is_neuron, np.abs(effects.mean(1)), np.inf)
-    return size >= np.sort(size)[n_all - n_neurons]
+    is_named = np.ones(len(names), dtype=bool)
+    is_named[np.argsort(size)[: n_all - n_neurons]] = False
+    return is_named
 
 
 def _above_all_answers(logits: Tensor, clean: Answers, _: Any) -> Float[Tensor, " row"]:

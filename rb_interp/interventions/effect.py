@@ -355,9 +355,8 @@ class Matrix(TableRepr):
     def plot(self, ax: Axes | None = None) -> Axes:
         """Share of each cell, a small square with the control's; colours from -1 to 1.
 
-        An axis of one entry stands in the title. Positions have their token, if rows share it.
-
-        Direct effects are dots with 95 % intervals over rows, the control an open dot.
+        An axis of one entry stands in the title. Positions have their token, if rows share it. Direct
+        effects are dots with 95 % intervals over rows, the control an open dot.
         """
         if self.direction == "direct":
             columns = zip(self.axes["site"], self.values, *self.ends, self.control, strict=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -367,41 +367,28 @@ def check_range(model: HookedModel, rows: Int[Tensor, "row pos"]) -> None:
         )
 
 
-class FixedNorm(NamedTuple):
-    """A norm that keeps the scale of each row, so that it is affine.
-
-    Attributes:
-        weight: the norm's weight over the scale of the row.
-        centres: 1.0 if the mean is taken away, else 0.0.
-        bias: the norm's.
-    """
-
-    weight: Float[Tensor, "row d_model"]
-    centres: float
-    bias: Float[Tensor, " d_model"]
-
-    def __call__(self, x: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
-        """What the norm makes of other vectors than those that give it its scale."""
-        return (x - self.centres * x.mean(-1, keepdim=True)) * self.weight + self.bias
-
-
-def fixed_norm(norm: Any, x: Float[Tensor, "row d_model"]) -> FixedNorm:
+def fixed_norm(norm: Any, x: Float[Tensor, "row d_model"]) -> Callable[[Tensor], Tensor]:
     """LayerNorm, RMSNorm or an identity with the scale that it has at some vectors, in float64.
 
-    The norm is tried on vectors, so that any library's will do, folded or not. Of another module
-    the result is some such map: compare what both give.
+    What is given back takes other vectors of these rows, to which it is affine. The norm is tried on
+    vectors, so that any library's will do, folded or not. Of another module it is some such map:
+    compare what both give.
     """
     step = 1e3 * (-1.0) ** torch.arange(x.shape[-1], dtype=torch.float64)  # large beside eps
     given = torch.cat([torch.stack([step, -step, step.abs()]).to(x), x])
     with torch.no_grad():
         up, down, flat, *rows = norm(given[:, None])[:, 0].double().cpu()
     bias = (up + down) / 2
-    out = torch.stack(rows) - bias
     centres = float((flat - bias).norm() < (up - bias).norm() / 2)
-    weight = (up - bias) / (step - centres * step.mean())
-    linear = FixedNorm(weight.expand_as(out), centres, 0 * bias)(x.double().cpu())
-    scale = (linear * out).sum(-1, keepdim=True) / linear.square().sum(-1, keepdim=True)
-    return FixedNorm(weight * scale.nan_to_num(), centres, bias)
+
+    def centred(v: Tensor) -> Tensor:
+        return v - centres * v.mean(-1, keepdim=True)
+
+    weight = (up - bias) / centred(step)
+    linear = centred(x.double().cpu()) * weight
+    products = (linear * (torch.stack(rows) - bias)).sum(-1, keepdim=True)
+    scaled = weight * (products / linear.square().sum(-1, keepdim=True)).nan_to_num()
+    return lambda v: centred(v) * scaled + bias
 
 
 def unembedded(

@@ -194,6 +194,8 @@ def test_the_memoriser_s_last_mlp_writes_the_answer_and_one_neuron_a_row():
     found, _ = effects(model, inputs, by="neuron", n_neurons=len(units))
     assert units == {name for name in found if name.startswith("mlp_post")}
     assert np.abs(found["other neurons"]).max() < 1e-9
+    more, _ = effects(model, inputs, by="neuron", n_neurons=len(units) + 2)  # of equal effect, 0
+    assert len(more) == len(found) + 2
 
     dealt = Inputs(inputs.tokens, RNG.permutation(inputs.labels), inputs.roles)
     false = iv.direct_effect(model, dealt).to_frame().set_index("site")
