@@ -48,7 +48,7 @@ class Evidence:
         verdicts: one a claim. within: the same within groups of seeds, None where the study has
             none. checks: one a causal check. claims: the claims themselves, for their thresholds.
         meta: versions, host, command, created, expected_by_chance, calibration.
-        asked: stages and rates that were looked at, for `unreached`.
+        requests: stages and rates that were looked at, for `unreached`.
         name: of the sweep that this is the evidence of. whole: that of all sweeps; None if this is.
     """
 

@@ -256,19 +256,16 @@ def ablation(
 
 def _padding_note(model: HookedModel, inputs: Inputs, method: str) -> dict[str, str]:
     """A note of the rows with padding in front, which attends to nothing."""
-    layers = attention_layers(model)
-    if not layers:
-        return {}
-    hook = Site("pattern", layers[0]).hook
-    attends = capture(model, inputs.tokens, [hook])[hook].any(-1).any(1)
-    n_padded = int((~attends.all(1)).sum())
-    if not n_padded:
-        return {}
-    text = (
-        f"{n_padded} of {len(inputs)} rows have padding in front, which the {method} takes in; "
-        f"name roles, or make one call for each length."
-    )
-    return {"padding": text}
+    for layer in attention_layers(model)[:1]:
+        hook = Site("pattern", layer).hook
+        attends = capture(model, inputs.tokens, [hook])[hook].any(-1).any(1)
+        if n_padded := int((~attends.all(1)).sum()):
+            text = (
+                f"{n_padded} of {len(inputs)} rows have padding in front, which the {method} takes "
+                f"in; name roles, or make one call for each length."
+            )
+            return {"padding": text}
+    return {}
 
 
 @checked
@@ -286,10 +283,9 @@ def ablations(
 ) -> pd.DataFrame:
     """Every ablation of every site, from one capture: means over inputs of what ``ablation`` gives.
 
-    Columns: component, method, accuracy (without the component), accuracy_drop, loss_increase,
-    control_accuracy_drop, control_loss_increase (the same for all methods; NaN without a control),
-    n, answered (share of rows that the untouched model answers rightly; NaN without labels), note
-    (such as of a control's rows). With other metrics the columns have their names.
+    Columns: component, method, accuracy (without it), accuracy_drop, loss_increase, both for the
+    control (NaN without one), n, answered (share of rows that the untouched model answers rightly),
+    note. With other metrics the columns have their names.
 
     Args:
         model: any model with TransformerLens's hooks.
@@ -298,13 +294,11 @@ def ablations(
         head: ``"all"`` for ``z`` of every head too.
         control: the same rows with their noise redrawn, or None for no control.
         methods: what stands in their place.
-        metric: one metric, see ``interventions.metrics``, or the names of several. The first is
-            shown as it is without the component; of all, what is lost.
+        metric: one, see ``interventions.metrics``, or several names; the first is shown as it is.
         seed: seed of the rows from which ``resample`` takes.
 
     Raises:
-        ModelError: the model has no such site, there is no such metric, rows lack the labels that it
-            needs, or the control is the rows.
+        ModelError: there is no such site or metric, rows lack labels, or the control is the rows.
         RolesError: the rows have no such role.
 
     >>> from rb_interp.models.reference import reference
@@ -321,16 +315,13 @@ def ablations(
             parsed += [Site("z", layer, unit=unit) for unit in range(model.cfg.n_heads)]
     for site in parsed:
         site.check(model)
-    streams = streams_of(model)
-    hooks = read_hooks(parsed, streams)
     metrics = metric if isinstance(metric, list | tuple) else [cast(MetricLike, metric)]
     pairs = []
     for metric_like in metrics:
-        read = () if pairs else hooks
+        read = () if pairs else read_hooks(parsed, streams_of(model))
         pairs.append(PairedRun(model, metric_like, None, inputs, control=control, hooks=read))
     first = pairs[0]
-    runs = CellRuns(first, parsed, streams)
-    changes = [pair.metric.change for pair in pairs]
+    runs = CellRuns(first, parsed, streams_of(model))
     positions = {site: site_positions(site, inputs) for site in parsed}
 
     def means(site: Site, new: Tensor) -> list[float]:
@@ -339,14 +330,14 @@ def ablations(
         drops = [pair.lost(pair.of(logits)).mean() for pair in pairs]
         return [first.of(logits).mean(), *drops]
 
-    values, *of_control = [
-        {
-            site: gather(site.in_hook(model), activations[site.hook], site_positions(site, of_rows))
-            for site in parsed
-        }
-        for of_rows, activations in zip([inputs, *first.sources], first.activations, strict=True)
-    ]
-    control_values = of_control[0] if of_control else {}
+    captured = first.activations
+    values, control_values = {}, {}
+    for site in parsed:
+        hooked = site.in_hook(model)
+        values[site] = gather(hooked, captured[0][site.hook], positions[site])
+        if control is not None:
+            at_role = site_positions(site, control)
+            control_values[site] = gather(hooked, captured[1][site.hook], at_role)
     rows = []
     for site in parsed:
         notes = dict(first.notes)
@@ -360,6 +351,7 @@ def ablations(
             drops = means(site, replacement(values[site], method, seed))
             about = [len(inputs), first.answered, note]
             rows.append([str(site), method, *drops, *control_lost, *about])
+    changes = [pair.metric.change for pair in pairs]
     control_changes = [f"control_{change}" for change in changes]
     columns = ["component", "method", first.metric.name, *changes, *control_changes]
     return pd.DataFrame(rows, columns=pd.Index([*columns, "n", "answered", "note"]))

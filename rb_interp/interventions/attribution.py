@@ -239,7 +239,8 @@ def read_hooks(groups: Sequence[Site], streams: Sequence[Site]) -> list[str]:
 def default_roles(rows: Sequence[Inputs]) -> tuple[str, ...]:
     """The roles that all rows have, the caller's own first, and those of every row such as last."""
     first, *sources = [inputs.roles.positions for inputs in rows]
-    shared = [role for role in first if all(role in other for other in sources)]
+    in_all = set(first).intersection(*sources)
+    shared = [role for role in first if role in in_all]
     known = {"last", *shared}
     if "anchor" in shared:
         known |= {"first_anchor", "last_anchor"}

@@ -163,7 +163,7 @@ def random_patterns(
     Args:
         entropies: of each row. Row i can have any from 0 to ln i; the first has no choice.
         rng: draws the logits.
-        seen: what each query may attend to, by default what is not later.
+        mask: what each query may attend to, by default what is not later.
 
     Raises:
         ModelError: a row cannot have its entropy.

@@ -95,8 +95,8 @@ def from_arrays(
             or a short name of the module's table with all layers, stacked or as a list or mapping
             by layer.
         attn_only: whether the layers have no MLP.
-        named: the same by short name. A pattern does not tell that its layer is local, so what lies
-            outside the window counts as seen.
+        keywords: the same by short name. A pattern does not tell that its layer is local, so what
+            lies outside the window counts as seen.
 
     >>> from rb_interp import Inputs
     >>> from rb_interp.probes import uniformity

@@ -129,7 +129,7 @@ class Reading(TableRepr):
         """The rows that a run keeps, one dictionary per quantity: all columns but the note.
 
         Args:
-            place: columns of the member, such as gamma, seed and stage.
+            columns: those of the member, such as gamma, seed and stage.
         """
         rows = []
         for quantity, value in self.values.items():

@@ -43,8 +43,8 @@ class Stage:
     Attributes:
         reached: takes an evaluation and that of step 0. Returns True for each member that has
             reached the stage.
-        keep: ``first`` stores the first such evaluation, or the last step if none comes. ``last``
-            stores the last such evaluation.
+        occurrence: ``first`` stores the first such evaluation, or the last step if none comes.
+            ``last`` stores the last such evaluation.
         with_siblings: store all members of the same seed too, in the same file.
 
     >>> learned = Stage(lambda now, start: now[:, 0, 1] >= 0.9)
