@@ -26,14 +26,14 @@ class StartJobs:
     """What carries them out."""
     jobs: int = 0
     """Jobs at once; 0 is one a core, with slurm as many as it likes."""
-    address: str | None = None
+    address: str = "local"
     """Of a Ray cluster; by default one on this machine alone."""
     print_commands: bool = False
     """Print a line for each missing job, for another engine, and start none."""
 
     def __call__(self, line: str) -> None:
         from rb_interp.runs import engines
-        from rb_interp.runs.jobs import DONE, FAILED, NOT_STARTED, RUNNING, JobFolder, counts_text
+        from rb_interp.runs.jobs import DONE, RUNNING, JobFolder, counts_text
 
         folder = JobFolder.start(self.file, self.out or Path("runs") / self.file.stem)
         states = folder.states()
@@ -52,7 +52,7 @@ class StartJobs:
         elif missing:
             engines.run_local(folder, missing, self.jobs)
         states = folder.states()
-        failed = [job for job in folder.jobs if states[job.name] in (FAILED, NOT_STARTED)]
+        failed = [job for job in folder.jobs if states[job.name] not in (DONE, RUNNING)]
         if failed:
             no_log = "it wrote no log; does its node have the folder?"
             lines = [f"{job.name}: {folder.last_line(job) or no_log}" for job in failed]
@@ -78,10 +78,10 @@ class Status(OnJobs):
 
         folder = JobFolder(self.folder)
         states = folder.states()
-        logged = {job.name: folder.last_line(job) for job in folder.jobs}
-        rows = [
-            (name, state, "" if state == DONE else logged[name]) for name, state in states.items()
-        ]
+        rows = []
+        for job in folder.jobs:
+            state = states[job.name]
+            rows.append((job.name, state, "" if state == DONE else folder.last_line(job)))
         screen = Screen(None)
         screen.table(["job", "state", "last line of its log"], rows, wide=True)
         seconds = folder.seconds_left(states)

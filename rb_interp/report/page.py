@@ -431,6 +431,8 @@ def warnings(evidence: Evidence) -> Iterator[str]:
     """What a reader of any part of the page must not overlook: a smoke run, too few seeds."""
     if evidence.scale == "smoke":
         yield "This is a smoke run. It shows that every part works and says nothing about the question."
+    if evidence.meta.get("note"):
+        yield evidence.meta["note"]
     if evidence.verdicts and len(evidence.seeds) < MIN_SEEDS:
         few = seeds_text(len(evidence.seeds))
         yield f"This run has {few}. No claim about members can hold or fail with fewer than {MIN_SEEDS}."

@@ -51,9 +51,9 @@ def run_local(folder: JobFolder, jobs: Sequence[Job], at_once: int = 0) -> None:
 
 
 def run_on_ray(
-    folder: JobFolder, jobs: Sequence[Job], at_once: int = 0, address: str | None = None
+    folder: JobFolder, jobs: Sequence[Job], at_once: int = 0, address: str = "local"
 ) -> None:
-    """Carry out jobs as tasks of a Ray cluster, one a core, or of a local one without an address.
+    """Carry out jobs as tasks of a Ray cluster, one a core, or of a local one.
 
     Tasks of a node that dies are tried again on another. Raises RunError if Ray is not installed or
     nothing answers at the address.
@@ -64,7 +64,6 @@ def run_on_ray(
         )
     import ray  # pyright: ignore[reportMissingImports] (an extra)
 
-    address = address or "local"
     try:
         if address != "local":  # Ray itself tries for minutes
             host, _, port = address.rpartition(":")
@@ -113,8 +112,10 @@ def submit_to_slurm(folder: JobFolder, jobs: Sequence[Job], at_once: int = 0) ->
     """
     name = f"rb-interp {folder.folder}"
     queue = _slurm("squeue", "--noheader", "--array", "--format=%K", f"--name={name}").split()
-    numbers = [str(folder.jobs.index(job)) for job in jobs]  # the same in every call
-    numbers = [number for number in numbers if number not in queue]
+    numbers = []
+    for number, job in enumerate(folder.jobs):  # the same in every call
+        if job in jobs and str(number) not in queue:
+            numbers.append(str(number))
     if not numbers:
         return f"all {len(jobs)} jobs are in the queue already"
     names = shlex.join(job.name for job in folder.jobs)
@@ -126,7 +127,7 @@ def submit_to_slurm(folder: JobFolder, jobs: Sequence[Job], at_once: int = 0) ->
         f"--signal=B:USR1@{SECONDS_TO_SAVE}",
         "--open-mode=append",
         f"--output={folder.folder}/logs/slurm.log",
-        script=SCRIPT.format(job=shlex.quote(str(folder.script)), names=names),
+        script=SCRIPT.format(job=shlex.quote(f"{folder.folder}/job.sh"), names=names),
     )
 
 

@@ -7,7 +7,7 @@ A job is one command, and its state is read from its folders:
     runs/POINT        a run folder; one of many seeds is put together of parts by `JobFolder.gather`
     parts/POINT-SEED  run folders of the jobs that train some seeds of such a run
     logs/JOB.log      what the job has printed; the process that carries it out holds JOB.lock
-    gathered/         joined tables of all runs, with the axes as columns
+    gathered/         joined tables of all runs, with the axes as columns; a run, if no two share a seed
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ from rb_interp.store import PROBE, REPORT, TRAIN, RunStore, write_file
 FILE = "sweep.toml"
 SCRIPT = """#!/bin/sh
 # Carries out a job of this folder, by its name, and writes its log.
-exec >> {folder}/logs/"$1".log 2>&1
+folder=$(cd "$(dirname "$0")" && pwd)
+exec >> "$folder/logs/$1.log" 2>&1
 {python} -c "import rb_interp" 2> /dev/null || {{
     echo "the node ${{SLURMD_NODENAME:-$(uname -n)}} has no package rb-interp for" {python}: \
         "install it there, or leave the node out."
     exit 2
 }}
-OMP_NUM_THREADS=1 exec {python} -m rb_interp sweep job {folder} "$1"
+OMP_NUM_THREADS=1 exec {python} -m rb_interp sweep job "$folder" "$1"
 """
 DONE, RUNNING, FAILED, NOT_STARTED = STATES = ("done", "running", "failed", "not started")
 
@@ -84,11 +85,9 @@ class JobFolder:
         else:
             write_file(path, Path(file).read_bytes())
         (folder / "logs").mkdir(exist_ok=True)
-        jobs = cls(folder)
-        names = {"folder": str(jobs.folder), "python": sys.executable}
-        quoted = {name: shlex.quote(value) for name, value in names.items()}
-        write_file(jobs.script, SCRIPT.format(**quoted).encode())
-        return jobs
+        script = SCRIPT.format(python=shlex.quote(sys.executable))
+        write_file(folder / "job.sh", script.encode())
+        return cls(folder)
 
     def job(self, name: str) -> Job:
         """A job by its name; RunError for an unknown one."""
@@ -97,14 +96,9 @@ class JobFolder:
             raise RunError(f"{self.folder} has no job '{name}'; {nearest(name, jobs)}")
         return jobs[name]
 
-    @property
-    def script(self) -> Path:
-        """The shell script that carries out a job."""
-        return self.folder / "job.sh"
-
     def command(self, job: Job) -> list[str]:
         """The words of the command that carries out a job."""
-        return ["sh", str(self.script), job.name]
+        return ["sh", f"{self.folder}/job.sh", job.name]
 
     def _log(self, job: Job) -> Path:
         return self.folder / "logs" / f"{job.name}.log"
@@ -134,10 +128,9 @@ class JobFolder:
 
     def last_line(self, job: Job) -> str:
         """The last line that a job has printed; a progress bar's is how far it is."""
-        if not self._log(job).is_file():
-            return ""
-        lines = re.split(r"[\r\n]+", self._log(job).read_text(errors="replace").strip())
-        return lines[-1]
+        log = self._log(job)
+        text = log.read_text(errors="replace") if log.is_file() else ""
+        return re.split(r"[\r\n]+", text.strip())[-1]
 
     def seconds_left(self, states: Mapping[str, str]) -> float | None:
         """Seconds until all jobs are done if each takes as long as those that are; None if none
@@ -184,20 +177,25 @@ class JobFolder:
 
     def gather(self) -> list[str]:
         """Put runs together of their parts, measure those that are not measured, and join all
-        tables; returns the points of which jobs are missing.
+        tables, as one run if no two points share a seed; returns the points of which jobs are
+        missing.
 
         A run of parts is the run that trained all of these seeds, up to rounding. Raises RunError
         if no run is there.
         """
         import pandas as pd
 
+        from rb_interp.runs.joined import join_runs
+
         missing = []
+        runs = []
         tables: dict[str, list[pd.DataFrame]] = {}
         for point in self.points:
             if not all(map(self._is_finished, point.parts)):
                 missing.append(point.name)
                 continue
             run = self._gathered_run(point)
+            runs.append(run)
             labels: dict[str, Any] = {"run": point.name}
             for axis, value in point.axes.items():
                 labels[axis] = value if isinstance(value, str | int | float) else json.dumps(value)
@@ -205,11 +203,15 @@ class JobFolder:
             of_run["verdicts"] = run.verdicts.to_frame()
             for name, table in of_run.items():
                 tables.setdefault(name, []).append(table.assign(**labels))
-        if not tables:
+        if not runs:
             raise RunError(f"{self.folder} has no finished run yet; see rb-interp sweep status.")
-        for name, parts in tables.items():
-            path = self.folder / "gathered" / f"{name}.parquet"
-            write_file(path, pd.concat(parts, ignore_index=True).to_parquet)
+        folder = self.folder / "gathered"
+        joined = {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
+        for name, table in joined.items():
+            write_file(folder / f"{name}.parquet", table.to_parquet)
+        seeds = [seed for run in runs for seed in run.config.seeds]
+        if len(runs) > 1 and len(set(seeds)) == len(seeds):
+            join_runs(folder, runs, joined)
         return missing
 
     def _gathered_run(self, point: AxesPoint) -> Any:

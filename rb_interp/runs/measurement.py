@@ -215,17 +215,20 @@ def write_result(run: RunFolder, result: StudyResult) -> None:
 
     Raises StudyError if the tables are not those that the study declares.
     """
-    keys = run.table_keys
     tables = _checked_tables(run, result)
-    readings = tables["readings"]
-    result = replace(
-        result, readings=readings, tables={name: tables[name] for name in result.tables}
-    )
-    tables["summary"] = summary_table(readings)
-    verdicts = _verdict_contents(run, result)
+    measured = replace(result, readings=tables.pop("readings"), tables=tables)
+    write_tables(run, measured, [run])
+
+
+def write_tables(run: RunFolder, result: StudyResult, parts: Sequence[RunFolder]) -> None:
+    """Judge readings, and write the files of the step ``probe``; ``parts`` are the runs whose
+    members they are."""
+    readings = result.readings
+    tables = {**result.tables, "readings": readings, "summary": summary_table(readings)}
+    verdicts = _verdict_contents(run, result, parts)
     run.store.begin(PROBE)
     for name, table in tables.items():
-        run.store.write_table(name, table, keys[name].split())
+        run.store.write_table(name, table, run.table_keys[name].split())
     in_order = {name: np.asarray(array, order="C") for name, array in result.arrays.items()}
     write_file(run.folder / ARRAYS, save(in_order))  # which writes other orders wrongly
     for name, content in verdicts.items():
@@ -279,12 +282,15 @@ def _claims(run: RunFolder) -> tuple[Claim, ...]:
     return tuple(map(run.config.adapt_claim, run.study.load("claims")))
 
 
-def _verdict_contents(run: RunFolder, result: StudyResult) -> dict[str, Any]:
+def _verdict_contents(
+    run: RunFolder, result: StudyResult, parts: Sequence[RunFolder]
+) -> dict[str, Any]:
     """File -> verdicts as plain data: of claims, within groups of seeds, of causal checks on the
     table ``effects``."""
     diverged = []
-    for name, sweep in run.sweeps.items():
-        diverged += [(name, member.gamma, member.seed) for member in sweep.diverged]
+    for part in parts:
+        for name, sweep in part.sweeps.items():
+            diverged += [(name, member.gamma, member.seed) for member in sweep.diverged]
     standings = {} if run.calibration is None else run.calibration.standings
     options: dict[str, Any] = {"diverged": diverged, "standings": standings}
     contents: dict[str, Any] = {VERDICTS: judge(result.readings, _claims(run), **options)}
@@ -341,6 +347,7 @@ def read_evidence(run: RunFolder) -> Evidence:
         meta={
             "versions": run.made_with,
             "created": run.metadata["created"],
+            "note": run.metadata.get("note"),
             "command": run.metadata["command"] or command,
             "toml": to_toml(run.study.name, run.config),
             "expected_by_chance": expected_by_chance(verdicts) if verdicts else None,

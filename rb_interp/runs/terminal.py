@@ -104,7 +104,8 @@ def print_run(run: Run, console: Console | None = None) -> None:
             rows["verdicts"] = counts_text(run.verdicts)
         except RunError as error:
             rows["verdicts"] = str(error)
-    rows["made"] = f"{run.metadata['created']}  {run.metadata['command']}".strip()
+    made = run.metadata
+    rows["made"] = f"{made['created']}  {made['command']}  {made.get('note', '')}".strip()
     versions = [f"{name} {version}" for name, version in run.made_with.items()]
     rows["versions"] = "; ".join(versions)
     Screen(console).table(["", ""], [(Text(name, "bold"), text) for name, text in rows.items()])
