@@ -47,6 +47,7 @@ UNITS = {
     "geometry": "cosine, ratio, or number of dimensions",
     **dict.fromkeys(("cosines_by_target", "token_similarity"), "cosine"),
     **dict.fromkeys(("condensation", "next_token"), "cosine or correlation"),
+    "head_circuits": "score, or share of attention",
     **dict.fromkeys(("embedding_rank", "weight_rank"), "rank, in dimensions"),
     "weight_spectra": "singular value, or its ratio to others",
     **dict.fromkeys(("label_range", "chain", "chain_accuracy"), "share of rows"),

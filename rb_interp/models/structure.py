@@ -310,6 +310,16 @@ def norm_weights(model: HookedModel, layer: int) -> tuple[Tensor | None, Tensor 
     )
 
 
+def norms_read(model: Any) -> list[nn.Module]:
+    """The norms whose outputs the attention of each layer reads, and last that of W_U.
+
+    An identity for none. In a post-norm model it is the last norm of the layer before.
+    """
+    name = "ln1" if hasattr(model, "ln_final") else "ln2"
+    norms = [getattr(block, name, nn.Identity()) for block in model.blocks]
+    return [*norms, model.ln_final] if name == "ln1" else [nn.Identity(), *norms]
+
+
 def normalises_embedding(model: HookedModel) -> bool:
     """Whether a norm stands between the embeddings and the first layer, as in BERT."""
     return hasattr(getattr(model, "embed", None), "ln")

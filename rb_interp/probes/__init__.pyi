@@ -1,6 +1,7 @@
 from ._attention import attention, attention_by_role, attention_to_key
 from ._core import Null, Reading, scan
 from ._geometry import geometry
+from ._head_circuits import head_circuits
 from ._lattice import lattice
 from ._logit_lens import logit_lens
 from ._token_similarity import token_similarity
@@ -29,6 +30,7 @@ __all__ = [
     "embedding_rank",
     "from_arrays",
     "geometry",
+    "head_circuits",
     "label_range",
     "lattice",
     "logit_lens",

@@ -239,7 +239,7 @@ def undefined_notes(
 def scan(
     probe: Callable[..., Reading],
     model: ActivationSource,
-    inputs: Inputs,
+    inputs: Inputs | None = None,
     *,
     layers: Iterable[int] | None = None,
     heads: Iterable[int] | None = None,
@@ -254,6 +254,7 @@ def scan(
 
     Args:
         probe: any probe that takes ``layer`` and ``head``.
+        inputs: rows for the probe; None for one that reads weights alone.
         layers, heads: numbers, counted from 0; by default all that have attention.
         options: go to the probe, such as ``untrained``, ``n_null``, ``seed`` or ``k``.
 

@@ -357,6 +357,7 @@ class OnePass:
         self.layers = sorted(layers)
         self.cache_dict: dict[str, Tensor] = {}
         self._passes: dict[tuple, dict[str, Tensor]] = {}
+        self._results: dict[Callable, Any] = {}
 
     @cached_property
     def hook_dict(self) -> Any:
@@ -367,6 +368,12 @@ class OnePass:
     def finite(self) -> bool:
         """Whether every weight is finite."""
         return finite_weights(self.model)
+
+    def once(self, function: Callable[[Any], Any]) -> Any:
+        """What a function gives of the model, remembered for other heads."""
+        if function not in self._results:
+            self._results[function] = function(self.model)
+        return self._results[function]
 
     def of_rows(
         self, rows: Int[Tensor, "row pos"], names: Sequence[str], select: Select = None

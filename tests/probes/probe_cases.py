@@ -25,6 +25,7 @@ CASES = {
     "attention_by_role": PLACE,
     "attention_to_key": PLACE,
     "value_alignment": PLACE,
+    "head_circuits": PLACE,
     "variance_explained": PLACE,
     "cosines_by_target": {"hook": "blocks.1.hook_resid_mid", "role": "key"},
     "geometry": PLACE,

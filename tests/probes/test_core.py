@@ -45,6 +45,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     ],
     "embedding_rank": [{"counts": COUNTS}, {"counts": LONE}],
     "geometry": [{}, {"groups": {"lone": [5], "two": [5, 6]}, "ordered": ["lone", "two"]}],
+    "head_circuits": [{}, {"layer": 1}],
     "label_range": [{"groups": [0], "ranges": [(0, 19)]}],
     "lattice": [{}, {"tokens": [3]}],
     "next_token": [{"counts": COUNTS}, {"counts": LONE}],
@@ -64,6 +65,7 @@ PAIRS = [("trained", None), ("trained", "diverged"), *((name, "zero") for name i
 WEIGHTS_ALONE = [
     "condensation",
     "embedding_rank",
+    "head_circuits",
     "lattice",
     "token_similarity",
     "weight_rank",

@@ -117,6 +117,7 @@ def readings(model, data) -> dict[str, np.ndarray]:
         ),
         *((probe, None, {"layer": 0}) for probe in (probes.weight_rank, probes.weight_spectra)),
         (probes.condensation, None, {"layer": 0, "matrices": MATRICES}),
+        (probes.head_circuits, None, {"layer": 1, "head": 1}),
         (probes.variance_explained, given, {}),
         (probes.geometry, given, {}),
         (probes.token_similarity, None, {"counts": COUNTS, "n_draws": 0}),

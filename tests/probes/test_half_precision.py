@@ -27,6 +27,7 @@ PROBES: dict[str, dict] = {
         "pairs": np.array([[0, 1], [2, 3]]),
     },
     "geometry": {"layer": 0},
+    "head_circuits": {"layer": 1, "head": 1},
     "label_range": {"groups": np.arange(60) % 2, "ranges": ((21, 40), (41, 60))},
     "lattice": {"tokens": "key"},
     "uniformity": {"layer": 1},

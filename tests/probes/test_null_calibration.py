@@ -75,6 +75,7 @@ def by_tokens(gamma: float, seed: int, n_null: int = 99) -> pd.DataFrame:
         probes.cosines_by_target(model, inputs, hook=hook, **options),
         probes.geometry(model, inputs, **named, **options),
         probes.lattice(model, tokens=groups["first"], **options),
+        probes.head_circuits(model, layer=1, **options),
         probes.condensation(model, matrices=("W_Q", "W_in"), **options),
         probes.embedding_rank(model, counts=counts, **options),
         probes.token_similarity(model, counts=counts, n_draws=0, **options),
