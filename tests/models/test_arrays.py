@@ -42,8 +42,9 @@ def both():
     return (model, untrained), sources
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sorted(CASES.keys() - {"head_circuits"}))
 def test_every_probe_reads_arrays_as_it_reads_the_model(name, both):
+    """Arrays have no norms and no positions, which `head_circuits` reads: it has a test of its own."""
     (model, untrained), (source, before) = both
     probe, options = getattr(probes, name), {"n_null": 5, **CASES[name]}
     expected = probe(model, INPUTS, untrained=untrained, **options)
