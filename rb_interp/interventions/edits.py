@@ -118,6 +118,17 @@ class Edit(NamedTuple):
     """The rows that it was made for; None if it serves any row, or nobody knows."""
 
 
+def reading(hooks: Sequence[str]) -> tuple[list[Edit], dict[str, list[Tensor]]]:
+    """Edits that change nothing, and what they store of each pass at their hooks, on CPU."""
+    parts: dict[str, list[Tensor]] = {hook: [] for hook in hooks}
+
+    def store(activation: Tensor, _: Tensor, hook: str) -> Tensor:
+        parts[hook].append(activation.cpu())
+        return activation
+
+    return [Edit(hook, partial(store, hook=hook)) for hook in parts], parts
+
+
 @checked
 @contextmanager
 def with_edits(

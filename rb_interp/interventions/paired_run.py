@@ -7,7 +7,7 @@ Each intervention runs its ``base`` rows under edits, and takes activations from
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions import sites
-from rb_interp.interventions.edits import Edit, values_at
+from rb_interp.interventions.edits import Edit, reading, values_at
 from rb_interp.interventions.effect import REDRAWN, Direction, Effect, Matrix, RowValues
 from rb_interp.interventions.metrics import (
     AnswerAt,
@@ -236,13 +236,7 @@ def untouched_run(
     model: HookedModel, rows: Inputs, answer_at: AnswerAt, hooks: Sequence[str]
 ) -> tuple[Answers, Activations]:
     """What a model answers on some rows as they are, and what it computes at some hooks."""
-    parts: dict[str, list[Tensor]] = {hook: [] for hook in hooks}
-
-    def store(activation: Tensor, _: Tensor, hook: str) -> Tensor:
-        parts[hook].append(activation.cpu())
-        return activation
-
-    reads = [Edit(hook, partial(store, hook=hook)) for hook in hooks]
+    reads, parts = reading(hooks)
     logits = answer_logits(model, rows, reads, answer_at)
     activations = {hook: torch.cat(values) for hook, values in parts.items()}
     labels = rows.labels

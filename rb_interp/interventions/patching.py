@@ -24,7 +24,7 @@ model, and a note names them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -38,7 +38,15 @@ from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.interventions import sites
 from rb_interp.interventions.attribution import Cells, Heads, Layers, Names, PatchedCells
-from rb_interp.interventions.edits import check_finite, gather, scatter
+from rb_interp.interventions.edits import (
+    Edit,
+    check_finite,
+    edits_of,
+    gather,
+    reading,
+    scatter,
+    with_edits,
+)
 from rb_interp.interventions.effect import Direction, Matrix
 from rb_interp.interventions.metrics import METRICS, AnswerAt, MetricLike, answer_positions
 from rb_interp.interventions.paired_run import Activations, PairedRun
@@ -225,11 +233,7 @@ class CellRuns:
         cells = (run, torch.cat(positions), source_position)
         results: dict[Site, tuple[Tensor, Tensor]] = {}
         bar = tqdm(
-            self.groups,
-            unit="row of cells",
-            desc="patching",
-            delay=PROGRESS_AFTER_SECONDS,
-            leave=False,
+            self.groups, "patching", delay=PROGRESS_AFTER_SECONDS, leave=False, unit="row of cells"
         )
         with bar, torch.no_grad(), evaluation(self.model):
             for group, asked in enumerate(bar):
@@ -254,6 +258,30 @@ class CellRuns:
             changed, new = self._changed(site, values.flatten(0, 1), run, position, position)
         logits[changed] = new
         return logits
+
+    def edited(
+        self,
+        values: Mapping[Site, Tensor],
+        hooks: Sequence[str] = (),
+        stop_at_layer: int | None = None,
+    ) -> tuple[Tensor, Activations]:
+        """Logits of the base rows with values at several sites, and their activations: new ones at
+        ``hooks``, each before values are written there. Blocks from ``stop_at_layer`` on need not run.
+        """
+        reads, activations = reading(hooks)
+        edits = [*reads, *edits_of(self.model, self.pair.base, values)]
+        block = min(site.layer for site in values)
+        if not self.late or any(site.component in sites.EMBEDDINGS for site in values):
+            block = -1
+        last = self.n_layers - 1
+        before_z = ("q", *sites.ACTS_ON_OTHERS)
+        narrow = all(site.layer < last or site.component in before_z for site in values)
+        narrow &= not hooks
+        end, runs = stop_at_layer if self.late else None, torch.arange(self.n_rows)
+        with torch.no_grad(), evaluation(self.model):
+            logits = self._passes(block, runs, None, end, edits, narrow)
+        new = {hook: torch.cat(parts) for hook, parts in activations.items() if parts}
+        return check_finite(logits), self.untouched | new
 
     def _one_of_equals(self, site: Site) -> Site:
         """The stream between two layers is one site where runs begin late."""
@@ -355,12 +383,15 @@ class CellRuns:
         runs: Runs,
         write: Write | None = None,
         stop_at_layer: int | None = None,
+        edits: Sequence[Edit] = (),
+        narrow: bool = True,
     ) -> Tensor:
         """Logits of some runs where the answer is read, or the stream before a block."""
-        narrow = self.narrow and stop_at_layer is None
+        narrow = narrow and self.narrow and stop_at_layer is None
         parts = []
         for part in runs.split(self._runs_in_a_pass(first_block, narrow)):
-            parts.append(self._pass(first_block, part, write, narrow, stop_at_layer))
+            with with_edits(self.model, edits, part):
+                parts.append(self._pass(first_block, part, write, narrow, stop_at_layer))
         return torch.cat(parts)
 
     def _runs_in_a_pass(self, first_block: int, narrow: bool) -> int:

@@ -23,7 +23,7 @@ from rb_interp.interventions import (
 )
 from rb_interp.interventions.attribution import COMPONENTS
 from rb_interp.interventions.edits import last_logits
-from rb_interp.interventions.path import path_logits
+from rb_interp.interventions.path import Paths
 from rb_interp.interventions.patterns import blocked_edits, row_entropies
 from rb_interp.interventions.sites import Site
 from rb_interp.interventions.subspaces import with_subspace
@@ -140,7 +140,9 @@ def test_the_direct_path_to_the_logits_is_what_a_layer_adds_to_the_stream(kind):
     model = WITHOUT[kind]()
     last = "blocks.1.hook_resid_post"
     base, source = (capture(model, rows.tokens, [ATTN_OUT, last]) for rows in (CORRUPTED, CLEAN))
-    (path,) = path_logits(model, CORRUPTED, CLEAN, Site("attn_out", 0), [Site("resid_post", 1)])
+    given = ("frozen", "logit_diff", None, CLEAN, CORRUPTED, None)
+    paths = Paths(model, ["attn_out.0"], ["logits"], *given)
+    (path,) = paths.logits(0, *paths.senders, paths.receivers)
     with torch.no_grad():
         expected = model.unembed(model.ln_final(base[last] + source[ATTN_OUT] - base[ATTN_OUT]))[
             :, -1

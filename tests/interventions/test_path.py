@@ -12,7 +12,7 @@ from probes.lens_models import hooks_on
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions.edits import edits_of, last_logits, values_at
-from rb_interp.interventions.path import path_logits, path_matrix, path_patch
+from rb_interp.interventions.path import Paths, path_matrix, path_patch
 from rb_interp.interventions.sites import Site
 from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
@@ -40,8 +40,10 @@ def plain(model, sites, source=SOURCE):
     return patched(model, BASE, source, sites)
 
 
-def along(model, sender, receiver, source=SOURCE):
-    return path_logits(model, BASE, source, Site.parse(sender), [Site.parse(receiver)])[0]
+def along(model, sender, receiver, mlps="frozen", base=BASE, source=SOURCE, metric="logit_diff"):
+    """Logits along a path, of senders and receivers at once where these are lists."""
+    paths = Paths(model, [sender], [receiver], mlps, metric, None, source, base, None)
+    return paths.logits(0, paths.senders[0], paths.receivers)[0]
 
 
 @pytest.mark.lens
@@ -58,8 +60,8 @@ def test_with_nothing_between_a_path_patch_is_a_plain_patch(norm):
         ("pattern.1", "attn_out.1@last", "pattern.1@last"),
     ):
         close(along(model, sender, receiver), plain(model, same_as))
-    same = along(model, "attn_out.0@anchor", "q.1@last", BASE)
-    close(same, last_logits(model, BASE.tokens))
+    untouched = along(model, "attn_out.0@anchor", "q.1@last", base=SOURCE, source=BASE)
+    assert not torch.equal(untouched, last_logits(model, BASE.tokens))
     assert hooks_on(model) == []
 
 
@@ -149,6 +151,7 @@ def test_a_matrix_of_paths_is_each_path_by_itself(norm, mlps):
         assert cell.control == pytest.approx(path.control.mean(), abs=1e-9)
         assert cell.low <= cell.recovered <= cell.high
     assert set(matrix.notes) == {
+        "held",
         "z.0.1@anchor -> v.0@key",
         *(f"{sender} -> q.1.0@last" for sender in SENDERS),
     }
@@ -165,7 +168,7 @@ def test_mlps_between_are_held_or_follow_the_sender():
         ("frozen", ["attn_out.1", "mlp_out.0", "mlp_out.1"]),
     ):
         values = values_at(model, BASE, names) | values_at(model, SOURCE, sender)
-        found[mlps] = path_logits(model, BASE, SOURCE, sender, [Site("resid_post", 1)], mlps)[0]
+        found[mlps] = along(model, sender, "logits", mlps)
         close(found[mlps], last_logits(model, BASE.tokens, edits_of(model, BASE, values)))
     assert not torch.allclose(found["frozen"], found["recomputed"], atol=1e-4)
 
@@ -182,6 +185,6 @@ def test_embeddings_send_and_neurons_do_both():
     ):
         with pytest.raises(
             ModelError,
-            match=f"'{sender}' does not act on the receiver '{receiver}': a sender comes",
+            match=f"does not act on the receiver in '{sender} -> {receiver}': a sender comes",
         ):
             path_patch(model, BASE, SOURCE, sender, receiver)
