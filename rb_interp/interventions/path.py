@@ -327,7 +327,7 @@ class Paths:
                 hooks = [site.hook for site in held] if self.final in group else []
                 logits, after = self.runs.edited(values, hooks)
                 if self.final in group:
-                    values = {site: after[site.hook] for site in held} | sent
+                    values = {site: after[site.hook] for site in held} | values | sent
                     logits, _ = self.runs.edited(values)
             runs.append(logits)
         return runs

@@ -7,10 +7,20 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from interventions.rows import DATA, TASK, patched, read_at, without, write_at
-from probes.lens_models import hooks_on
+from interventions.rows import (
+    CLEAN,
+    CORRUPTED,
+    DATA,
+    TASK,
+    patched,
+    read_at,
+    without,
+    write_at,
+)
+from probes.lens_models import bridged, hooks_on, lens_model, transformers_model
 
 from rb_interp.errors import ModelError
+from rb_interp.interventions.ablating import patching_effect
 from rb_interp.interventions.edits import edits_of, last_logits, values_at
 from rb_interp.interventions.path import Paths, path_matrix, path_patch
 from rb_interp.interventions.sites import Site
@@ -60,8 +70,9 @@ def test_with_nothing_between_a_path_patch_is_a_plain_patch(norm):
         ("pattern.1", "attn_out.1@last", "pattern.1@last"),
     ):
         close(along(model, sender, receiver), plain(model, same_as))
-    untouched = along(model, "attn_out.0@anchor", "q.1@last", base=SOURCE, source=BASE)
-    assert not torch.equal(untouched, last_logits(model, BASE.tokens))
+    paths = Paths(model, ["z.0"], ["q.1@last"], "frozen", "logit_diff", None, SOURCE, BASE, None)
+    paths.pair.activations[1] = paths.pair.activations[0]  # sent is what is there
+    close(paths.logits(0, *paths.senders, paths.receivers)[0], last_logits(model, BASE.tokens))
     assert hooks_on(model) == []
 
 
@@ -130,6 +141,216 @@ def test_the_carriers_key_travels_in_the_anchors_values_and_not_in_their_keys():
     direct = path_patch(model, base, source, "resid_pre.0@key", "attn_out.0@anchor")
     assert direct.values.mean() == pytest.approx(1, abs=0.02)
     assert np.isnan(direct.summary()["control"])
+
+
+Z, MLP_OUT = "blocks.{}.attn.hook_z", "blocks.{}.hook_mlp_out"
+
+
+def ran(model, rows, hooks=()):
+    """Logits at the last position, and z, mlp_out, q, k and v, under hooks written by hand."""
+    cache = {}
+    ends = (".hook_z", ".hook_mlp_out", ".hook_q", ".hook_k", ".hook_v", ".hook_post")
+
+    def read(activation, hook, name):
+        cache[name] = activation.clone()
+
+    names = [name for name in model.hook_dict if name.endswith(ends)]
+    reads = [(name, partial(read, name=name)) for name in names]
+    with torch.no_grad():
+        logits = model.run_with_hooks(torch.from_numpy(rows.tokens), fwd_hooks=[*reads, *hooks])
+    return logits[:, -1], cache
+
+
+def put(name, values, *index):
+    """A hook that writes values, or one unit's."""
+
+    def write(activation, hook):
+        new = activation.clone()
+        new[(..., *index)] = values[(..., *index)]
+        return new
+
+    return name, write
+
+
+def three_passes(model, base, z, mlp_out, receivers, logits, mlps):
+    """Path patching as the paper has it, in hooks of its own.
+
+    Every head's z and, frozen, every MLP is what it was, save senders, ``(layer, head) -> z`` and
+    ``layer -> mlp_out``; receivers ``(name, layer, head)`` are read, then written; for the logits the
+    first pass is made again, with the heads and MLPs of the second.
+    """
+    layers = range(model.cfg.n_layers)
+
+    def sent(cache):
+        hooks = []
+        for layer in layers:
+            hooks.append(put(Z.format(layer), cache[Z.format(layer)]))
+            hooks += [
+                put(Z.format(i), new, slice(head, head + 1), slice(None))
+                for (i, head), new in z.items()
+                if i == layer
+            ]
+            held = mlp_out.get(layer, cache.get(MLP_OUT.format(layer)))
+            if mlps == "frozen" and held is not None:
+                hooks.append(put(MLP_OUT.format(layer), held))
+        return hooks
+
+    untouched = ran(model, base)[1]
+    out, arrived = ran(model, base, sent(untouched))
+    if receivers:
+        writes = []
+        for name, layer, head in receivers:
+            hook = f"blocks.{layer}.attn.hook_{name}"
+            writes.append(put(hook, arrived[hook], slice(head, head + 1), slice(None)))
+        out, after = ran(model, base, writes)
+        if logits:
+            out, _ = ran(model, base, sent(after))
+    return out
+
+
+ARCHITECTURES = {
+    "no norm": lambda: lens_model("plain"),
+    "pre-norm": lambda: lens_model("gpt2"),
+    "rotary, RMS": lambda: lens_model("rotary"),
+    "grouped": lambda: lens_model("grouped"),
+    "parallel": lambda: lens_model("gpt2", parallel_attn_mlp=True),
+    "post-norm": lambda: model_of("post", n_layers=4, n_heads=4, dtype=torch.float32),
+}
+QKV = [(name, 2, 3) for name in "qkv"]
+GROUPS = [
+    ([(0, 1)], QKV, False),
+    ([(0, 1)], [], True),
+    ([(0, 0), (0, 2), (1, 3)], QKV, False),
+    ([(0, 1), (1, 2), (2, 0)], [("q", 1, 1), ("k", 3, 2), *QKV], True),
+    ([(1, 1)], [("v", 3, 0), ("q", 2, 2)], True),
+]
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("mlps", ["frozen", "recomputed"])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_several_senders_and_receivers_at_once_are_those_of_plain_hooks(name, mlps):
+    model = ARCHITECTURES[name]()
+    rows = (BASE, SOURCE) if name == "post-norm" else (CORRUPTED, CLEAN)
+    base, source = rows
+    z = ran(model, source)[1]
+    group = model.cfg.n_heads // (getattr(model.cfg, "n_key_value_heads", None) or 4)
+    untouched = ran(model, base)[0]
+    for heads, receivers, logits in GROUPS:
+        by_hook = [(n, layer, head if n == "q" else head // group) for n, layer, head in receivers]
+        sent = {head: z[Z.format(head[0])] for head in heads}
+        expected = three_passes(model, base, sent, {}, by_hook, logits, mlps)
+        senders = [f"z.{layer}.{head}" for layer, head in heads]
+        names = [f"{n}.{layer}.{head}" for n, layer, head in receivers] + ["logits"] * logits
+        actual = along(model, senders, names, mlps, base, source, "logit")
+        scale = (expected - untouched).abs().max()
+        assert scale > 1e-3
+        torch.testing.assert_close(actual, expected, atol=2e-4 * float(scale), rtol=0)
+
+
+@pytest.mark.lens
+def test_a_sender_inside_a_sublayer_sends_its_own_change_alone():
+    """Queries and a neuron send what their layer writes with them alone, also behind a sender."""
+    model = lens_model("gpt2")
+    query, neuron = "blocks.2.attn.hook_q", "blocks.1.mlp.hook_post"
+    source = ran(model, CLEAN)[1]
+    q = put(query, source[query], slice(1, 2), slice(None))
+    inside = ran(model, CORRUPTED, [q])[1][Z.format(2)]
+    mlp_out = ran(model, CORRUPTED, [put(neuron, source[neuron], 5)])[1][MLP_OUT.format(1)]
+    sent = {(0, 1): source[Z.format(0)], (2, 1): inside}
+    given = [(name, 3, 2) for name in "qkv"], True, "frozen"
+    expected = three_passes(model, CORRUPTED, sent, {1: mlp_out}, *given)
+    senders, receivers = ["z.0.1", "q.2.1", "mlp_post.1.5"], ["q.3.2", "k.3.2", "v.3.2", "logits"]
+    actual = along(model, senders, receivers, "frozen", CORRUPTED, CLEAN, "logit")
+    torch.testing.assert_close(actual, expected, atol=1e-4 * float(expected.abs().max()), rtol=0)
+    without_q = along(model, senders[::2], receivers, "frozen", CORRUPTED, CLEAN, "logit")
+    assert (without_q - expected).abs().max() > 1e-2 * expected.abs().max()
+    for component in ("z", "attn_out"):
+        with pytest.raises(
+            ModelError, match=f"receiver '{component}.2' follows from one sender in"
+        ):
+            path_patch(model, CORRUPTED, CLEAN, senders[:2], [f"{component}.2", "logits"])
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize(("family", "components"), [("GPTNeoX", "qkv"), ("Qwen3", "q")])
+def test_one_edge_is_that_of_transformer_lens(family, components):
+    patching = pytest.importorskip("transformer_lens.patching")
+    if not hasattr(patching, "get_act_patch_direct_path"):
+        pytest.skip("this TransformerLens holds LayerNorm's scale")
+    model, labels = bridged(transformers_model(family)), torch.from_numpy(CLEAN.labels)
+    corrupted = torch.from_numpy(CORRUPTED.tokens)
+    caches = [
+        model.run_with_cache(tokens)[1] for tokens in (torch.from_numpy(CLEAN.tokens), corrupted)
+    ]
+
+    def metric(logits):
+        return logits[torch.arange(3), -1, labels].mean()
+
+    for component in components:
+        given = (model, corrupted, *caches, metric, 0, 2, component, False)
+        expected = patching.get_act_patch_direct_path(*given)[1]
+        receivers = [f"{component}.1.{head}" for head in range(4)]
+        matrix = path_matrix(model, CORRUPTED, CLEAN, "z.0.2", receivers, metric="logit")
+        actual = torch.from_numpy(matrix.patched[0].mean(-1))
+        scale = (actual - matrix.corrupted.mean()).abs().max()
+        torch.testing.assert_close(actual, expected.double(), atol=1e-3 * float(scale), rtol=0)
+
+
+HEADS = ["z.0.0", "z.0.1"]
+QKV_OF_ALL = ["q.1", "k.1", "v.1"]
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("norm", ["none", "pre", "post"])
+def test_all_paths_at_once_are_a_plain_patch(norm):
+    """In two layers all that L0's heads write goes into L1's queries, keys and values, or by MLPs to
+    the logits."""
+    model = model_of(norm)
+    given = (model, BASE, SOURCE, HEADS, [*QKV_OF_ALL, "logits"])
+    plain_patch = patching_effect(model, SOURCE, BASE, "z.0").values.mean()
+    outputs = path_matrix(*given[:4], ["attn_out.1", "logits"], together=True, mlps="recomputed")
+    assert outputs.values[0, 0] == pytest.approx(plain_patch, abs=1e-9)
+    whole = path_matrix(*given, together=True, mlps="recomputed", control=NOISE)
+    assert whole.values.shape == (1, 1)
+    assert whole.values[0, 0] == pytest.approx(plain_patch, abs=1e-9)
+    frozen = path_matrix(*given, together=True)
+    assert abs(frozen.values[0, 0] - plain_patch) > 1e-3  # paths through MLPs are missing
+    assert frozen.axes == {"sender": ["z.0.0 + z.0.1"], "receiver": ["q.1 + k.1 + v.1 + logits"]}
+    assert frozen.notes["held"] == "attention between sender and receiver; MLPs there are frozen."
+    effect = path_patch(*given, mlps="recomputed", control=NOISE)
+    assert effect.values.mean() == pytest.approx(plain_patch, abs=1e-9)
+    assert effect.control.mean() == pytest.approx(whole.control[0, 0], abs=1e-9)
+    assert effect.site == "z.0.0 + z.0.1 -> q.1 + k.1 + v.1 + logits"
+    assert "MLPs there are recomputed" in str(effect)
+
+
+def test_in_a_linear_model_paths_at_once_are_the_sum_of_each():
+    model = model_of()
+    names = [f"blocks.{layer}.{name}" for layer in (0, 1) for name in ("attn.W_Q", "mlp.W_in")]
+    with without(model, names):
+        given = (model, BASE, SOURCE, HEADS, [QKV_OF_ALL, "logits"])
+        parts, whole = path_matrix(*given), path_matrix(*given, together=True)
+        plain_patch = patching_effect(model, SOURCE, BASE, "z.0").values.mean()
+    assert parts.axes["receiver"] == ["q.1 + k.1 + v.1", "logits"]
+    assert whole.values[0, 0] == pytest.approx(parts.values.sum(), abs=1e-9)
+    assert whole.values[0, 0] == pytest.approx(plain_patch, abs=1e-9)
+    assert np.abs(parts.values).min() > 1e-3
+
+
+def test_groups_that_mean_nothing_are_refused():
+    model = model_of()
+    with pytest.raises(
+        ModelError, match="'resid_post.0@last' is the whole stream, and overwrites w"
+    ):
+        path_matrix(model, BASE, SOURCE, "embed", [["v.0@key", "resid_post.0@last"], "logits"])
+    with pytest.raises(ModelError, match="at least one site"):
+        path_matrix(model, BASE, SOURCE, "embed", [])
+    with pytest.raises(ModelError, match="at least one site"):
+        path_matrix(model, BASE, SOURCE, [[]], "logits", together=True)
+    matrix = path_matrix(model, BASE, SOURCE, ["z.0@key", "z.0@last"], "logits")
+    assert np.isnan(matrix.values).tolist() == [[True], [False]]  # the answer is read at the last
+    assert matrix.notes["z.0@key -> logits"].startswith("no path: no position of the receiver sees")
 
 
 SENDERS, RECEIVERS = ["resid_pre.0@key", "z.0.1@anchor"], ["v.0@key", "q.1.0@last", "mlp_out.1"]
