@@ -20,7 +20,7 @@ from rb_interp.training.members import train_members
 from rb_interp.training.store import REPLAYS, CheckpointStore
 from rb_interp.training.updates import flat
 
-pytestmark = pytest.mark.trains
+pytestmark = [pytest.mark.trains, pytest.mark.wide]
 
 TASK, MODEL = AnchorTask.preset("smoke"), ModelConfig(d_model=12, d_head=6, d_mlp=20)
 TRAIN = TrainConfig(steps=70, dtype="float64", batch_size=48, eval_rows=20, lr=1e-2, warmup=7)
