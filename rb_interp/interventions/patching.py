@@ -277,9 +277,8 @@ class CellRuns:
         before_z = ("q", *sites.ACTS_ON_OTHERS)
         narrow = all(site.layer < last or site.component in before_z for site in values)
         narrow &= not hooks
-        end, runs = stop_at_layer if self.late else None, torch.arange(self.n_rows)
-        with torch.no_grad(), evaluation(self.model):
-            logits = self._passes(block, runs, None, end, edits, narrow)
+        end = stop_at_layer if self.late else None
+        logits = self._passes(block, torch.arange(self.n_rows), None, end, edits, narrow)
         new = {hook: torch.cat(parts) for hook, parts in activations.items() if parts}
         return check_finite(logits), self.untouched | new
 

@@ -34,6 +34,7 @@ from itertools import product
 from typing import Literal
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from tqdm import tqdm
@@ -50,7 +51,7 @@ from rb_interp.interventions.paired_run import PairedRun
 from rb_interp.interventions.patching import PROGRESS_AFTER_SECONDS, CellRuns
 from rb_interp.interventions.sites import Site, Sites
 from rb_interp.models.protocol import HookedModel
-from rb_interp.models.structure import visible
+from rb_interp.models.structure import evaluation, visible
 from rb_interp.tasks.inputs import Inputs
 
 __all__ = ["path_matrix", "path_patch"]
@@ -314,22 +315,25 @@ class Paths:
         if self.final not in receivers:
             end = 1 + max(site.layer for site in receivers)
         values = {site: self.runs.untouched[site.hook] for site in held} | sent
-        direct, arrived = self.runs.edited(values, [site.hook for site in receivers], end)
         runs = []
-        for group in groups:
-            logits = direct
-            values = {}
-            for site in group:
-                if site != self.final:
-                    positions = sites.site_positions(site, base)
-                    values[site] = gather(site.in_hook(self.model), arrived[site.hook], positions)
-            if values:
-                hooks = [site.hook for site in held] if self.final in group else []
-                logits, after = self.runs.edited(values, hooks)
-                if self.final in group:
-                    values = {site: after[site.hook] for site in held} | values | sent
-                    logits, _ = self.runs.edited(values)
-            runs.append(logits)
+        with torch.no_grad(), evaluation(self.model):
+            direct, arrived = self.runs.edited(values, [site.hook for site in receivers], end)
+            for group in groups:
+                logits = direct
+                values = {}
+                for site in group:
+                    if site != self.final:
+                        positions = sites.site_positions(site, base)
+                        values[site] = gather(
+                            site.in_hook(self.model), arrived[site.hook], positions
+                        )
+                if values:
+                    hooks = [site.hook for site in held] if self.final in group else []
+                    logits, after = self.runs.edited(values, hooks)
+                    if self.final in group:
+                        values = {site: after[site.hook] for site in held} | values | sent
+                        logits, _ = self.runs.edited(values)
+                runs.append(logits)
         return runs
 
     def no_path_reason(self, senders: Sequence[Site], receivers: Sequence[Site]) -> str:
