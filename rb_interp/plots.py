@@ -23,7 +23,9 @@ from rb_interp.statistics.intervals import intervals_or_nan
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["heads", "learning_curves"]
+    from rb_interp.tasks.inputs import Inputs
+
+__all__ = ["attention", "heads", "learning_curves"]
 
 COMPARISON_GREY = "0.45"
 NULL_GREY = "0.85"
@@ -358,6 +360,50 @@ def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
     )
     title = probe if untrained is None else f"{probe}\n(small square: untrained)"
     ax.set(xlabel="head", ylabel="layer", title=title)
+    return ax
+
+
+def attention(
+    pattern: Any, inputs: Inputs | None = None, *, row: int | None = None, ax: Axes | None = None
+) -> Axes:
+    """Where one head looks: its pattern in one row, or the mean over rows.
+
+    ``attention(cache["pattern", 0][:, 3], inputs).figure.savefig("L0H3.png")`` saves it.
+
+    Args:
+        pattern: attention of the head, ``[row, query, key]``, as `capture` or TransformerLens's
+            cache has it, or ``[query, key]``, such as ``reading.arrays["mean_pattern"]``.
+        inputs: the rows, whose tokens name positions: those of ``row``, or those that all rows
+            share.
+        row: its number, counted from 0; by default the mean over rows.
+        ax: where to draw; by default a new figure.
+
+    Raises:
+        ArgumentError: the pattern has another shape, or is of other rows.
+
+    >>> attention(np.tri(3) / [[1], [2], [3]]).get_xlabel()
+    'key'
+    """
+    values = np.asarray(pattern, dtype=float)
+    rows, size = (len(values) if values.ndim == 3 else 0), values.shape[-1]
+    shapes = [(size, size), (rows, size, size)]
+    if inputs is not None:
+        shapes = [inputs.tokens.shape[1:] * 2, (*inputs.tokens.shape, size)]
+    if values.shape not in shapes or (row is not None and not 0 <= row < rows):
+        raise ArgumentError(
+            f"attention got a pattern of shape {list(values.shape)} with row={row}; expected "
+            f"[row, query, key] of one head, and a row of it; inputs have its rows."
+        )
+    title = "mean attention"
+    if row is not None:
+        values, inputs, title = values[row], inputs and inputs.take([row]), f"attention, row {row}"
+    if values.ndim == 3:
+        values = values.mean(0)
+    values = np.where(np.tri(size) + (np.triu(values, 1).any() > 0), values, np.nan)
+    texts = [""] * size if inputs is None else inputs.shared_texts()
+    labels = [f"{position} {text}".rstrip() for position, text in enumerate(texts)]
+    ax = cells(ax, values, labels, labels, ATTENTION)
+    ax.set(xlabel="key", ylabel="query", title=title)
     return ax
 
 

@@ -11,9 +11,10 @@ from matplotlib.patches import Rectangle
 
 from rb_interp.errors import ArgumentError
 from rb_interp.interventions.effect import Effect, Matrix
-from rb_interp.plots import heads, learning_curves
+from rb_interp.plots import attention, heads, learning_curves
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.reading import Null, Reading
+from rb_interp.tasks import Inputs
 
 DRAWS = np.linspace(0, 1, 201)
 READING = Reading(
@@ -146,3 +147,27 @@ def test_curves_of_several_sweeps_and_unknown_columns_are_refused_in_a_sentence(
         learning_curves(curves, "accuracy")
     with pytest.raises(ArgumentError, match="heads got 3; expected a DataFrame"):
         heads(3, "tv")  # type: ignore
+
+
+PATTERN = np.stack([np.eye(3), np.tri(3) / [[1], [2], [3]]])
+ROWS = Inputs(np.array([[4, 5, 6], [4, 7, 8]]), vocabulary={4: "<s>", 5: "Ann", 7: "Mary"})
+
+
+@pytest.mark.parametrize(
+    ("row", "labels", "numbers"),
+    [
+        (None, ["0 <s>", "1", "2"], "1.00 0.25 0.75 0.17 0.17 0.67"),
+        (1, ["0 <s>", "1 Mary", "2 8"], "1.00 0.50 0.50 0.33 0.33 0.33"),
+    ],
+)
+def test_a_head_s_pattern_is_drawn_with_tokens_where_it_may_look(row, labels, numbers, ax):
+    """Cells that a query may not see have no number."""
+    attention(PATTERN, ROWS, row=row, ax=ax)
+    assert [label.get_text() for label in ax.get_yticklabels()] == labels
+    assert " ".join(text.get_text() for text in ax.texts) == numbers
+
+
+def test_a_pattern_of_other_rows_is_refused():
+    for pattern, row in ((PATTERN[:1], None), (PATTERN, 2), (PATTERN, -1), (PATTERN[0], 0)):
+        with pytest.raises(ArgumentError, match="of one head, and a row of it"):
+            attention(pattern, ROWS, row=row)

@@ -180,10 +180,6 @@ class PairedRun:
         """The metric of each row with each cell, beside the control's, as a matrix."""
         names_roles = any(role != "all" for role in axes.get("role", ()))
         names_roles |= any("@" in sender for sender in axes.get("sender", ()))
-        tokens = self.base.tokens
-        shared = (tokens == tokens[:1]).all(0)
-        texts = [self.base.text_of(token) for token in tokens[0].tolist()]
-        texts = [text if same else "" for text, same in zip(texts, shared, strict=True)]
         return Matrix(
             axes,
             self.metric.name,
@@ -195,7 +191,7 @@ class PairedRun:
             self.direction,
             method,
             self.answered,
-            texts,
+            self.base.shared_texts(),
         )
 
     def effect(

@@ -428,6 +428,12 @@ class Inputs(TableRepr):
         """What a person reads of a token: its text, or its number."""
         return self.vocabulary.get(token, str(token))
 
+    def shared_texts(self) -> list[str]:
+        """What a person reads at each position; empty where rows have other tokens."""
+        shared = (self.tokens == self.tokens[:1]).all(0)
+        texts = [self.text_of(token) for token in self.tokens[0].tolist()]
+        return [text if same else "" for text, same in zip(texts, shared, strict=True)]
+
     def table_view(self) -> tuple[str, pd.DataFrame, list[str]]:
         """The first rows: each token with its roles behind it, and the right answer."""
         import pandas as pd
