@@ -19,9 +19,9 @@ in Wang et al. The note ``held`` says which. With LayerNorm the residual stream 
 the senders changed, which is part of the path.
 
 How it can mislead. A path that carries all of the answer reads 1, and one that carries nothing 0;
-paths side by side add up if the model is linear between them, and else need not. In an untrained
-model the answer hardly differs between the rows: what it has goes straight to the logits, and shares
-have wide intervals. A sender that reads 0 may act through other heads: add these to the receivers.
+paths side by side add up if the model is linear behind them, and else need not. In an untrained
+model the metric hardly differs between the rows: shares are of any size, with infinite intervals and
+a caution. A sender that reads 0 may act through other heads: add these to the receivers.
 
 Source: Wang et al. (2022, arXiv:2211.00593, section 3.1; MLPs recomputed), Goldowsky-Dill et al.
 (2023, arXiv:2304.05969; all other paths held, as in TransformerLens's ``get_act_patch_direct_path``).
