@@ -46,6 +46,10 @@ COLUMNS = {
             "gamma seed stage counterfactual:str component layer:int role:str | recovered low high "
             "control n reached"
         ),
+        "carried": (
+            "gamma seed role:str answer:str | share low high p_value explains:bool noise_redrawn self "
+            "random_sites random_subspaces n"
+        ),
         "dynamics": "gamma seed step quantity | value",
         "events": "gamma seed event:str | event_of:str step:float censored:bool",
         "event_order": (

@@ -7,7 +7,7 @@ layer, head, component or method), for rows that are no pairs, for a control tha
 or their source, and RolesError for a role that rows do not have.
 """
 
-from rb_interp.interventions.ablating import ablation, ablations, interchange, patching_effect
+from rb_interp.interventions.ablating import ablation, ablations, patching_effect
 from rb_interp.interventions.attribution import attribution_matrix
 from rb_interp.interventions.circuits import circuit_by_cause, routes
 from rb_interp.interventions.direct import direct_effect
@@ -17,6 +17,7 @@ from rb_interp.interventions.path import path_matrix, path_patch
 from rb_interp.interventions.patterns import blocked_attention, forced_average
 from rb_interp.interventions.sites import Site
 from rb_interp.interventions.subspaces import subspace_effect
+from rb_interp.interventions.swaps import interchange
 
 __all__ = [
     "Effect",

@@ -1,5 +1,4 @@
-r"""Sites replaced: what is lost without a component, and whether the answer follows what it takes
-from another input.
+"""Sites replaced: what is lost without a component, and what it brings from another input.
 
 Ablation sets a component's output to zero, to its mean, or to what it is on another input:
 
@@ -11,13 +10,8 @@ They answer differently: zero also takes away a constant that later layers count
 constant, resample also brings the wrong values of another input. The control gives the component
 the value that it has on the same row with its noise redrawn.
 
-Interchange says beforehand what the answer becomes when a site's activation is taken from a source
-input, role to role. Its control takes the same sites from the same row with its noise redrawn.
-
 How it can mislead. A large loss shows that the component is needed, and not what it computes. A
-small loss may mean that another component takes its place. A high share of predicted answers says
-that the site suffices to carry something. A low one may mean that another site carries it too,
-since that site keeps the base's value.
+small loss may mean that another component takes its place.
 """
 
 from __future__ import annotations
@@ -29,7 +23,6 @@ from typing import Literal, cast, get_args
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Int
 from torch import Tensor
 
 from rb_interp._threads import single_threaded
@@ -44,7 +37,7 @@ from rb_interp.interventions.edits import (
     values_at,
     with_edits,
 )
-from rb_interp.interventions.effect import REDRAWN, SHARE_NAMES, Direction, Effect
+from rb_interp.interventions.effect import SHARE_NAMES, Direction, Effect
 from rb_interp.interventions.metrics import AnswerAt, MetricLike
 from rb_interp.interventions.paired_run import PairedRun, equal_note
 from rb_interp.interventions.patching import CellRuns
@@ -54,7 +47,7 @@ from rb_interp.models.structure import attention_layers
 from rb_interp.probes.activations import capture
 from rb_interp.tasks.inputs import Inputs
 
-__all__ = ["ablate", "ablation", "ablations", "interchange", "patch", "patching_effect"]
+__all__ = ["ablate", "ablation", "ablations", "patch", "patching_effect"]
 
 Method = Literal["zero", "mean", "resample"]
 """What can stand in a component's place."""
@@ -355,96 +348,3 @@ def ablations(
     control_changes = [f"control_{change}" for change in changes]
     columns = ["component", "method", first.metric.name, *changes, *control_changes]
     return pd.DataFrame(rows, columns=pd.Index([*columns, "n", "answered", "note"]))
-
-
-@checked
-@single_threaded
-def interchange(
-    model: HookedModel,
-    base: Inputs,
-    source: Inputs,
-    sites: Sites,
-    predicted: Int[np.ndarray, " row"],
-    *,
-    control: Inputs,
-    hold: Sites = (),
-    answer_at: AnswerAt = None,
-) -> Effect:
-    """Share of base inputs, in [0, 1], whose answer becomes the predicted one with other sites.
-
-    The sites are taken from the source.
-
-    The control is 1 if taking the sites from ``control`` changes the answer at all: the stricter
-    count. Rows whose answer is the predicted one already are left out, and a note has their number.
-
-    Args:
-        model: any model with TransformerLens's hooks.
-        base: the rows that run.
-        source: as many rows, from which the sites are taken.
-        sites: what is taken, all together.
-        predicted: the answer that each base input should get.
-        control: as many rows with the base's key, anchors and position, and other noise.
-        hold: sites that keep their base value meanwhile.
-        answer_at: where the answer is read, by default at the last position.
-
-    Raises:
-        ModelError: the model has no such site, the rows are no pairs, a prediction is no token of
-            the model, or the control is the base.
-        RolesError: the rows have no such role.
-
-    >>> from rb_interp.models.reference import reference
-    >>> known = reference("averager")
-    >>> model, data = known.model(), known.task.dataset(seed=0)
-    >>> rows = data.sample("rsn_train", 20)
-    >>> base, source = data.inputs(rows), data.task.counterfactual(data, rows, "key")
-    >>> noise = data.task.counterfactual(data, rows, "noise")
-    >>> moved = interchange(model, base, source, "v.1@key", source.labels, control=noise)
-    >>> float(moved.values.mean()), float(moved.control.mean())
-    (1.0, 0.0)
-    """
-    if len(predicted) != len(base):
-        raise ModelError(
-            f"got {len(predicted)} predicted answers for {len(base)} inputs; give one for each "
-            f"input."
-        )
-    source_sites = parse_sites(sites)
-    fixed_sites = parse_sites(hold) if hold else []
-    pair = PairedRun(model, "kl", answer_at, base, control=control)  # asks for no labels
-    hold_edits = interchange_edits(model, base, base, fixed_sites) if fixed_sites else []
-    d_vocab = pair.base_logits.shape[1]
-    if len(predicted) and not 0 <= predicted.min() <= predicted.max() < d_vocab:
-        raise ModelError(
-            f"got predicted answers from {predicted.min()} to {predicted.max()}; the model answers "
-            f"with tokens 0 to {d_vocab - 1}."
-        )
-    answers = pair.base_logits.argmax(1).numpy()
-    changed_answers = []
-    for rows in (source, control):
-        edits = [*hold_edits, *interchange_edits(model, base, rows, source_sites)]
-        changed_answers.append(pair.run(edits).argmax(1).numpy())
-    pair.note_control(source_sites)
-    site = site_names(source_sites, model)
-    if fixed_sites:
-        site += f"; held: {site_names(fixed_sites, model)}"
-    counts = answers != predicted
-    n_alike = int((~counts).sum())
-    if n_alike:
-        pair.notes["rows"] = (
-            f"{n_alike} of {len(base)} are left out, since their answer is the predicted one "
-            f"already."
-        )
-    of_source, of_control = changed_answers
-    values = (of_source == predicted)[counts] * 1.0
-    control_values = (of_control != answers)[counts] * 1.0
-    return Effect(
-        "interchange",
-        site,
-        "moved_as_predicted",
-        values,
-        control_values[None],
-        REDRAWN,
-        before=0.0 if len(values) else np.nan,
-        after=float(values.mean()) if len(values) else np.nan,
-        answered=pair.answered,
-        notes=pair.all_notes("@" in site),
-    )

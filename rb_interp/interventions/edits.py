@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,7 +31,8 @@ from rb_interp.models.structure import (
     rows_of_a_pass,
 )
 from rb_interp.probes.activations import TokenArray, as_rows, capture
-from rb_interp.tasks.inputs import NO_POSITION, Inputs
+from rb_interp.statistics.nulls import random_subspaces
+from rb_interp.tasks.inputs import NO_POSITION, Inputs, Roles
 
 __all__ = ["Edit", "edits_of", "interchange_edits", "last_logits", "values_at", "with_edits"]
 
@@ -253,6 +255,55 @@ def interchange_edits(model: HookedModel, base: Inputs, source: Inputs, sites: S
     for site in parsed:
         aligned(site, base, source)
     return edits_of(model, base, values_at(model, source, parsed))
+
+
+def random_edits(
+    model: HookedModel,
+    base: Inputs,
+    source: Inputs,
+    sites: Sequence[Site],
+    rng: np.random.Generator,
+) -> dict[str, list[Edit]]:
+    """Edits of one draw of each control of an interchange of some sites.
+
+    ``random_subspaces`` turns what differs between source and base by one rotation of each site (of
+    each head's space): the changes have the same sizes, rank and angles in other directions. A single
+    neuron has no others.
+
+    ``random_sites`` are of the same components and layers. For a head or neuron it is one of its layer
+    whose number no given site has. If there is none, and for other sites, the role stands at as many
+    other positions of each row, which no given site has in the base or in the source. It is missing
+    if a row has too few.
+    """
+    taken = values_at(model, source, sites)
+    new = values_at(model, base, sites)
+    used = np.zeros(base.tokens.shape)
+    for site, values in new.items():
+        d = values.shape[-1]
+        rotation = torch.as_tensor(random_subspaces(1, d, d, rng)[0])
+        new[site] = values + (taken[site] - values) @ rotation.to(values)
+        for rows in (base, source):
+            np.put_along_axis(used, site_positions(site, rows).numpy(), 1, 1)
+    edits = {"random_subspaces": edits_of(model, base, new)}
+    order = (rng.random(used.shape) + used).argsort(1)
+    drawn = []
+    positions = {}
+    for site in sites:
+        n_units = model.cfg.d_mlp if site.component == "mlp_post" else model.cfg.n_heads
+        units = sorted({*range(n_units)} - {other.unit for other in sites})
+        if site.unit is not None and units:
+            site = replace(site, unit=units[rng.integers(len(units))])
+        elif site.role not in positions:
+            n = site_positions(site, base).shape[1]
+            positions[site.role], order = np.split(order, [n], 1)
+        drawn.append(site)
+    if order.shape[1] >= used.sum(1).max():
+        elsewhere = []
+        for rows in (base, source):
+            roles = Roles({**rows.roles.positions, **positions})
+            elsewhere.append(replace(rows, roles=roles))
+        edits["random_sites"] = interchange_edits(model, *elsewhere, sites=drawn)
+    return edits
 
 
 def edits_of(

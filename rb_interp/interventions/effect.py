@@ -21,7 +21,7 @@ A cell of direct effects is a mean over inputs itself, in the metric's unit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
@@ -38,6 +38,7 @@ from rb_interp.statistics.intervals import (
     Interval,
     difference_of_paired_shares,
     proportion_interval,
+    ratio_interval,
     t_interval,
 )
 from rb_interp.table_repr import TableRepr
@@ -45,7 +46,7 @@ from rb_interp.table_repr import TableRepr
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Effect", "Matrix"]
+__all__ = ["Effect", "Matrix", "hypotheses_table"]
 
 NO_CONTROL = "none given"
 REDRAWN = "noise redrawn"
@@ -91,6 +92,8 @@ class Effect(TableRepr):
         answered: share of all given rows that the untouched model answers rightly; NaN without
             labels.
         notes: what a reader must know, by subject.
+        hypotheses: the table of an interchange with several, see ``hypotheses_table``; the effect is
+            then that of the one which most pairs follow. Empty otherwise.
 
     Raises ArgumentError for a control of other rows.
 
@@ -110,6 +113,7 @@ class Effect(TableRepr):
     after: float = float("nan")
     answered: float = float("nan")
     notes: Mapping[str, str] = field(default_factory=dict)
+    hypotheses: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def __post_init__(self) -> None:
         shape = (len(self.control), len(self.values))
@@ -169,6 +173,10 @@ class Effect(TableRepr):
         if 1 < n_draws < 20:  # 19 draws reach .05 and do not fall below it
             caption += f"; p cannot be below {1 / (1 + n_draws):.2g} with {n_draws} draws"
         table = self.to_frame().loc[:, TABLE_COLUMNS]
+        if len(self.hypotheses):
+            table = self.hypotheses
+            names = ", ".join(table["answer"][table["explains"]])
+            caption += f"; {names or 'no hypothesis'} explains more than the others"
         return caption, table, notes_with_caution(self.notes, self.answered)
 
     def summary(self) -> dict[str, Any]:
@@ -190,6 +198,52 @@ class Effect(TableRepr):
         for name in ("p_value", "control_name", "before", "after", "answered"):
             row[name] = getattr(self, name)
         return {**row, "n": len(self.values)}
+
+
+def hypotheses_table(
+    names: Collection[str],
+    predicted: np.ndarray,
+    untouched: np.ndarray,
+    answers: Mapping[str, Sequence[np.ndarray]],
+) -> pd.DataFrame:
+    """Share of pairs whose answer is that of each hypothesis, the untouched one, or any other.
+
+    Columns: answer; share with its Clopper-Pearson interval low, high; p_value; explains; the same
+    share for each control; n. p is that of the one-sided sign test against the best other hypothesis
+    times the number of hypotheses: if none is better than all others, one of them has p below .05 with
+    probability .05 at most. It explains more than the others if p is below .05, low is above its share
+    in every control, and ``self``, the row's own activation, leaves all answers as they are.
+
+    Args:
+        names: of the hypotheses.
+        predicted: their answers ``[hypothesis, pair]``, which differ from each other and from the
+            untouched ones.
+        untouched: answers of the base rows as they are, ``[pair]``.
+        answers: ``share`` -> answers with the sites of the source ``[draw, pair]``; control -> those
+            with its own.
+
+    >>> taken, own = np.array([[3] * 9 + [7]]), np.zeros((1, 10), int)
+    >>> predicted = np.array([[3], [4]]).repeat(10, 1)
+    >>> table = hypotheses_table(["a", "b"], predicted, own[0], {"share": taken, "self": own})
+    >>> table.loc[0, ["share", "low", "p_value", "explains"]].tolist()
+    [0.9, 0.554983..., 0.00390625, True]
+    """
+    n = len(untouched)
+    shares = {}
+    for run, of_run in answers.items():
+        follows = np.vstack([predicted, untouched])[:, None] == of_run
+        shares[run] = np.vstack([follows, ~follows.any(0, keepdims=True)]).mean((1, 2))
+    counts = np.rint(shares.pop("share") * n).astype(int)
+    intervals = [proportion_interval(count, n) for count in counts]
+    table = pd.DataFrame(intervals, columns=pd.Index(["share", "low", "high"]))
+    table.insert(0, "answer", [*names, "untouched", "other"])
+    followed = counts[:-2]
+    rivals = [max(np.delete(followed, number)) for number in range(len(names))]
+    p_values = len(names) * special.bdtr(rivals, followed + rivals, 0.5)
+    table["p_value"] = [*np.minimum(p_values, 1), np.nan, np.nan]
+    explains = (table["p_value"] < 0.05) & (table["low"] > np.max([*shares.values()], axis=0))
+    explains &= shares["self"][-2] == 1
+    return table.assign(explains=explains, n=n).join(pd.DataFrame(shares))
 
 
 def notes_with_caution(notes: Mapping[str, str], answered: float) -> list[str]:
@@ -221,41 +275,6 @@ def _interval(values: RowValues, quantity: str, lowest: int) -> Interval:
     if lowest == 0:
         return proportion_interval(n_lost, len(values))
     return difference_of_paired_shares(n_lost, n_gained, len(values))
-
-
-def ratio_interval(
-    part: Float[np.ndarray, "*cell row"], whole: RowValues
-) -> tuple[Float[np.ndarray, "*cell"], Float[np.ndarray, "*cell"]]:
-    """Ends of the 95 % interval of mean(part) / mean(whole) over paired inputs (Fieller, 1954).
-
-    It holds every ratio r for which the mean of ``part - r whole`` is within t standard errors of
-    0. Where the mean of ``whole`` itself is within t standard errors of 0, any ratio may be true:
-       the interval is the whole line.
-
-    >>> low, high = ratio_interval(np.array([[0.0, 1.0, 2.0, 1.0]]), np.array([2.0, 2.0, 2.0, 2.0]))
-    >>> low.round(2).tolist(), high.round(2).tolist()
-    ([-0.15], [1.15])
-    """
-    n = len(whole)
-    mean_part = np.asarray(part.mean(-1))
-    mean_whole = whole.mean()
-    unbounded = (np.full(mean_part.shape, -np.inf), np.full(mean_part.shape, np.inf))
-    if n < 2:
-        return unbounded
-    part = part - mean_part[..., None]
-    whole = whole - mean_whole
-    scale = special.stdtrit(n - 1, 0.975) ** 2 / (n * (n - 1))
-    # the ratios r for which square r^2 - 2 middle r + constant is at most 0
-    square = mean_whole * mean_whole - scale * (whole * whole).sum()
-    if square <= 0:
-        return unbounded
-    middle = mean_part * mean_whole - scale * (part * whole).sum(-1)
-    constant = mean_part * mean_part - scale * (part * part).sum(-1)
-    half = np.sqrt(np.maximum(middle**2 - square * constant, 0))
-    ratio = mean_part / mean_whole  # lies between the two, save for rounding
-    low = np.minimum(ratio, (middle - half) / square)
-    high = np.maximum(ratio, (middle + half) / square)
-    return np.asarray(low), np.asarray(high)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

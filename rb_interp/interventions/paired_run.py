@@ -294,3 +294,19 @@ def equal_note(equal: Bool[np.ndarray, " row"], site: str = "") -> dict[str, str
         "control": f"{equal.sum()} of its {len(equal)} rows are the rows themselves{at_site}, and "
         f"change nothing."
     }
+
+
+def telling_pairs(answers: Sequence[np.ndarray], base: Inputs, source: Inputs) -> list[int]:
+    """Pairs of rows to which all answers differ, by number.
+
+    None shares a row with one before it: intervals are for independent pairs.
+    """
+    differ = np.diff(np.sort(answers, axis=0), axis=0).all(0)
+    used = set()
+    pairs = []
+    for pair in np.flatnonzero(differ):
+        rows = {base.tokens[pair].tobytes(), source.tokens[pair].tobytes()}
+        if used.isdisjoint(rows):
+            pairs.append(pair)
+            used |= rows
+    return pairs

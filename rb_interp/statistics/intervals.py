@@ -35,6 +35,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 from scipy import special
 from scipy.optimize import brentq
 from scipy.special import rel_entr
@@ -211,6 +212,41 @@ def mean_of_shares(counts: Sequence[tuple[int, int]], confidence: float = 0.95) 
     intervals = [proportion_interval(successes, n, inner) for successes, n in counts]
     estimates, lows, highs = zip(*intervals, strict=True)
     return Interval(float(np.mean(estimates)), float(np.mean(lows)), float(np.mean(highs)))
+
+
+def ratio_interval(
+    part: Float[np.ndarray, "*cell row"], whole: Float[np.ndarray, " row"]
+) -> tuple[Float[np.ndarray, "*cell"], Float[np.ndarray, "*cell"]]:
+    """Ends of the 95 % interval of mean(part) / mean(whole) over paired inputs (Fieller, 1954).
+
+    It holds every ratio r for which the mean of ``part - r whole`` is within t standard errors of
+    0. Where the mean of ``whole`` itself is within t standard errors of 0, any ratio may be true:
+       the interval is the whole line.
+
+    >>> low, high = ratio_interval(np.array([[0.0, 1.0, 2.0, 1.0]]), np.array([2.0, 2.0, 2.0, 2.0]))
+    >>> low.round(2).tolist(), high.round(2).tolist()
+    ([-0.15], [1.15])
+    """
+    n = len(whole)
+    mean_part = np.asarray(part.mean(-1))
+    mean_whole = whole.mean()
+    unbounded = (np.full(mean_part.shape, -np.inf), np.full(mean_part.shape, np.inf))
+    if n < 2:
+        return unbounded
+    part = part - mean_part[..., None]
+    whole = whole - mean_whole
+    scale = special.stdtrit(n - 1, 0.975) ** 2 / (n * (n - 1))
+    # the ratios r for which square r^2 - 2 middle r + constant is at most 0
+    square = mean_whole * mean_whole - scale * (whole * whole).sum()
+    if square <= 0:
+        return unbounded
+    middle = mean_part * mean_whole - scale * (part * whole).sum(-1)
+    constant = mean_part * mean_part - scale * (part * part).sum(-1)
+    half = np.sqrt(np.maximum(middle**2 - square * constant, 0))
+    ratio = mean_part / mean_whole  # lies between the two, save for rounding
+    low = np.minimum(ratio, (middle - half) / square)
+    high = np.maximum(ratio, (middle + half) / square)
+    return np.asarray(low), np.asarray(high)
 
 
 @checked

@@ -16,10 +16,10 @@ from rb_interp.interventions.ablating import (
     ablate,
     ablation,
     ablations,
-    interchange,
     replacement,
 )
 from rb_interp.interventions.edits import edits_of, interchange_edits, last_logits, values_at
+from rb_interp.interventions.swaps import interchange
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
 from rb_interp.tasks import Inputs, Roles

@@ -17,9 +17,10 @@ from rb_interp.interventions import (
     path_matrix,
     subspace_effect,
 )
-from rb_interp.interventions.ablating import ablation, interchange, patch
+from rb_interp.interventions.ablating import ablation, patch
 from rb_interp.interventions.edits import last_logits, with_edits
 from rb_interp.interventions.patterns import blocked_edits, random_patterns
+from rb_interp.interventions.swaps import interchange
 from rb_interp.models.structure import visible
 from rb_interp.probes import attention, from_arrays, uniformity
 from rb_interp.tasks import Inputs

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rb_interp.interventions.effect import Effect, Matrix, ratio_interval
-from rb_interp.statistics.intervals import difference_of_paired_shares, t_interval
+from rb_interp.interventions.effect import Effect, Matrix
+from rb_interp.statistics.intervals import difference_of_paired_shares, ratio_interval, t_interval
 
 
 def effect(values, control, quantity="loss_increase"):

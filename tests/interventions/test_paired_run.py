@@ -8,12 +8,12 @@ from rb_interp.errors import ModelError
 from rb_interp.interventions.ablating import (
     ablation,
     ablations,
-    interchange,
     patching_effect,
 )
 from rb_interp.interventions.attribution import attribution_matrix
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.path import path_matrix, path_patch
+from rb_interp.interventions.swaps import interchange
 from rb_interp.models.reference import reference
 from rb_interp.tasks import Inputs
 

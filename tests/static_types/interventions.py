@@ -57,6 +57,7 @@ def mistyped_arguments(
     interventions.direct_effect(model, inputs, by="layer")  # pyright: ignore[reportArgumentType]
     interventions.forced_average(model, inputs, layer="0")  # pyright: ignore[reportArgumentType]
     interventions.interchange(model, inputs, other, "z.0", numbers, control=other, hold=3)  # pyright: ignore[reportArgumentType]
+    interventions.interchange(model, inputs, other, "z.0", {"a": numbers}, control=3)  # pyright: ignore[reportArgumentType]
     interventions.patching_effect(model, inputs, other, sites="z.0", direction="denoising")  # pyright: ignore[reportArgumentType]
     interventions.patching_matrix(model, inputs, other, roles=3)  # pyright: ignore[reportArgumentType]
     interventions.path_matrix(model, inputs, other, ["z.0"], ["q.1"], mlps="frosen")  # pyright: ignore[reportArgumentType]

@@ -34,6 +34,7 @@ ANCHOR = Study(
         "effects": "gamma seed stage set intervention",
         "ablations": "gamma seed stage set component method",
         "patching": "gamma seed stage counterfactual component layer role",
+        "carried": "gamma seed role answer",
         "dynamics": "gamma seed step quantity",
         "events": "gamma seed event",
         "event_order": "gamma circuit mechanism loss",

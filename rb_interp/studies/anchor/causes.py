@@ -5,15 +5,22 @@ Interventions on L0 are made where its claims are read: at ``half`` for gamma .8
 made at the end. What each one does, and what its control does instead, stands in ``checks``. Those
 on L0 stand a second time beside a control that matches (``_matched``): spans of as many keys,
 directions within the embedding, patterns of members of the same circuit.
+
+Beside the name by cause stands what the last layer has from each position (``carried``): its input
+there is taken from a row of another key and other anchors, and each answer counts for the hypothesis that
+it follows: the position brings the key, the sum of the anchors, or both. A right reading of the names:
+average-then-key has the key from ``key`` and the sum from ``last``; gather-at-last-anchor both from
+``last_anchor``; key-to-anchors both from ``anchor``, and from no single one.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from rb_interp.errors import ModelError
 from rb_interp.interventions.ablating import ablations
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.patching import patching_matrix
@@ -24,11 +31,17 @@ from rb_interp.interventions.patterns import (
     row_entropies,
 )
 from rb_interp.interventions.subspaces import leading, matched_spans, subspace_effect, token_basis
-from rb_interp.interventions.swaps import key_and_sum, n_other_answers, permuted_number_line
+from rb_interp.interventions.swaps import (
+    interchange,
+    key_and_sum,
+    n_other_answers,
+    permuted_number_line,
+)
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.values import value_matrix
 from rb_interp.runs import Run, StudyResult, Sweep, readings_table
 from rb_interp.runs.measurement import MemberModels, measure_members
+from rb_interp.runs.results import frame
 from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks import SETS, AnchorDataset, Inputs
@@ -49,6 +62,11 @@ MAX_PATTERNS = 4
 """Members of the same circuit whose patterns stand beside the average, at most."""
 COMPONENTS = ("resid_pre", "attn_out", "mlp_out", "resid_post")
 ROLES = ("key", "first_anchor", "last_anchor", "noise", "last")
+CARRIED = """gamma seed role:str answer:str share low high p_value explains:bool
+noise_redrawn self random_sites random_subspaces n"""
+"""Columns of the table ``carried``."""
+CARRYING_ROLES = ("key", "anchor", "last_anchor", "last")
+"""Positions from which the last layer may have key and sum."""
 
 NamedEffect = tuple[str, str, Effect]
 """Name of the intervention, the set that it was made on, and its effect."""
@@ -62,7 +80,7 @@ def own_stage(sweep: Sweep, member: Member) -> str:
 def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> StudyResult:
     """Intervene on all members of a finished run, whose circuits are named by cause in a table.
 
-    Returns the tables ``effects``, ``ablations`` and ``patching``, and the effects as readings,
+    Returns the tables ``effects``, ``ablations``, ``patching`` and ``carried``, and the effects as readings,
     which claims are judged on: ``effect``, ``control`` and ``difference``. Raises RunError if a
     checkpoint that a stage needs is missing.
     """
@@ -90,9 +108,13 @@ def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> S
             yield "final", set, Reading("ablation", {}, tables={"ablations": table})
         for table in matrices(models.model, data):
             yield "final", REASONING, Reading("patching", {}, tables={"patching": table})
+        for table in carried(models.model, data):
+            yield "final", REASONING, Reading("carried", {}, tables={"carried": table})
 
     result = measure_members(run, intervene, [""], progress)
-    return replace(result, readings=readings_table(effect_readings(result.tables["effects"])))
+    tables = {"carried": [], **result.tables}
+    tables["carried"] = frame(tables["carried"], CARRIED)
+    return StudyResult(readings_table(effect_readings(tables["effects"])), tables)
 
 
 def _effects(
@@ -203,6 +225,33 @@ def matrices(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFrame]:
             model, clean, corrupted, components=COMPONENTS, roles=ROLES, control=control
         )
         yield matrix.to_frame().assign(counterfactual=changed)
+
+
+def carried(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFrame]:
+    """What each position brings to the last layer from another input: its key, its sum, or both.
+
+    Rows end in noise, and their source has other key and anchors at the same positions. Yields
+    nothing for a position if no pair tells the three hypotheses apart, and at all for a task whose
+    answers differ from key plus sum.
+    """
+    rows = data.sample(REASONING, ROWS)
+    rows = rows[data.anchor_positions[rows, -1] < data.tokens.shape[1] - 1]
+    if n_other_answers(data, REASONING):
+        return
+    base = data.inputs(rows)
+    source = data.task.counterfactual(data, rows, "both")
+    control = data.task.counterfactual(data, rows, "noise")
+    moved = np.take_along_axis(source.tokens - base.tokens, base.roles.position("key"), 1)[:, 0]
+    predicted = {
+        "key": base.labels + moved,
+        "sum": source.labels - moved,
+        "key and sum": source.labels,
+    }
+    for role in CARRYING_ROLES:
+        site = f"resid_pre.{model.cfg.n_layers - 1}@{role}"
+        with suppress(ModelError):  # no pair tells the hypotheses apart
+            effect = interchange(model, base, source, site, predicted, control=control)
+            yield effect.hypotheses.assign(role=role)
 
 
 def _same_circuit(circuits: pd.DataFrame, member: Member) -> list[Member]:

@@ -271,9 +271,15 @@ def compare(
         groups = [names[seed] for seed in seeds]
         now = _disagreement(answers[name], seeds)
         before = _disagreement(untrained[name], seeds)
-        rows["disagreement"] += _pairs(name, now, seeds, groups, n)
-        rows["disagreement_means"] += _means(name, now, groups)
-        rows["equivalence"].append(_test(name, now, groups))
+        for a, b in combinations(range(len(seeds)), 2):
+            pair = (seeds[a], seeds[b], groups[a], groups[b], now[a, b], n)
+            rows["disagreement"].append((name, SMALL, *pair))
+        for names_of_pairs, pairs in pair_means(now, groups).items():
+            spread = (pairs.mean(), pairs.min(), pairs.max(), len(pairs))
+            rows["disagreement_means"].append((name, SMALL, *names_of_pairs, *spread))
+        counts = ", ".join(f"{group} {groups.count(group)}" for group in sorted({*groups}))
+        test = between_less_within(now, groups)
+        rows["equivalence"].append((name, SMALL, counts, *test, len(groups)))
         for seed, answer in answers[name].items():
             accuracy = (answer == kind.inputs.labels).mean()
             second = np.nan if kind.second is None else (answer == kind.second).mean()
@@ -289,34 +295,9 @@ def compare(
     return StudyResult(readings_table(readings), tables)
 
 
-Disagreement = Float[np.ndarray, "member member"]
-
-
-def _pairs(
-    name: str, d: Disagreement, seeds: Sequence[int], groups: Sequence[str], n: int
-) -> list[tuple]:
-    """Rows of ``disagreement``."""
-    rows = []
-    for a, b in combinations(range(len(seeds)), 2):
-        rows.append((name, SMALL, seeds[a], seeds[b], groups[a], groups[b], d[a, b], n))
-    return rows
-
-
-def _means(name: str, d: Disagreement, groups: Sequence[str]) -> list[tuple]:
-    """Rows of ``disagreement_means``."""
-    rows = []
-    for (a, b), pairs in pair_means(d, groups).items():
-        rows.append((name, SMALL, a, b, pairs.mean(), pairs.min(), pairs.max(), len(pairs)))
-    return rows
-
-
-def _test(name: str, d: Disagreement, groups: Sequence[str]) -> tuple:
-    """A row of ``equivalence``."""
-    counts = ", ".join(f"{group} {groups.count(group)}" for group in sorted(set(groups)))
-    return (name, SMALL, counts, *between_less_within(d, groups), len(groups))
-
-
-def _disagreement(answers: AnswersBySeed, seeds: Sequence[int]) -> Disagreement:
+def _disagreement(
+    answers: AnswersBySeed, seeds: Sequence[int]
+) -> Float[np.ndarray, "member member"]:
     """Disagreement of the members of some seeds."""
     if not seeds:
         return np.zeros((0, 0))

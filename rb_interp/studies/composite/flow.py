@@ -176,7 +176,7 @@ def draw_pairs(data: CompositeDataset) -> InterchangePairs:
         "kb_ps": task.inferential(keys, source_pairs),
         "ks_pb": task.inferential(source_keys, pairs),
     }
-    ascending = np.sort(np.stack(list(answers.values())), axis=0)
+    ascending = np.sort([*answers.values()], axis=0)
     usable = (np.diff(ascending, axis=0) > 0).all(0)
     usable &= keys != source_keys
     usable &= (pairs != source_pairs).any(1)
