@@ -163,6 +163,7 @@ def interchange(
     else:
         counts = np.flatnonzero(untouched != predicted)
         reason = "since their answer is the predicted one already"
+    pair.note_control(source_sites)
     if len(counts) < len(base):
         pair.notes["rows"] = f"{len(base) - len(counts)} of {len(base)} are left out, {reason}."
     runs = []
@@ -175,7 +176,6 @@ def interchange(
     for name, edits in runs:
         logits = pair.run([*hold_edits, *edits])[counts]
         answers[name].append(logits.argmax(1).numpy())
-    pair.note_control(source_sites)
     site = site_names(source_sites, model)
     if fixed_sites:
         site += f"; held: {site_names(fixed_sites, model)}"

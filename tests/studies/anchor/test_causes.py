@@ -82,3 +82,4 @@ def test_a_task_with_other_answers_has_no_swaps_of_key_and_sum_and_no_number_lin
     assert [name for name, *_ in causes.swaps(model, data)] == []
     found = {name for name, *_ in causes.finished_circuit(model, data)}
     assert found == {"key_blocked", "key_blocked_answers"}
+    assert not list(causes.carried(model, data))
