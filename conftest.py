@@ -28,7 +28,7 @@ collect_ignore = ["docs/conf.py"]
 collect_ignore_glob = ["docs/notebooks/*.py"]
 
 WIDE = ("tutorial_any_model.md",)
-LENS = ("tutorial_any_model.md", "models.md", "interventions.md")
+LENS = ("tutorial_any_model.md", "models.md", "interventions.md", "other_libraries.md")
 TRAINS = ("models.md", "training.md", "tutorial_any_model.md", "tutorial_own_study.md")
 
 
