@@ -10,6 +10,7 @@ from rb_interp.studies.anchor import causes
 ROOT = Path(__file__).parents[2]
 SHORTER = {
     "gamma_in_your_own_loop": ("steps=300", "steps=20"),
+    "indirect_objects": ("steps, batches = 400", "steps, batches = 120"),
     "induction": ("steps, rng, losses = 600", "steps, rng, losses = 20"),
     "study": ("steps=60", "steps=10"),
 }
