@@ -306,6 +306,8 @@ def ablations(
     if head == "all":
         for layer in attention_layers(model):
             parsed += [Site("z", layer, unit=unit) for unit in range(model.cfg.n_heads)]
+    if not parsed:
+        raise ModelError("ablations got no sites; name some, or give head='all'.")
     for site in parsed:
         site.check(model)
     metrics = metric if isinstance(metric, list | tuple) else [cast(MetricLike, metric)]

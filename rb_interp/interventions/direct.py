@@ -74,7 +74,7 @@ SPLITS = {
 and bias."""
 READ = (*EMBEDDINGS, "attn_out", "mlp_out", "resid_post")
 """What is written into the stream, and the stream after a layer."""
-TIE = 1e-9
+TIE = 1e-7
 """Draws that are less extreme than the effect by this share of it are ties, which count."""
 Vectors = Float[Tensor, "row d_model"]
 
@@ -160,7 +160,8 @@ def direct_effect(
     p_values = None
     if n_draws:
         middle = null.mean(1)
-        distance = np.abs(effects[0].mean(1) - middle) * (1 - TIE)
+        rounding = TIE * np.abs(effects[0]).mean(1).max()
+        distance = np.abs(effects[0].mean(1) - middle) - rounding
         is_extreme = np.abs(null.T - middle) >= distance
         p_values = (1 + is_extreme.sum(0)) / (1 + n_draws)
     return Matrix(

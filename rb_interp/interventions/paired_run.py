@@ -242,7 +242,7 @@ def untouched_run(
     if not whole or not np.isin(labels, range(logits.shape[1])).all():
         raise ModelError(
             f"got labels of shape {list(labels.shape)} and type {labels.dtype}; expected a token "
-            f"of the model."
+            f"of the model, 0 to {logits.shape[1] - 1}."
         )
     return Answers(logits, torch.as_tensor(labels).long()), activations
 

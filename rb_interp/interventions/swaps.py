@@ -135,10 +135,10 @@ def interchange(
     several = isinstance(predicted, Mapping)
     hypotheses = predicted if several else {"": predicted}
     predictions = as_array([*hypotheses.values()])
-    if predictions.shape != (len(hypotheses), len(base)):
+    if predictions.shape != (len(hypotheses), len(base)) or predictions.dtype.kind not in "iu":
         raise ModelError(
-            f"got {predictions.shape[-1]} predicted answers for {len(base)} inputs; give one for each "
-            f"input."
+            f"got {predictions.shape[-1]} predicted answers for {len(base)} inputs, of type "
+            f"{predictions.dtype}; give one token id for each input."
         )
     source_sites = parse_sites(sites)
     fixed_sites = parse_sites(hold) if hold else []
@@ -156,7 +156,9 @@ def interchange(
         sources["self"] = base
         counts = telling_pairs([untouched, *predictions], base, source)
         reason = "since predictions or the untouched answer agree, or an earlier pair has a row"
-        if len(predictions) < 2 or not counts:
+        if len(predictions) < 2:
+            raise ModelError("got one hypothesis; give two or more, or its answers without a name.")
+        if not counts:
             raise ModelError(
                 f"no pair of {len(base)} tells {len(predictions)} hypotheses apart, {reason}."
             )

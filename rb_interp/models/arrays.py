@@ -146,6 +146,10 @@ class Arrays(_Named):
                     part, _, last = name.removeprefix(prefix).rpartition(".")
                     setattr(parts.get(part, block), last, array)
 
+    def __repr__(self) -> str:
+        names = sorted({name.rpartition(".")[2] for name in self.arrays})
+        return f"Arrays({self.cfg.n_layers} layers: {', '.join(names)})"
+
     def parameters(self) -> Iterator[Tensor]:
         """The weights."""
         return (array for name, array in self.arrays.items() if ".W_" in name or ".b_" in name)

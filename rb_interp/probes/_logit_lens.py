@@ -86,7 +86,7 @@ def logit_lens(
     Args:
         model: a model, or its activations on these rows (``captured``).
         inputs: rows and their right answers.
-        role: whose position is read, the first one if it has several; None for the last position.
+        role: whose position is read, the first one if it has several; by default the role ``last``.
         scale: whose statistics the last norm has, ``own`` or ``final``.
         untrained: the same model at step 0, read beside it; None for no comparison.
         n_null, seed: draws of each null, 0 for none, and their seed.
@@ -177,7 +177,8 @@ def stream_logits(
         if not is_rounding(read(last[:, -1], last[:, -1]) - actual, actual):
             raise ModelError(
                 f"logit_lens got a {type(model).__name__} whose logits are not the unembedding of its "
-                f"last stream behind LayerNorm, RMSNorm or none; patch its streams instead."
+                f"last stream behind LayerNorm, RMSNorm or none, or a cache of other rows; patch "
+                f"its streams instead."
             )
         rows = np.arange(len(positions))
         logits = {}

@@ -94,7 +94,7 @@ def cosines_by_target(
         inputs: rows, with the role that is asked for.
         hook: full name of a hook whose activation is ``[row, pos, ...]``; all axes behind these two
             are one vector.
-        role: whose position is read, the first one if it has several; None for the last position.
+        role: whose position is read, the first one if it has several; by default the role ``last``.
         targets: what each row stands for; None for the rows' labels.
         pairs: numbers of the rows that are compared, two a pair; None for every pair of distinct
             rows.
@@ -195,11 +195,8 @@ def position_vectors(
 
 
 def positions_of(inputs: Inputs, role: str | None, caller: str) -> RowLabels:
-    """The position of each row that is read: a role's first one, or the last one of all."""
-    n, length = inputs.tokens.shape
-    if role is None:
-        return np.full(n, length - 1)
-    return occupied(inputs, role, caller)[:, 0]
+    """The position of each row that is read: a role's first one, by default that of ``last``."""
+    return occupied(inputs, role or "last", caller)[:, 0]
 
 
 @checked
@@ -242,7 +239,11 @@ def label_range(
     bounds = [(int(low), int(high)) for low, high in ranges]
 
     def measure(source: ActivationSource) -> Measurement:
-        logits = logits_of(source, inputs.tokens, select=lambda logits: logits[:, -1])
+        if "last" in inputs.roles.positions:
+            logits = logits_of(source, inputs.tokens)
+            logits = logits[np.arange(len(inputs)), positions_of(inputs, None, "label_range")]
+        else:  # a model of the summed embeddings has one position alone
+            logits = logits_of(source, inputs.tokens, select=lambda logits: logits[:, -1])
         probabilities = float64(logits.double().softmax(-1))
         numbers = np.unique(groups)
         n_rows, d_vocab = probabilities.shape

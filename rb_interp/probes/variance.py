@@ -91,7 +91,7 @@ def variance_explained(
         layer: one layer, of which all four components are read; by default the components above.
         head: attn_out is what this head writes (z W_O); by default it is the sum over heads.
         groupings: name -> a label for each row, numbers or texts; by default those of the module.
-        role: whose position is read, the first one if it has several; None for the last position.
+        role: whose position is read, the first one if it has several; by default the role ``last``.
         untrained: the same model at step 0, read beside it; None for no comparison.
         n_null, seed: draws of each null, 0 for none, and their seed.
 
@@ -234,7 +234,7 @@ def position_outputs(
     rows = np.arange(len(inputs))
     positions = positions_of(inputs, role, "variance_explained")
     last = None
-    if role is None:
+    if (positions == inputs.tokens.shape[1] - 1).all():
         last = lambda activation: activation[:, [-1]]  # noqa: E731
         positions = np.zeros_like(positions)
     cache = capture(model, inputs.tokens, list(hooks.values()), select=last)

@@ -341,7 +341,7 @@ class Inputs(TableRepr):
         ``rb.Inputs.from_text(model, ["Mary and John ... gave it to"], [" John"], {"giver": "Mary"})``
         """
         rows = prompt_rows(model, prompts, answers, roles or {}, spans)
-        named = Roles(rows.positions, task="these prompts")
+        named = Roles(rows.positions, task="this text")
         return cls(rows.tokens, rows.labels, named, rows.vocabulary)
 
     def __post_init__(self) -> None:

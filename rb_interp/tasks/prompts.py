@@ -47,11 +47,16 @@ class Prompt(NamedTuple):
         if isinstance(words, str):
             count = self.text.count(words) if words else 0
             if count != 1:
-                raise ValueError(f"holds {words!r} {count} times, expected once")
+                raise ValueError(
+                    f"holds {words!r} {count} times, expected once; give a position, or begin and "
+                    f"end of its characters, such as re.search(...).span(),"
+                )
             begin = self.text.index(words)
             words = (begin, begin + len(words))
         if not isinstance(words, tuple):
-            raise ValueError(f"has {words!r}, expected a string, a position or two characters")
+            raise ValueError(
+                f"has {words!r}, expected a string, a position, or begin and end of characters"
+            )
         text = self.text[slice(*words)]
         low = words[1] - len(text.lstrip())
         high = words[0] + len(text.rstrip())
@@ -86,8 +91,8 @@ def prompt_rows(
             "from_text got a model without a fast tokenizer of transformers; give it one with "
             "model.set_tokenizer, or make rows of tokens and roles yourself."
         )
-    if not prompts:
-        raise TextError("from_text got no prompts.")
+    if not prompts or isinstance(prompts, str) or isinstance(answers, str):
+        raise TextError("from_text got no prompts, or one string; give a list, one text a row.")
     cut = [_cut(model, tokenizer, text) for text in prompts]
     tokens, padding = _padded(tokenizer, [prompt.tokens for prompt in cut])
     n_ctx = getattr(model.cfg, "n_ctx", tokens.shape[1])

@@ -10,6 +10,7 @@ from rb_interp.errors import RbInterpError
 from rb_interp.interventions import (
     Effect,
     ablation,
+    ablations,
     blocked_attention,
     interchange,
     patching_matrix,
@@ -77,6 +78,7 @@ WRONG = {
         lambda: ablation(MODEL, Inputs(TOKENS), "z.0"),
         "needs the right answer of each clean row",
     ),
+    "no sites": (lambda: ablations(MODEL, ROWS), "name some, or give head='all'"),
     "labels of words": (
         lambda: ablation(MODEL, Inputs(TOKENS, ["a"] * 5), "z.0"),
         "expected a token of the model",

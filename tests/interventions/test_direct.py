@@ -14,6 +14,7 @@ import torch
 from induction import INDUCTION, OTHER, PREVIOUS, known, rows
 from models.test_structure import model_with
 from probes.lens_models import bridged, encoder, lens_model, read_weights, transformers_model
+from probes.probe_cases import INPUTS
 
 from rb_interp import interventions as iv
 from rb_interp.errors import ArgumentError, ModelError
@@ -201,6 +202,17 @@ def test_the_memoriser_s_last_mlp_writes_the_answer_and_one_neuron_a_row():
     false = iv.direct_effect(model, dealt).to_frame().set_index("site")
     assert abs(false.effect["mlp_out.1"]) < 0.3 * table.effect["mlp_out.1"]
     assert false.p_value["mlp_out.1"] > 0.05
+
+
+def test_a_part_of_rounding_alone_has_a_p_of_one():
+    """No bias: what is left of a sum in single precision has no direction."""
+    model = lens_model("plain")
+    for name, parameter in model.named_parameters():
+        if ".b_" in name:
+            torch.nn.init.zeros_(parameter)
+    table = iv.direct_effect(model, INPUTS).to_frame().set_index("site")
+    assert abs(table.effect["biases"]) < 1e-6
+    assert table.p_value["biases"] == 1
 
 
 def test_the_induction_heads_write_the_answer():

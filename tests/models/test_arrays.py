@@ -113,6 +113,10 @@ def test_what_is_missing_is_named(leave_out, name, message, both):
         getattr(probes, name)(probes.from_arrays(arrays), INPUTS, **CASES[name])
 
 
+def test_arrays_are_shown_by_their_names(both):
+    assert repr(both[1][0]).startswith("Arrays(2 layers: W_E, W_K, ")
+
+
 def test_what_does_not_fit_is_refused(both):
     source = both[1][0]
     with pytest.raises(

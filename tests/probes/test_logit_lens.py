@@ -6,6 +6,7 @@ at random the last stream reads no better than its null. Untrained: rank near ha
 probability 1/d_vocab, difference 0, at every stream."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from induction import known, rows
@@ -17,7 +18,7 @@ from rb_interp.errors import ModelError
 from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
 from rb_interp.probes.activations import capture
-from rb_interp.tasks import AnchorTask, Inputs
+from rb_interp.tasks import AnchorTask, Inputs, Roles
 
 N = len(INPUTS)
 MODELS = {
@@ -55,6 +56,29 @@ def test_the_last_stream_reads_as_the_model_s_own_output(kind, role):
         found = probes.logit_lens(model, INPUTS, role=role, scale=scale, n_null=0).values
         for name, value in quantities(logits).items():
             assert found[f"{last}:{name}"] == pytest.approx(value, abs=1e-4)
+
+
+def test_the_role_last_is_where_rows_end_without_their_padding():
+    """Of probes that read one position of a row, at the last one if no role is named."""
+    model = MODELS["pre"]()
+    ends = np.full(N, 8) - np.arange(N) % 2
+    rows = Inputs(INPUTS.tokens, INPUTS.labels, Roles({**INPUTS.roles.positions, "last": ends}))
+    groups = np.arange(N) % 2
+    calls = [
+        (probes.logit_lens, {}),
+        (probes.variance_explained, {}),
+        (probes.cosines_by_target, {"hook": "blocks.1.hook_resid_mid"}),
+        (probes.label_range, {"groups": groups, "ranges": [(0, 9), (0, 19)]}),
+    ]
+    for probe, options in calls:
+        values = pd.Series(probe(model, rows, n_null=0, **options).values)
+        at_the_end = pd.Series(probe(model, INPUTS, n_null=0, **options).values)
+        assert (values - at_the_end).abs().max() > 1e-4, probe
+    short, long = (rows.take(np.flatnonzero(ends == end)) for end in (7, 8))
+    cut = Inputs(short.tokens[:, :8], short.labels)
+    for part, whole in ((short, cut), (long, Inputs(long.tokens, long.labels))):
+        found, expected = (probes.logit_lens(model, x, n_null=0).values for x in (part, whole))
+        assert found == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.lens
