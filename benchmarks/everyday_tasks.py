@@ -1,14 +1,16 @@
 """Ten everyday tasks, with TransformerLens alone and with rb_interp: lines, seconds, and whether
 the numbers agree.
 
-    python benchmarks/everyday_tasks.py [--rounds 7] [--threads 1]
+    python benchmarks/everyday_tasks.py [--rounds 7]
+    python benchmarks/demo_tasks.py [--rounds 7]
 
 Each task is two functions that give the same numbers. Lines are those of the function's body. Each
-round times one after the other, so that a noisy machine disturbs both alike; seconds are medians of
-the rounds. The model is the small GPT-2 that has learned induction (the zoo's `induction`). What
-the calls of rb_interp give besides (nulls, intervals, the untrained model) is in their time and
-lines, and is not there on the other side. The Markdown table that is printed stands in
-docs/beside_transformerlens.md. Needs transformer-lens 3.9: hooks have other names in 4.x.
+round times one after the other, so that a noisy machine disturbs both alike; seconds are CPU
+seconds of one thread, medians of the rounds. The model is the small GPT-2 that has learned
+induction (the zoo's `induction`). What the calls of rb_interp give besides (nulls, intervals, the
+untrained model) is in their time and lines, and is not there on the other side. The Markdown tables
+that are printed stand in docs/beside_transformerlens.md. Needs transformer-lens 3.9: hooks have
+other names in 4.x.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ import argparse
 import inspect
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -73,6 +75,25 @@ def world(n: int = 256) -> World:
     new = np.array([rng.choice(some) for some in absent])
     tokens = np.where(clean.tokens == clean.labels[:, None], new[:, None], clean.tokens)
     return World(member.model, member.untrained, clean, Inputs(tokens, new, clean.roles))
+
+
+def larger_world(n: int = 32, length: int = 20, d_vocab: int = 500) -> World:
+    """Rows of random tokens, and the same with another one at position 5, for two models of
+    random weights: for demo_tasks.py alone."""
+    from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+    sizes = {"n_layers": 4, "n_heads": 8, "d_model": 256, "d_head": 32, "d_mlp": 1024}
+    sizes |= {"n_ctx": length, "d_vocab": d_vocab, "act_fn": "gelu_new", "device": "cpu"}
+    model, untrained = (
+        rb.scale_init(HookedTransformer(HookedTransformerConfig(**sizes)), gamma=0.4, seed=seed)
+        for seed in (0, 1)
+    )
+    rng = np.random.default_rng(0)
+    tokens, labels = rng.integers(d_vocab, size=(n, length)), rng.permutation(d_vocab)
+    others = tokens.copy()
+    others[:, 5] = (others[:, 5] + 1) % d_vocab
+    clean, corrupted = Inputs(tokens, labels[:n]), Inputs(others, labels[n : 2 * n])
+    return World(model, untrained, clean, corrupted)
 
 
 def evenness_alone(w: World) -> np.ndarray:
@@ -325,7 +346,8 @@ def started_here(w: World) -> np.ndarray:
     return np.sort(table[table.d_in > 0].intended_at_init.to_numpy())
 
 
-TASKS: tuple[tuple[Callable, Callable], ...] = (
+Tasks: TypeAlias = tuple[tuple[Callable, Callable], ...]
+TASKS: Tasks = (
     (evenness_alone, evenness_here),
     (looks_alone, looks_here),
     (written_alone, written_here),
@@ -341,29 +363,29 @@ SHARED = {ablated_alone: _ablated, together_alone: _ablated}
 """Functions whose work another one does for both."""
 
 
-def lines(function: Callable) -> int:
+def lines(function: Callable, shared: Mapping[Callable, Callable]) -> int:
     """Lines of a function's body, without blank ones, its docstring and its name."""
-    text = inspect.getsource(SHARED.get(function, function))
+    text = inspect.getsource(shared.get(function, function))
     body = text.replace(f'    """{inspect.getdoc(function)}"""\n', "") if function.__doc__ else text
     return sum(bool(line.strip()) for line in body.splitlines()) - 1
 
 
 def seconds(function: Callable, w: World) -> tuple[float, np.ndarray]:
-    started = time.perf_counter()
+    started = time.process_time()
     found = function(w)
-    return time.perf_counter() - started, found
+    return time.process_time() - started, found
 
 
-def main() -> None:
+def main(tasks: Tasks = TASKS, shared: Mapping[Callable, Callable] = SHARED) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--larger", action="store_true", help="4 layers of 8 heads, d_model 256")
     options = parser.parse_args()
-    w = world()
+    w = larger_world() if options.larger else world()
     print("| task | lines | | seconds | | largest difference |")
     print("|---|---|---|---|---|---|")
-    with rb.threads(options.threads):
-        for pair in TASKS:
+    with rb.threads(1):
+        for pair in tasks:
             times: list[list[float]] = [[], []]
             found: list[np.ndarray] = [np.array([]), np.array([])]
             for _ in range(options.rounds):
@@ -375,7 +397,7 @@ def main() -> None:
             question = (inspect.getdoc(pair[0]) or "").strip()
             cells = [
                 question,
-                *map(lines, pair),
+                *(lines(function, shared) for function in pair),
                 *(f"{spent:.3f}" for spent in medians),
                 f"{apart:.0e}",
             ]

@@ -114,10 +114,9 @@ def layout() -> str:
     )
 
 
-def everyday() -> str:
-    """The questions of benchmarks/everyday_tasks.py, each with the code of rb_interp that answers
-    it."""
-    source = (ROOT / "benchmarks/everyday_tasks.py").read_text("utf-8")
+def everyday(tasks: str) -> str:
+    """The questions of a benchmark of tasks, each with the code of rb_interp that answers it."""
+    source = (ROOT / f"benchmarks/{tasks}.py").read_text("utf-8")
     known = {one.name: one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef)}
     code = ""
     for name in (name for name in known if name.endswith("_alone")):

@@ -357,11 +357,11 @@ pd.DataFrame(
 carried["resid_pre.1@again"]
 
 # %% [markdown]
-# ## Few heads alone
+# ## The circuit alone
 #
-# Keep the heads with the largest shares and give all others their value in another sentence. Few
-# heads of a circuit answer rightly; as many heads at random do not. A model that takes one of the
-# two names is right in half of the rows.
+# Keep the heads with the largest shares and give all others their value in another sentence. The
+# heads of a circuit answer rightly without the others, and as many heads at random do not. A model
+# that takes one of the two names is right in half of the rows.
 
 # %%
 shares = heads.to_frame().sort_values("recovered", ascending=False)
