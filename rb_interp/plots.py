@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -248,7 +249,10 @@ def cells(
 ) -> Axes:
     """A matrix as coloured cells with a colour bar; ``inner`` is a small square in the corner of
     each cell."""
-    ax = axes_or_new(ax, 2.8 + 0.55 * len(columns), max(3.4, 1.4 + 0.3 * len(rows)))
+    rows, columns = ([fill(label, 20) for label in labels] for labels in (rows, columns))
+    over_lines = "\n" in "".join(columns)
+    width = 2.8 + (1.6 if over_lines else 0.55) * len(columns)
+    ax = axes_or_new(ax, max(4.4, width), max(3.6, 1.4 + 0.34 * len(rows)))
     image = ax.imshow(np.ma.masked_invalid(values), vmin=low, vmax=high, cmap=cmap, aspect="auto")
     finite = np.isfinite(values)
     for row, column in np.argwhere(~finite).tolist():
@@ -271,7 +275,7 @@ def cells(
             corner = (column + 0.28, row + 0.22)
             _rectangle(ax, *corner, 0.18, 0.24, facecolor=colour, edgecolor="white", lw=0.8)
     longest = max(map(len, columns), default=0)
-    turned = {"rotation": 30, "ha": "right"} if longest > 6 else {}
+    turned = {"rotation": 30, "ha": "right"} if longest > 6 and not over_lines else {}
     ax.set_xticks(range(len(columns)), columns, **turned)
     ax.set_yticks(range(len(rows)), rows)
     extend = EXTEND[bool(too_low.any()), bool(too_high.any())]
@@ -312,16 +316,16 @@ def _rectangle(ax: Axes, x: float, y: float, width: float, height: float, **opti
 
 
 def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
-    """One quantity of a scan, layer by head; a small square in each cell has the untrained model's
-    colour.
+    """One quantity of a scan or of ablations, layer by head; a small square in each cell has the
+    colour of the untrained model or of the control.
 
     Args:
-        table: what ``rb.scan`` returns.
-        quantity: one of its quantities.
+        table: what ``rb.scan`` returns, or ``ablations(..., head="all")`` of one method.
+        quantity: one of its quantities, such as ``accuracy_drop``.
         ax: where to draw; by default a new figure.
 
     Raises:
-        ArgumentError: the table is of another kind or has no such quantity.
+        ArgumentError: the table is of another kind, has no such quantity, or several rows a head.
 
     >>> import pandas as pd
     >>> rows = {"quantity": "tv", "layer": [0, 0], "head": [0, 1], "value": [0.1, 1]}
@@ -329,20 +333,33 @@ def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
     >>> heads(table, "tv").get_xlabel()
     'head'
     """
+    beside = "untrained"
+    if "component" in getattr(table, "columns", ()):
+        check_columns("heads", table, ("layer", "head", quantity))
+        beside = "control"
+        columns = {quantity: "value", f"control_{quantity}": "untrained"}
+        table = table.dropna(subset="head").rename(columns=columns)
+        table = table.assign(quantity=quantity, probe=table["method"] + " ablation")
     check_columns("heads", table, ("probe", "quantity", "layer", "head", "value"))
     names = table["quantity"].astype(str)
     known = sorted(set(names))
     if quantity not in known:
         raise ArgumentError(f"heads got quantity={quantity!r}; {nearest(quantity, known)}")
     rows = pd.DataFrame(table.loc[names == quantity])
-    grid = rows.pivot(index="layer", columns="head", values="value").astype(float)
+    if rows.duplicated(["layer", "head"]).any():
+        raise ArgumentError(
+            "heads got several rows for a head; give one method or probe, such as "
+            "table[table['method'] == 'mean']."
+        )
+    grids = rows.pivot(index="layer", columns="head")
+    grid = pd.DataFrame(grids["value"], dtype=float)
     values = grid.to_numpy()
     untrained = None
     if "untrained" in rows and rows["untrained"].notna().to_numpy().any():
-        untrained = rows.pivot(index="layer", columns="head", values="untrained").to_numpy(float)
+        untrained = grids["untrained"].to_numpy(float)
     numbers = values if untrained is None else np.concatenate([values, untrained])
     finite = numbers[np.isfinite(numbers)]
-    probe = str(rows["probe"].to_numpy()[0])
+    probe = str(rows["probe"].iloc[0])
     high = float(np.abs(finite).max(initial=0)) or 1.0
     if UNITS.get(probe) == ATTENTION:
         high = 1.0  # so that a small share looks small
@@ -352,13 +369,13 @@ def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
         values,
         [f"L{layer}" for layer in grid.index],
         [str(head) for head in grid.columns],
-        f"{quantity}\n({UNITS[probe]})" if probe in UNITS else quantity,
+        f"{quantity}\n({UNITS[probe]})" if probe in UNITS else unit_of(quantity),
         inner=untrained,
         low=-high if signed else 0.0,
         high=high,
         cmap="RdBu_r" if signed else "Blues",
     )
-    title = probe if untrained is None else f"{probe}\n(small square: untrained)"
+    title = probe if untrained is None else f"{probe}\n(small square: {beside})"
     ax.set(xlabel="head", ylabel="layer", title=title)
     return ax
 
@@ -401,7 +418,7 @@ def attention(
         values = values.mean(0)
     values = np.where(np.tri(size) + (np.triu(values, 1).any() > 0), values, np.nan)
     texts = [""] * size if inputs is None else inputs.shared_texts()
-    labels = [f"{position} {text}".rstrip() for position, text in enumerate(texts)]
+    labels = [f"{position} {text}" for position, text in enumerate(texts)]
     ax = cells(ax, values, labels, labels, ATTENTION)
     ax.set(xlabel="key", ylabel="query", title=title)
     return ax

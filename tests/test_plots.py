@@ -10,11 +10,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from rb_interp.errors import ArgumentError
-from rb_interp.interventions.effect import Effect, Matrix
+from rb_interp.interventions.effect import Effect, Matrix, hypotheses_table
 from rb_interp.plots import attention, heads, learning_curves
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks import Inputs
+from rb_interp.tasks.inputs import Roles
 
 DRAWS = np.linspace(0, 1, 201)
 READING = Reading(
@@ -122,6 +123,68 @@ def test_an_axis_of_one_entry_is_in_the_title_and_positions_have_the_token_that_
         "L3 H1",
     ]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0 <bos>", "1"]
+    assert ax.get_ylabel() == "layer, head"
+
+
+def test_joined_sites_stand_in_the_figure_and_long_ones_are_counted():
+    heads = [f"z.0.{number}@anchor" for number in range(12)]
+    axes = {"sender": [" + ".join(heads), "embed@key"], "receiver": ["q.1.0 + k.1.0 + v.1.0"]}
+    ones = np.ones(2)
+    matrix = Matrix(axes, "logit_diff", ones, 0 * ones, np.ones((2, 1, 2)), None)
+    ax = matrix.plot()
+    senders, receivers = ax.get_yticklabels(), ax.get_xticklabels()
+    assert senders[0].get_text() == "12 sites:\nz.0.0@anchor ...\nz.0.11@anchor"
+    assert receivers[0].get_text() == "q.1.0 + k.1.0 +\nv.1.0"
+    assert "12 sites: z.0.0@anchor ... z.0.11@anchor" in str(matrix)
+    assert matrix.to_frame()["sender"][0] == axes["sender"][0]
+    ax.figure.canvas.draw()
+    bar = ax.images[0].colorbar.ax.yaxis.label
+    for text in (*senders, *receivers, ax.xaxis.label, ax.yaxis.label, bar):
+        box = text.get_window_extent()
+        assert ax.figure.bbox.count_contains([box.min, box.max]) == 2
+    pyplot.close(ax.figure)
+
+
+def test_each_hypothesis_has_a_line_with_the_largest_of_its_controls(ax):
+    predicted, untouched = np.array([[3], [4]]).repeat(10, 1), np.zeros(10, int)
+    answers = {
+        "share": np.array([[3] * 9 + [7]]),
+        "noise_redrawn": np.array([[4] * 2 + [0] * 8]),
+        "self": untouched[None],
+    }
+    table = hypotheses_table(["key", "sum"], predicted, untouched, answers)
+    none = np.zeros((0, 10))
+    Effect("swap", "v.1", "moved_as_predicted", untouched, none, "", hypotheses=table).plot(ax)
+    names = ["key", "sum", "untouched", "other"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == names
+    found = dots(ax)
+    assert found["share, 95 % interval over pairs"] == [[0.9, 0], [0, 1], [0, 2], [0.1, 3]]
+    assert found["largest of the controls"] == [[0, 0], [0.2, 1], [1, 2], [0, 3]]
+    assert [0.555, 0.997] in bars(ax)
+
+
+def test_heads_of_ablations_are_drawn_beside_their_control(ax):
+    """Other components have no cell; several methods would have several numbers in one."""
+    rows = {"component": ["attn_out.0", "z.0.0", "z.0.1"], "method": "mean", "layer": 0}
+    numbers = {"accuracy_drop": [0.9, 0.1, 0.3], "control_accuracy_drop": [0, 0, 0.2]}
+    table = pd.DataFrame({**rows, "head": pd.array([None, 0, 1], "Int64"), **numbers})
+    heads(table, "accuracy_drop", ax)
+    assert ax.images[0].get_array().tolist() == [[0.1, 0.3]]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0", "1"]
+    assert ax.get_title() == "mean ablation\n(small square: control)"
+    assert ax.images[0].colorbar.ax.get_ylabel() == "drop of accuracy (share of rows)"
+    several = pd.concat([table, table.assign(method="zero")])
+    with pytest.raises(ArgumentError, match=r"several rows for a head.*'method'\] == 'mean'"):
+        heads(several, "accuracy_drop")
+    with pytest.raises(ArgumentError, match="without the column 'head'"):
+        heads(table.drop(columns="head"), "accuracy_drop")
+
+
+def test_direct_effects_are_called_so(ax):
+    numbers = np.zeros((1, 2))
+    given = ({"site": ["embed"]}, "logit", np.ones(2), np.zeros(2), numbers, None)
+    Matrix(*given, direction="direct", method="direct effects").plot(ax)
+    assert ax.get_title() == "direct effects, n = 2"
 
 
 def test_learning_curves_have_a_mean_over_seeds(ax):
@@ -150,13 +213,18 @@ def test_curves_of_several_sweeps_and_unknown_columns_are_refused_in_a_sentence(
 
 
 PATTERN = np.stack([np.eye(3), np.tri(3) / [[1], [2], [3]]])
-ROWS = Inputs(np.array([[4, 5, 6], [4, 7, 8]]), vocabulary={4: "<s>", 5: "Ann", 7: "Mary"})
+PLACES = {"bos": [[0], [0]], "name": [[1], [1]], "other": [[2], [1]], "none": [[-1], [-1]]}
+ROWS = Inputs(
+    np.array([[4, 5, 6], [4, 7, 8]]),
+    roles=Roles(PLACES),
+    vocabulary={4: "<s>", 5: "Ann", 7: "Mary"},
+)
 
 
 @pytest.mark.parametrize(
     ("row", "labels", "numbers"),
     [
-        (None, ["0 <s>", "1", "2"], "1.00 0.25 0.75 0.17 0.17 0.67"),
+        (None, ["0 <s>", "1 name", "2"], "1.00 0.25 0.75 0.17 0.17 0.67"),
         (1, ["0 <s>", "1 Mary", "2 8"], "1.00 0.50 0.50 0.33 0.33 0.33"),
     ],
 )

@@ -41,7 +41,14 @@ from rb_interp.interventions.effect import SHARE_NAMES, Direction, Effect
 from rb_interp.interventions.metrics import AnswerAt, MetricLike
 from rb_interp.interventions.paired_run import PairedRun, equal_note
 from rb_interp.interventions.patching import CellRuns
-from rb_interp.interventions.sites import Site, Sites, parse_sites, site_names, site_positions
+from rb_interp.interventions.sites import (
+    PER_HEAD,
+    Site,
+    Sites,
+    parse_sites,
+    site_names,
+    site_positions,
+)
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import attention_layers
 from rb_interp.probes.activations import capture
@@ -278,7 +285,8 @@ def ablations(
 
     Columns: component, method, accuracy (without it), accuracy_drop, loss_increase, both for the
     control (NaN without one), n, answered (share of rows that the untouched model answers rightly),
-    note. With other metrics the columns have their names.
+    note. With other metrics the columns have their names; ``head="all"`` adds layer and head, for
+    ``rb.plots.heads``.
 
     Args:
         model: any model with TransformerLens's hooks.
@@ -345,8 +353,11 @@ def ablations(
         for method in methods:
             drops = means(site, replacement(values[site], method, seed))
             about = [len(inputs), first.answered, note]
-            rows.append([str(site), method, *drops, *control_lost, *about])
+            unit = site.unit if site.component in PER_HEAD else None
+            rows.append([str(site), method, *drops, *control_lost, *about, site.layer, unit])
     changes = [pair.metric.change for pair in pairs]
     control_changes = [f"control_{change}" for change in changes]
     columns = ["component", "method", first.metric.name, *changes, *control_changes]
-    return pd.DataFrame(rows, columns=pd.Index([*columns, "n", "answered", "note"]))
+    index = pd.Index([*columns, "n", "answered", "note", "layer", "head"])
+    table = pd.DataFrame(rows, columns=index).astype({"head": "Int64"})
+    return table if head == "all" else table.drop(columns=["layer", "head"])

@@ -148,20 +148,27 @@ class Effect(TableRepr):
         return pd.DataFrame([self.summary()])
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Effect and control (an open dot) with 95 % intervals over rows, and the control's draws."""
+        """Effect and control (an open dot) with 95 % intervals over rows, and the control's draws.
+
+        Of several hypotheses, the share of each answer beside that of its largest control.
+        """
         row = self.summary()
         names = ("effect", "low", "high", "control", "control_low", "control_high")
-        ends = [float(row[name]) for name in names]
+        ends = map(row.__getitem__, names)
         draws = self.control.mean(1) if len(self.control) > 1 else NO_DRAWS
+        site, title = short_name(self.site), f"{self.intervention}, n = {len(self.values)}"
+        rows = [Point(site, *ends, null=draws)]
+        unit, control = unit_of(self.quantity), f"control: {self.control_name}"
+        value = "effect, 95 % interval over rows"
+        if len(self.hypotheses):
+            largest = self.hypotheses.iloc[:, 7:].max(axis=1)
+            shares = self.hypotheses.iloc[:, :4].assign(control=largest)
+            rows = [Point(*row) for row in shares.to_numpy()]
+            title += f"\n{site}"
+            unit, control = "share of pairs with this answer", "largest of the controls"
+            value = "share, 95 % interval over pairs"
         return points(
-            ax,
-            [Point(self.site, *ends, null=draws)],
-            unit_of(self.quantity),
-            f"{self.intervention}, n = {len(self.values)}",
-            null="control",
-            mixed=False,
-            value="effect, 95 % interval over rows",
-            beside=f"control: {self.control_name}",
+            ax, rows, unit, title, null="control", mixed=False, value=value, beside=control
         )
 
     def table_view(self) -> tuple[str, pd.DataFrame, list[str]]:
@@ -198,6 +205,16 @@ class Effect(TableRepr):
         for name in ("p_value", "control_name", "before", "after", "answered"):
             row[name] = getattr(self, name)
         return {**row, "n": len(self.values)}
+
+
+def short_name(sites: Any) -> Any:
+    """Sites in a line, counted if they are more than four; anything else as it is.
+
+    >>> short_name("z.0.0 + z.0.1"), short_name("z.0.0 + z.0.1 + z.0.2 + z.0.3 + v.1.0")
+    ('z.0.0 + z.0.1', '5 sites: z.0.0 ... v.1.0')
+    """
+    names = str(sites).split(" + ")
+    return sites if len(names) < 5 else f"{len(names)} sites: {names[0]} ... {names[-1]}"
 
 
 def hypotheses_table(
@@ -299,7 +316,7 @@ class Matrix(TableRepr):
         method: ``patching`` for exact cells, ``attribution`` for cells to first order.
         answered: share of pairs whose rows the untouched model both answers rightly; NaN without
             labels.
-        tokens: the text of the token at each position; empty where rows differ.
+        tokens: the token at each position, or else a role; empty where rows differ.
         p_values: of each cell, ``[*axes]``, or None.
     """
 
@@ -374,8 +391,8 @@ class Matrix(TableRepr):
     def plot(self, ax: Axes | None = None) -> Axes:
         """Share of each cell, a small square with the control's; colours from -1 to 1.
 
-        An axis of one entry stands in the title. Positions have their token, if rows share it. Direct
-        effects are dots with 95 % intervals over rows, the control an open dot.
+        An axis of one entry stands in the title. Positions have the token or role that rows share.
+        Direct effects are dots with 95 % intervals over rows, the control an open dot.
         """
         if self.direction == "direct":
             columns = zip(self.axes["site"], self.values, *self.ends, self.control, strict=True)
@@ -383,12 +400,12 @@ class Matrix(TableRepr):
                 ax,
                 [Point(site, *numbers) for site, *numbers in columns],
                 f"direct effect on the {self.metric}",
-                f"n = {len(self)}",
+                f"{self.method}, n = {len(self)}",
                 mixed=False,
                 value="effect, 95 % interval over rows",
                 beside="control",
             )
-        labels = {name: [*map(str, axis)] for name, axis in self.axes.items()}
+        labels = {name: [str(short_name(x)) for x in axis] for name, axis in self.axes.items()}
         labels["layer"] = [f"L{layer}" for layer in self.axes.get("layer", ())]
         labels["head"] = [f"H{head}" for head in self.axes.get("head", ())]
         if "position" in labels:
@@ -411,7 +428,7 @@ class Matrix(TableRepr):
             f"share of the {self.metric} {SHARE_NAMES[self.direction]}",
             ", ".join([self.method, *fixed, f"n = {len(self)}"]),
         )
-        ax.set_xlabel(last)
+        ax.set(xlabel=last, ylabel=", ".join(first))
         return ax
 
     def table_view(self) -> tuple[str, pd.DataFrame, list[str]]:
@@ -420,9 +437,9 @@ class Matrix(TableRepr):
         share = SHARE_NAMES[self.direction]
         caption = f"share of the {self.metric} {share}{by}, n = {len(self)}"
         notes = notes_with_caution(self.notes, self.answered)
+        table = self.to_frame().drop(columns="n").map(short_name)
         if self.direction == "direct":
-            caption = f"direct {share} on the {self.metric}, n = {len(self)}"
-            return caption, self.to_frame().drop(columns="n"), notes
+            return f"direct {share} on the {self.metric}, n = {len(self)}", table, notes
         difference = self.clean - self.corrupted
         if not np.isfinite(ratio_interval(difference[None], difference)).all():
             notes.append(
@@ -430,4 +447,4 @@ class Matrix(TableRepr):
                 f"{difference.mean():.3g}, which may be 0 by its spread over rows: shares are "
                 f"divided by it and mean nothing here."
             )
-        return caption, self.to_frame().drop(columns="n"), notes
+        return caption, table, notes

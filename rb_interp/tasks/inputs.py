@@ -429,10 +429,14 @@ class Inputs(TableRepr):
         return self.vocabulary.get(token, str(token))
 
     def shared_texts(self) -> list[str]:
-        """What a person reads at each position; empty where rows have other tokens."""
+        """The token at each position, or else a role that has it; empty where rows differ."""
         shared = (self.tokens == self.tokens[:1]).all(0)
         texts = [self.text_of(token) for token in self.tokens[0].tolist()]
-        return [text if same else "" for text, same in zip(texts, shared, strict=True)]
+        texts = np.where(shared, texts, "").tolist()
+        for role, positions in self.roles.positions.items():
+            for position in positions[0, (positions == positions[:1]).all(0)]:
+                texts[position] = texts[position] or role * bool(position >= 0)
+        return texts
 
     def table_view(self) -> tuple[str, pd.DataFrame, list[str]]:
         """The first rows: each token with its roles behind it, and the right answer."""

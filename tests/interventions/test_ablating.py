@@ -85,6 +85,9 @@ def test_many_at_once_are_the_single_ones():
     cfg = model.cfg
     expected = [f"z.{layer}.{head}" for layer in range(cfg.n_layers) for head in range(cfg.n_heads)]
     assert heads["component"].tolist() == expected
+    assert (
+        heads["component"] == "z." + heads["layer"].astype(str) + "." + heads["head"].astype(str)
+    ).all()
     single = ablation(model, INPUTS, expected[-1], metric="loss")
     assert heads["loss_increase"].iloc[-1] == pytest.approx(single.values.mean(), abs=1e-6)
 
