@@ -35,6 +35,8 @@ class StartJobs:
         from rb_interp.runs import engines
         from rb_interp.runs.jobs import DONE, RUNNING, JobFolder, counts_text
 
+        if self.jobs < 0:
+            raise RunError(f"got --jobs {self.jobs}; give a number of jobs, or 0 for one a core.")
         folder = JobFolder.start(self.file, self.out or Path("runs") / self.file.stem)
         states = folder.states()
         missing = [job for job in folder.jobs if states[job.name] not in (DONE, RUNNING)]

@@ -1,5 +1,5 @@
 """Results and rows that hold arrays or tables: one line in a list, a table for ``print`` and in a
-notebook."""
+notebook; and what the axis of a number is called."""
 
 from __future__ import annotations
 
@@ -15,6 +15,36 @@ if TYPE_CHECKING:  # the command line answers without pandas
 WIDTH = 120
 """Characters of a line of text, at most; columns that do not fit stand below the others."""
 NUMBER = "{:.4g}".format
+ATTENTION = "share of attention"
+UNITS = {
+    **dict.fromkeys(("attention_by_role", "attention", "attention_to_key"), ATTENTION),
+    "uniformity": "total variation distance, or share",
+    "variance_explained": "share of variance explained",
+    "value_alignment": "cosine or share; ratio of singular values",
+    "geometry": "cosine, ratio, or number of dimensions",
+    **dict.fromkeys(("cosines_by_target", "token_similarity"), "cosine"),
+    **dict.fromkeys(("condensation", "next_token"), "cosine or correlation"),
+    "head_circuits": "score, or share of attention",
+    **dict.fromkeys(("embedding_rank", "weight_rank"), "rank, in dimensions"),
+    "weight_spectra": "singular value, or its ratio to others",
+    **dict.fromkeys(("label_range", "chain", "chain_accuracy"), "share of rows"),
+    "lattice": "share of variance",
+    "logit_lens": "rank (tokens), probability, or logit difference (nats)",
+    "lost": "share lost",
+    "moved_as_predicted": "share of rows that answer as predicted",
+    "recovered": "share recovered",
+    "loss": "loss (nats)",
+    "accuracy": "accuracy (share of rows)",
+}
+"""Probe, or quantity of an effect or a curve -> what an axis of its numbers is called."""
+METRICS = {
+    **dict.fromkeys(("loss", "logit", "logit_diff"), "nats"),
+    "kl": "nats, of the KL divergence",
+    "probability": "in [0, 1]",
+    "accuracy": "share of rows",
+    "rank": "tokens that are likelier",
+}
+"""Metric -> its unit."""
 
 
 class TableRepr:
@@ -74,3 +104,15 @@ _short = _ShortRepr()
 _short.maxother = 100
 _short.maxstring = 100
 short_repr = _short.repr
+
+
+def unit_of(quantity: str) -> str:
+    """What an axis of an effect is called.
+
+    >>> unit_of("logit_diff_drop"), unit_of("recovered"), unit_of("own_change")
+    ('drop of logit_diff (nats)', 'share recovered', 'change of own')
+    """
+    metric, _, way = quantity.rpartition("_")
+    if way not in ("increase", "drop", "change"):
+        return UNITS.get(quantity, quantity)
+    return f"{way} of {metric}" + (f" ({METRICS[metric]})" if metric in METRICS else "")

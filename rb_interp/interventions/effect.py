@@ -33,7 +33,7 @@ from scipy import special
 
 from rb_interp.arguments import checked
 from rb_interp.errors import ArgumentError
-from rb_interp.plots import NO_DRAWS, Point, points, share_cells, unit_of
+from rb_interp.plots import NO_DRAWS, Point, points, share_cells
 from rb_interp.statistics.intervals import (
     Interval,
     difference_of_paired_shares,
@@ -41,7 +41,7 @@ from rb_interp.statistics.intervals import (
     ratio_interval,
     t_interval,
 )
-from rb_interp.table_repr import TableRepr
+from rb_interp.table_repr import TableRepr, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

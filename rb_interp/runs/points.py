@@ -105,6 +105,13 @@ def read_jobs(path: Path) -> tuple[SweepFile, list[AxesPoint], list[Job]]:
         nested = _nested({**settings, **values})
         config = from_mapping(file.definition.load("config"), nested, str(path))
         config = overlay(config, _nested(_one_worker(config)), str(path))
+        for sweep_name, sweep in config.sweeps.items():
+            axis = f"{sweep_name}.train.lr".lstrip(".")
+            if axis in values and {gamma for gamma, _ in sweep.rates} >= {*sweep.gammas}:
+                raise ConfigError(
+                    f"{path}: the axis {axis} has no effect, since each gamma has a learning rate "
+                    f"of its own in rates; say 'rates = []'."
+                )
         size = max(1, file.members // _n_gammas(config))
         seeds = config.seeds
         batches = [seeds[first : first + size] for first in range(0, len(seeds), size)]

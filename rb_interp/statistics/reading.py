@@ -13,7 +13,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from rb_interp.arguments import checked
-from rb_interp.table_repr import TableRepr
+from rb_interp.table_repr import UNITS, TableRepr
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -173,7 +173,7 @@ class Reading(TableRepr):
         NaN is a cross, infinity an arrow at the edge. Draws on ``ax``, or on a new figure, and
         returns the axes.
         """
-        from rb_interp.plots import NO_DRAWS, UNITS, Point, points
+        from rb_interp.plots import NO_DRAWS, Point, points
 
         rows = []
         for name, value in self.values.items():

@@ -176,17 +176,13 @@ def check_positions(
 
 
 def _rest_positions(roles: Roles, shape: tuple[int, ...]) -> Int[np.ndarray, "row n"]:
-    """Positions that no role names.
-
-    Raises RolesError if there are none, or not as many in every row.
-    """
+    """Positions that no role names; RolesError if there are none, or not as many in every row."""
     free = roles.rest(shape)
     counts = free.sum(1)
     if not len(counts) or not counts[0] or (counts != counts[0]).any():
         raise RolesError(
             f"the role '{REST}' has {counts.min(initial=shape[1])} to {counts.max(initial=0)} "
-            f"positions in a row; "
-            f"expected as many in every row, and one at least. Give roles to other positions."
+            f"positions in a row; expected as many in every row, and one at least."
         )
     return free.nonzero()[1].reshape(len(free), -1)
 
@@ -222,8 +218,7 @@ def as_positions(role: str, values: Any) -> Int[np.ndarray, "row n"]:
         positions = _whole_numbers(role, array).reshape(len(array), n)
         if (np.diff(np.sort(positions), axis=1) == 0).any():
             raise RolesError(
-                f"role '{role}' holds a position twice in a row; a mask is of booleans: "
-                f".astype(bool)."
+                f"role '{role}' holds a position twice in a row; a mask is of booleans."
             )
         return positions
     if array.ndim != 2:
@@ -248,10 +243,7 @@ def _token_ids(name: str, values: Any) -> Int[np.ndarray, " n"]:
     ids = as_array(values)
     if ids.dtype != bool:
         if len(np.unique(ids)) < ids.size:
-            raise RolesError(
-                f"'{name}' has a token twice; give each once, or a mask [d_vocab] of True and "
-                f"False."
-            )
+            raise RolesError(f"'{name}' has a token twice; give each once, or a mask [d_vocab].")
         return _whole_numbers(name, ids).reshape(-1)
     if ids.ndim != 1:
         raise RolesError(
@@ -452,9 +444,7 @@ class Inputs(TableRepr):
         table = pd.DataFrame(cells)
         if self.labels is not None:
             labels = self.labels[:VIEW_ROWS].tolist()
-            table = table.assign(
-                label=[self.vocabulary.get(x, x) if self.vocabulary else x for x in labels]
-            )
+            table["label"] = [self.vocabulary.get(x, x) if self.vocabulary else x for x in labels]
         sizes = " x ".join(map(str, self.tokens.shape))
         caption = f"{type(self).__name__}: {sizes} tokens of {self.roles.task}; the first {len(rows)} rows"
         return caption, table, []

@@ -37,6 +37,13 @@ def test_an_engine_that_is_not_installed_is_named(engine, tmp_path, capsys, monk
     assert f"the engine '{engine}' needs" in capsys.readouterr().err
 
 
+def test_less_than_no_job_at_once_is_refused(tmp_path, capsys):
+    assert (
+        main(["sweep", str(write(tmp_path)), "--jobs", "-2", "--out", str(tmp_path / "out")]) == 2
+    )
+    assert "got --jobs -2; give a number of jobs" in capsys.readouterr().err
+
+
 @pytest.mark.wide
 @pytest.mark.trains
 def test_jobs_are_killed_resumed_and_gathered(tmp_path, capfd):

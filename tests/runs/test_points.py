@@ -3,6 +3,7 @@
 import pytest
 from axes_file import TEXT, write
 
+from rb_interp.errors import ConfigError
 from rb_interp.runs.points import read_jobs
 
 pytestmark = pytest.mark.usefixtures("installed")
@@ -40,3 +41,11 @@ def test_runs_of_one_stack_are_one_job(text, jobs, tmp_path):
         seeds = [seed for part in point.parts.values() for seed in part.seeds]
         assert tuple(seeds) == point.config.seeds
         assert point.config.train.workers == 1
+
+
+def test_an_axis_that_rates_of_gammas_overrule_is_refused(tmp_path):
+    """Else the run of the default rate would train at those of the preset, under the axis's name."""
+    text = 'study = "anchor"\n[axes]\ntrain.lr = [1e-3]\n'
+    with pytest.raises(ConfigError, match=r"train.lr has no effect.*say 'rates = \[\]'"):
+        read_jobs(write(tmp_path, text))
+    read_jobs(write(tmp_path, "rates = []\n" + text))
