@@ -191,10 +191,11 @@ TRUTH = {
 @pytest.mark.parametrize("name", TRUTH)
 def test_each_position_brings_what_was_built_in(name):
     known = reference(name)
-    base, source, control, predicted = hypotheses_of(known)
+    model = known.model()
+    base, source, control, predicted = hypotheses_of(known, 100)
     for role, answer in TRUTH[name].items():
         site = f"resid_pre.1@{role}"
-        effect = interchange(known.model(), base, source, site, predicted, control=control)
+        effect = interchange(model, base, source, site, predicted, control=control)
         table = effect.hypotheses.set_index("answer")
         assert table.index.tolist() == ["key", "sum", "both", "untouched", "other"]
         least = 0.75 if answer == "other" else 1

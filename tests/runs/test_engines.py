@@ -46,8 +46,8 @@ TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerParameters=sched_interval=1,batch_sched_delay=0
-SlurmdTimeout=3
-MessageTimeout=2
+SlurmdTimeout=10
+MessageTimeout=10
 StateSaveLocation={spool}/controller
 SlurmdSpoolDir={spool}/%n
 SlurmctldPidFile={spool}/controller.pid
