@@ -172,7 +172,7 @@ def interchange(
     for name, rows in sources.items():
         runs.append((name, interchange_edits(model, base, rows, source_sites)))
     rng = np.random.default_rng([seed, 17])
-    for _ in range(DRAWS * several):
+    for _ in range(DRAWS if several else 0):
         runs += random_edits(model, base, source, source_sites, rng).items()
     answers = defaultdict(list)
     for name, edits in runs:

@@ -423,11 +423,11 @@ class Inputs(TableRepr):
     def shared_texts(self) -> list[str]:
         """The token at each position, or else a role that has it; empty where rows differ."""
         shared = (self.tokens == self.tokens[:1]).all(0)
-        texts = [self.text_of(token) for token in self.tokens[0].tolist()]
-        texts = np.where(shared, texts, "").tolist()
+        texts = np.where(shared, [*map(self.text_of, self.tokens[0].tolist())], "").tolist()
         for role, positions in self.roles.positions.items():
             for position in positions[0, (positions == positions[:1]).all(0)]:
-                texts[position] = texts[position] or role * bool(position >= 0)
+                if position >= 0 and not texts[position]:
+                    texts[position] = role
         return texts
 
     def table_view(self) -> tuple[str, pd.DataFrame, list[str]]:
