@@ -78,7 +78,8 @@ class Settings:
 
     Attributes:
         PRESETS: name -> what differs from the defaults. ERROR: what is raised, with a line for each
-            fault.
+            fault. LATER: fields that were added when runs had been kept; one at its default does
+            not count in a fingerprint.
 
     >>> class Optimiser(Settings):
     ...     steps: Steps = 10
@@ -92,6 +93,7 @@ class Settings:
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     ERROR: ClassVar[type[RbInterpError]] = ConfigError
+    LATER: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -270,7 +272,7 @@ def digest(data: Any) -> str:
 def _data(value: Any, name: str) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         settings = {}
-        for f in fields(value):
+        for f in counted_fields(value):
             if f.compare:
                 settings[f.name] = _data(getattr(value, f.name), f"{name}.{f.name}")
         return {"class": class_name(value), "settings": settings}
@@ -289,11 +291,19 @@ def _data(value: Any, name: str) -> Any:
     )
 
 
+def counted_fields(config: Any) -> list[Any]:
+    """Fields of a dataclass, less later ones at their default."""
+    later = getattr(config, "LATER", ())
+    return [
+        f for f in fields(config) if f.name not in later or getattr(config, f.name) != f.default
+    ]
+
+
 def comparable(config: Any) -> Any:
     """A configuration as plain data without host fields; a task says its class too."""
     if is_dataclass(config):
         host_fields = getattr(config, "host_fields", ())
-        names = [f.name for f in fields(config) if f.name not in host_fields]
+        names = [f.name for f in counted_fields(config) if f.name not in host_fields]
         values = {name: comparable(getattr(config, name)) for name in names}
         if hasattr(config, "fingerprint"):
             return {"type": class_name(config), **values}

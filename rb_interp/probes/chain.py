@@ -12,6 +12,9 @@ gold token at position t and arg max taken over the whole vocabulary given x_<t:
                      from the question would write: a prefix of arg maxes is the gold prefix           [0, 1]
     loss_question, loss_chain, loss_answer    mean loss of the tokens of that part, nats a token             >= 0
 
+Examples whose query asks for a chain alone have no answer: there ``answer`` is the decision to stop,
+the end-of-text token behind the chain, and answer_two_way is nan.
+
 Most tokens of an example are its context, whose rules are drawn at random: reasoning lowers
 loss_chain alone.
 
@@ -64,11 +67,11 @@ class Encoded:
     """One example in tokens.
 
     Attributes:
-        tokens: the end-of-text token, then the example.
+        tokens: the end-of-text token, then the example; one more behind a chain without an answer.
         sentences: first and last position (exclusive) of each sentence of the chain in ``tokens``.
         kinds: premise, rule or conclusion for each sentence.
         answer: position of the answer's first token.
-        true: whether the answer is True.
+        true: whether the answer is True; None without an answer.
         hops: steps of the chain.
     """
 
@@ -76,7 +79,7 @@ class Encoded:
     sentences: tuple[tuple[int, int], ...]
     kinds: tuple[str, ...]
     answer: int
-    true: bool
+    true: bool | None
     hops: int
 
 
@@ -87,7 +90,7 @@ class ChainInputs(Inputs):
     Attributes:
         labels: first token of each answer.
         examples: each example, and the positions of the sentences of its chain.
-        answer_tokens: first tokens of "True" and "False".
+        answer_tokens: first tokens of "True" and "False"; end-of-text where no example has either.
     """
 
     examples: tuple[Encoded, ...] = ()
@@ -125,12 +128,14 @@ def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
     Raises TextError if the tokenizer joins the end of one sentence with the next, or its first
     tokens of "True" and "False" are the same.
     """
-    true, false = (int(tokenizer.encode(word)[0]) for word in (" True", " False"))
-    if true == false:
-        raise TextError(
-            f"'True' and 'False' begin with the same token ({true}) in this tokenizer, so that no "
-            f"token decides between them; use a larger d_vocab."
-        )
+    true = false = tokenizer.end
+    if not examples or any(example.answer for example in examples):
+        true, false = (int(tokenizer.encode(word)[0]) for word in (" True", " False"))
+        if true == false:
+            raise TextError(
+                f"'True' and 'False' begin with the same token ({true}) in this tokenizer, so that "
+                f"no token decides between them; use a larger d_vocab."
+            )
     encoded = tuple(encode(example, tokenizer) for example in examples)
     labels = [int(example.tokens[example.answer]) for example in encoded]
     return ChainInputs(
@@ -148,7 +153,7 @@ def encode(example: Example, tokenizer: Any) -> Encoded:
     """
     sentences = [f" {sentence}" for sentence in example.chain_of_thought]
     pieces = []
-    for part in (example.prompt, *sentences, f" {example.answer}"):
+    for part in (example.prompt, *sentences, f" {example.answer}".rstrip()):
         pieces.append(list(tokenizer.encode(part)))
     piece_tokens = [token for piece in pieces for token in piece]
     if piece_tokens != list(tokenizer.encode(example.text)):
@@ -158,12 +163,13 @@ def encode(example: Example, tokenizer: Any) -> Encoded:
             f"before spaces, as GPT-2's does."
         )
     ends = (1 + np.cumsum([len(piece) for piece in pieces])).tolist()
+    last = [] if example.answer else [tokenizer.end]
     return Encoded(
-        np.array([tokenizer.end, *piece_tokens], dtype=np.int64),
+        np.array([tokenizer.end, *piece_tokens, *last], dtype=np.int64),
         sentences=tuple(pairwise(ends[:-1])),
         kinds=step_kinds(example),
         answer=ends[-2],
-        true=example.answer == "True",
+        true=example.answer == "True" if example.answer else None,
         hops=example.hops,
     )
 
@@ -224,8 +230,11 @@ def accuracies(outcomes: Sequence[ExampleOutcome]) -> Measurement:
 
     def draw_nulls(n_null: int, seed: int) -> dict[str, Null]:
         rng = np.random.default_rng(seed)
-        true = np.array([outcome.example.true for outcome in outcomes])
-        right = np.array([outcome.right["answer_two_way"][0] for outcome in outcomes])
+        answered = [outcome for outcome in outcomes if outcome.example.true is not None]
+        if not answered:
+            return {}
+        true = np.array([outcome.example.true for outcome in answered])
+        right = np.array([outcome.right["answer_two_way"][0] for outcome in answered])
         says_true = true == right
         permuted = rng.permuted(np.tile(true, (n_null, 1)), axis=1)
         draws = (permuted == says_true).mean(1)
@@ -302,7 +311,7 @@ def judge(example: Encoded, right: Sequence[bool], says_true: bool) -> dict[str,
     steps = [all(right[first - 1 : last - 1]) for first, last in example.sentences]
     right_by_kind = {
         "answer": [right[example.answer - 1]],
-        "answer_two_way": [says_true == example.true],
+        "answer_two_way": [] if example.true is None else [says_true == example.true],
         "chain": [all(steps)],
         "step": steps,
     }

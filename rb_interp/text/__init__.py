@@ -1,9 +1,16 @@
 """Text to train language models on: PrOntoQA and short stories, as examples, tokens and rows."""
 
+from rb_interp.text.classes import generate_classes
 from rb_interp.text.corpora import generate_stories, read_prontoqa, read_stories
 from rb_interp.text.prontoqa import Example, generate, step_kinds, verify
 from rb_interp.text.task import TextData, TextTask, text_data
-from rb_interp.text.tokens import Rows, Tokenizer, load_tokenizer, train_tokenizer
+from rb_interp.text.tokens import (
+    Rows,
+    Tokenizer,
+    load_tokenizer,
+    train_tokenizer,
+    word_tokenizer,
+)
 
 __all__ = [
     "Example",
@@ -12,6 +19,7 @@ __all__ = [
     "TextTask",
     "Tokenizer",
     "generate",
+    "generate_classes",
     "generate_stories",
     "load_tokenizer",
     "read_prontoqa",
@@ -20,4 +28,5 @@ __all__ = [
     "text_data",
     "train_tokenizer",
     "verify",
+    "word_tokenizer",
 ]

@@ -408,7 +408,9 @@ def source_name(config: TextSettings, corpus: str) -> str:
     source = full_name(getattr(config, corpus), corpus)
     if source == "generate":
         hops = ", ".join(map(str, config.hops))
-        return f"PrOntoQA, generated ({config.ontology} ontology, hops {hops}, {config.ordering} order)"
+        query = "" if config.query == "property" else f", query: {config.query}"
+        kind = f"{config.ontology} ontology, hops {hops}, {config.ordering} order{query}"
+        return f"PrOntoQA, generated ({kind})"
     if source == "grammar":
         return STAND_IN
     name = "stories"

@@ -23,6 +23,7 @@ the polarities alone, and given that it is accepted:
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -46,6 +47,9 @@ from rb_interp.text.sentences import (
 from rb_interp.text.settings import TextSettings
 
 QUERY = "True or false: "
+GOAL = "Prove: "
+"""Before the class that a chain is to come to."""
+_STEPS = re.compile(r"\d+ steps?:")
 
 
 @checked
@@ -55,10 +59,11 @@ class Example:
 
     Attributes:
         question: the context: its rules, then the premise, one space between sentences.
-        query: ``"True or false: "`` and the statement asked about.
+        query: ``"True or false: "`` and the statement asked about; or ``"Prove: "`` and the class
+            that the chain ends with; or ``"2 steps:"`` alone.
         chain_of_thought: the 2 hops + 1 sentences of the proof: the premise, then a rule and its
             conclusion a hop.
-        answer: ``"True"`` or ``"False"``.
+        answer: ``"True"`` or ``"False"``; empty where the query asks for a chain alone.
         hops: number of rules that the proof uses, at least 1.
 
     >>> example = Example(
@@ -86,7 +91,7 @@ class Example:
     def text(self) -> str:
         """The whole document that a model is trained on: prompt, chain of thought and answer, as in
         the original."""
-        return f"{self.prompt} {' '.join(self.chain_of_thought)} {self.answer}"
+        return " ".join(filter(None, (self.prompt, *self.chain_of_thought, self.answer)))
 
 
 @checked
@@ -159,10 +164,26 @@ def verify(example: Example) -> Proof:
     premise = by_sentence[chain[0]]
     rules = _follow(chain, premise, context)
     conclusion = rules[-1].of(premise.subject)
-    if conclusion.is_concept:
-        raise _fault(f"the chain ends with a concept, '{conclusion.sentence}', not with a property")
     opposite = conclusion.denied()
     derived = derive(context, [fact for fact in premises if fact.subject == premise.subject])
+    if example.query.startswith(GOAL) or _STEPS.fullmatch(example.query):
+        label = True
+        _check_class(example, rules, conclusion, context)
+    else:
+        label = _check_property(example, conclusion, opposite, derived)
+    contradicting = None
+    for statement in context:
+        if (statement.predicate, statement.negated) == (opposite.predicate, opposite.negated):
+            contradicting = contradicting or statement
+    return Proof(premise, rules, conclusion, context, derived, contradicting, label)
+
+
+def _check_property(
+    example: Example, conclusion: Statement, opposite: Statement, derived: frozenset[Statement]
+) -> bool:
+    """Whether the query is true; TextError unless it asks about the property that ends the chain."""
+    if conclusion.is_concept:
+        raise _fault(f"the chain ends with a concept, '{conclusion.sentence}', not with a property")
     if opposite in derived:
         raise _fault(f"'{conclusion.sentence}' and its opposite both follow from the context")
     queries = {QUERY + conclusion.sentence: True, QUERY + opposite.sentence: False}
@@ -172,11 +193,37 @@ def verify(example: Example) -> Proof:
     label = queries[example.query]
     if example.answer != str(label):
         raise _fault(f"the answer is '{example.answer}', and the query is {label}")
-    contradicting = None
-    for statement in context:
-        if (statement.predicate, statement.negated) == (opposite.predicate, opposite.negated):
-            contradicting = contradicting or statement
-    return Proof(premise, rules, conclusion, context, derived, contradicting, label)
+    return label
+
+
+def _check_class(
+    example: Example,
+    rules: Sequence[Statement],
+    conclusion: Statement,
+    context: Sequence[Statement],
+) -> None:
+    """Raise TextError unless the query names the class that ends the chain, or as many steps as it
+    has and no other chain has as many."""
+    if not conclusion.is_concept or conclusion.negated:
+        raise _fault(f"the chain ends with '{conclusion.sentence}', not with a class")
+    goal, steps = GOAL + conclusion.sentence, steps_query(len(rules))
+    if example.query not in (goal, steps):
+        raise _fault(f"the query is '{example.query}'; expected '{goal}' or '{steps}'")
+    if example.answer:
+        raise _fault(f"the answer is '{example.answer}', and the query asks for a chain alone")
+    for used in rules if example.query == steps else ():
+        choices = [statement.sentence for statement in context if statement.subject == used.subject]
+        if len(choices) > 1:
+            raise _fault(f"{' and '.join(map(repr, choices))} both apply, so no chain is the one")
+
+
+def steps_query(n: int) -> str:
+    """The query for a chain of n steps.
+
+    >>> steps_query(1), steps_query(2)
+    ('1 step:', '2 steps:')
+    """
+    return f"{n} step{'s' * (n > 1)}:"
 
 
 def _read_question(example: Example) -> tuple[tuple[Statement, ...], tuple[Statement, ...]]:
@@ -380,14 +427,16 @@ def _written(
     rules: Sequence[Statement], premise: Statement, steps: Sequence[Statement], label: bool
 ) -> Example:
     """The example of these rules, whose proof takes these steps."""
-    entity = premise.subject
     sentences = [statement.sentence for statement in (*rules, premise)]
+    conclusion = steps[-1].of(premise.subject)
+    query = conclusion if label else conclusion.denied()
+    chain = write_chain(premise, steps)
+    return Example(" ".join(sentences), QUERY + query.sentence, chain, str(label), len(steps))
+
+
+def write_chain(premise: Statement, steps: Sequence[Statement]) -> tuple[str, ...]:
+    """The sentences of a proof: the premise, then each rule and what it says of the entity."""
     chain = [premise.sentence]
     for step in steps:
-        chain.append(step.sentence)
-        chain.append(step.of(entity).sentence)
-    conclusion = steps[-1].of(entity)
-    query = conclusion if label else conclusion.denied()
-    return Example(
-        " ".join(sentences), f"{QUERY}{query.sentence}", tuple(chain), str(label), len(steps)
-    )
+        chain += [step.sentence, step.of(premise.subject).sentence]
+    return tuple(chain)

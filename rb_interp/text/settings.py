@@ -49,6 +49,7 @@ class TextSettings(TaskSettings):
             "layout": "padded",
         },
     }
+    LATER: ClassVar[tuple] = ("query",)
     source_fields: ClassVar[tuple] = CORPORA
     sets: ClassVar[tuple] = TEXT_SETS
     train_sets: ClassVar[tuple] = TRAIN
@@ -65,6 +66,9 @@ class TextSettings(TaskSettings):
         AfterValidator(distinct),
     ] = (1, 2, 3, 4, 5)
     """Numbers of reasoning steps of generated PrOntoQA examples."""
+    query: Literal["property", "class", "steps"] = "property"
+    """What generated PrOntoQA examples ask: a property, true or false; a class, to be proved; or a
+    number of steps. The latter two have rules of classes alone, and no answer but the chain."""
     ontology: Literal["fictional"] = "fictional"
     """Concepts of generated examples: the made-up ones."""
     ordering: Literal["random", "preorder", "postorder"] = "random"
@@ -76,10 +80,10 @@ class TextSettings(TaskSettings):
     answers: Annotated[int, Field(ge=1, le=10_000_000)] = 200
     """Held-out PrOntoQA examples on which answers and chains are judged."""
     tokenizer: str = "train"
-    """``train`` (byte-level BPE of the mix), ``gpt2`` (from the hub), a folder or a
-    tokenizer.json."""
+    """``train`` (byte-level BPE of the mix), ``words`` (a token for each word, plurals split off),
+    ``gpt2`` (from the hub), a folder or a tokenizer.json."""
     d_vocab: Annotated[int, Field(ge=LEAST_D_VOCAB, le=1_000_000)] = 2048
-    """For ``train`` the size at most, for others the size they must have (GPT-2: 50,257)."""
+    """For ``train`` and ``words`` the size at most, for others the size they must have (GPT-2: 50,257)."""
     n_ctx: Annotated[int, Field(ge=2, le=100_000)] = 256
     """Tokens that a model sees of a row; a row holds one more, the last target."""
     layout: Literal["packed", "padded"] = "packed"

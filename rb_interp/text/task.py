@@ -22,6 +22,7 @@ from rb_interp.arguments import checked
 from rb_interp.errors import TextError, nearest
 from rb_interp.table_repr import TableRepr
 from rb_interp.tasks.dataset import Dataset, Evaluation, Stage
+from rb_interp.text.classes import generate_classes
 from rb_interp.text.corpora import (
     GENERATED,
     HUB,
@@ -43,6 +44,7 @@ from rb_interp.text.tokens import (
     padded,
     stream,
     train_tokenizer,
+    word_tokenizer,
 )
 
 BLOCK = 250
@@ -123,8 +125,10 @@ def _generated(config: TextSettings, corpus: str, seed: int) -> Iterator[Documen
         state = int(sequence.generate_state(1)[0] >> 1)
         if corpus == "stories":
             documents = generate_stories(BLOCK, state)
-        else:
+        elif config.query == "property":
             documents = generate(BLOCK, state, config.hops, config.ordering)
+        else:
+            documents = generate_classes(BLOCK, state, config.hops, config.ordering, config.query)
         n_before = len(texts)
         texts.update(map(text_of, documents))
         if len(texts) == n_before:
@@ -137,6 +141,8 @@ def _read(corpus: str, source: str, n: int | None, stamps: tuple) -> Sequence[Do
     return read_prontoqa(source) if corpus == "prontoqa" else read_stories(source, n)
 
 
+TRAINED = {"train": train_tokenizer, "words": word_tokenizer}
+"""Kinds of tokenizers that are made from the text."""
 TOKENIZER_DOCUMENTS = 500
 """Documents of each corpus on which a tokenizer is trained, at most; of seed 0 for all seeds."""
 
@@ -244,7 +250,7 @@ def text_provenance(config: TextSettings) -> dict[str, Any]:
         is_stand_in = getattr(config, corpus) == "grammar"
         provenance[corpus] = {"source": source_name(config, corpus), "stand_in": is_stand_in}
     kind = config.tokenizer
-    if kind not in ("train", "gpt2"):
+    if kind not in (*TRAINED, "gpt2"):
         kind = Path(kind).expanduser().name
     provenance["tokenizer"] = {"kind": kind, "d_vocab": config.d_vocab}
     stories = provenance["stories"]
@@ -260,7 +266,7 @@ def tokenizer_of(config: TextSettings) -> Tokenizer:
 
     Raises TextError as `text_data`.
     """
-    if config.tokenizer != "train":
+    if config.tokenizer not in TRAINED:
         return load_tokenizer(config.tokenizer, config.d_vocab)
     # on the hub, the number of rows decides how many stories are fetched
     if not config.stories.startswith("hub"):
@@ -271,8 +277,11 @@ def tokenizer_of(config: TextSettings) -> Tokenizer:
 @lru_cache(maxsize=4)
 def _trained(config: TextSettings, stamps: tuple) -> Tokenizer:
     corpora = [Documents(config, corpus, seed=0) for corpus in CORPORA]
-    texts = (documents.texts(0, TOKENIZER_DOCUMENTS) for documents in corpora)
-    return train_tokenizer(chain.from_iterable(texts), config.d_vocab)
+    # a rare word must be seen, a rare pair of letters need not
+    n = TOKENIZER_DOCUMENTS * (8 if config.tokenizer == "words" else 1)
+    texts = (documents.texts(0, n) for documents in corpora)
+    make = TRAINED[config.tokenizer]
+    return make(chain.from_iterable(texts), config.d_vocab)
 
 
 def entropy(counts: Int[np.ndarray, " d_vocab"]) -> float:

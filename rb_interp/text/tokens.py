@@ -1,6 +1,7 @@
 """Tokenizers, and rows of tokens that are cut from a stream of documents.
 
-A tokenizer is byte-level BPE trained on the text, GPT-2's, or any tokenizer.json. A row belongs to
+A tokenizer is byte-level BPE trained on the text, the words of the text, GPT-2's, or any
+tokenizer.json. A row belongs to
 one corpus and holds n_ctx + 1 tokens: a model sees the first n_ctx and predicts the last n_ctx.
 
 - packed: the stream ``end doc end doc end ...`` is cut every n_ctx tokens; neighbouring rows share
@@ -19,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import tokenizers
 from jaxtyping import Bool, Int, Int32
-from tokenizers import decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
 from rb_interp.arguments import checked
 from rb_interp.errors import TextError, first_line
@@ -35,11 +36,11 @@ class Tokenizer:
 
     Every text stays text: the letters ``<|endoftext|>`` within a document are spelled out in
     ordinary tokens, so that the token of that name stands between documents alone. Raises TextError
-    if there is no such token.
+    if there is no such token; `encode` raises it for a word that a tokenizer of words has not.
 
     Attributes:
         backend: the ``tokenizers.Tokenizer``.
-        kind: ``train``, ``gpt2`` or the source that it was read from.
+        kind: ``train``, ``words``, ``gpt2`` or the source that it was read from.
         end: id of ``<|endoftext|>``.
         d_vocab: number of entries; ids run from 0 to one below it.
         fingerprint: sha256 of its tokenizer.json, 64 hex digits.
@@ -67,12 +68,22 @@ class Tokenizer:
     @checked
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, no token added at either end."""
-        return self.backend.encode(text, add_special_tokens=False).ids
+        return self.encode_batch([text])[0]
 
     @checked
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of many texts, on all cores."""
-        encodings = self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        try:
+            encodings = self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        except Exception:  # tokenizers raises bare Exceptions
+            known = self.backend.get_vocab()
+            for word in words_of(texts):
+                if word not in known:
+                    raise TextError(
+                        f"'{word.strip()}' is none of the {self.d_vocab} words of tokenizer "
+                        f"'{self.kind}'; use tokenizer 'train', which can write every text."
+                    ) from None
+            raise
         return [encoding.ids for encoding in encodings]
 
     @checked
@@ -122,6 +133,48 @@ def train_tokenizer(texts: Iterable[str], d_vocab: int) -> Tokenizer:
     return Tokenizer(backend, "train")
 
 
+WORDS = pre_tokenizers.Sequence(
+    [
+        pre_tokenizers.Split(Regex(r" ?\w+|[^\w\s]|\s"), "isolated"),
+        pre_tokenizers.Split(Regex(r"(?<=us)es$"), "isolated"),
+    ]
+)
+"""Words with the space before them, signs, and the plural's ending apart: `` wumpus``, ``es``."""
+
+
+def words_of(texts: Iterable[str]) -> list[str]:
+    """The different words of texts as a tokenizer of words cuts them, sorted.
+
+    >>> words_of(["Wumpuses are yumpuses."])
+    [' are', ' yumpus', '.', 'Wumpus', 'es']
+    """
+    return sorted({word for text in texts for word, _ in WORDS.pre_tokenize_str(text)})
+
+
+@checked
+def word_tokenizer(texts: Iterable[str], d_vocab: int) -> Tokenizer:
+    """A token for each word of some texts, of at most d_vocab entries; entry 0 ends a document.
+
+    Raises TextError if there are more words.
+
+    >>> tokenizer = word_tokenizer(["Wumpuses are hot. Each wumpus is hot."], d_vocab=20)
+    >>> tokenizer.d_vocab, tokenizer.decode(tokenizer.encode("Wumpuses are hot."))
+    (9, 'Wumpuses are hot.')
+    """
+    words = [END, *words_of(texts)]
+    if len(words) > d_vocab:
+        raise TextError(
+            f"d_vocab={d_vocab}; the text has {len(words) - 1:,} different words. Give more, or "
+            f"use tokenizer 'train'."
+        )
+    vocabulary = {word: number for number, word in enumerate(words)}
+    backend = tokenizers.Tokenizer(models.WordLevel(vocabulary))
+    backend.add_special_tokens([END])
+    backend.pre_tokenizer = WORDS
+    backend.decoder = decoders.Fuse()
+    return Tokenizer(backend, "words")
+
+
 @checked
 def load_tokenizer(source: str, d_vocab: int) -> Tokenizer:
     """Read the tokenizer ``gpt2`` (from the hub), a tokenizer.json or a folder with one.
@@ -139,7 +192,7 @@ def load_tokenizer(source: str, d_vocab: int) -> Tokenizer:
     except Exception as error:  # tokenizers raises bare Exceptions
         raise TextError(
             f"no tokenizer at '{source}' ({first_line(error)}). Give a tokenizer.json, a folder "
-            f"with one, 'gpt2' (from the hub) or 'train'."
+            f"with one, 'gpt2' (from the hub), 'train' or 'words'."
         ) from None
     size = backend.get_vocab_size()
     if size != d_vocab:
