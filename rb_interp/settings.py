@@ -183,9 +183,14 @@ def overlay(base: Any, data: Mapping[str, Any], source: str, path: str = "") -> 
     """
     known = [f.name for f in fields(base)]
     hints = get_type_hints(type(base), include_extras=True)
-    unknown = [key for key in data if key not in known]
-    if unknown:
-        lines = [f"{source}: unknown key '{path}{key}'; {nearest(key, known)}" for key in unknown]
+    lines = []
+    for key in [key for key in data if key not in known]:
+        hint = nearest(key, known)
+        for name in flat(plain(base)):
+            if name.endswith(f".{key}"):
+                hint = f"did you mean '{path}{name}'?"
+        lines.append(f"{source}: unknown key '{path}{key}'; {hint}")
+    if lines:
         raise ConfigError("\n".join(lines))
     changes = {}
     for key, value in data.items():

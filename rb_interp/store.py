@@ -249,7 +249,8 @@ def read_run(folder: Path) -> dict[str, Any]:
     path = Path(folder) / RUN
     if not path.is_file():
         raise RunError(
-            f"{folder} is not a run folder: it has no {RUN}. Make one with 'rb-interp reproduce'."
+            f"{folder} is not a run folder: it has no {RUN}. 'rb-interp reproduce' makes one; those "
+            f"of a sweep are in its folder runs."
         )
     try:
         content = _json(path)

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.usefixtures("installed")
     ("axis", "message"),
     [
         ("train.lrr = [1]", "unknown key 'train.lrr'; did you mean 'lr'?"),
+        ("lr = [1]", "unknown key 'lr'; did you mean 'train.lr'?"),
         ("train.lr = 3", "axis train.lr=3; give a list of values."),
         ('model.norm = ["non"]', "norm='non' is not known; did you mean 'none'?"),
         ("train.lr = [0.1, 0.1]", "the point {'train.lr': 0.1} is there twice; name each once."),
