@@ -285,11 +285,12 @@ class Sweep:
         name, sibling_gamma = self.siblings.get(str(stage), (str(stage), None))
         if name not in self.config.train.stages:
             return dict.fromkeys(self.members, True)
-        reached_by = self.config.task.stages[name].reached
+        known = self.config.task.stages[name]
+        last = self.config.train.steps - known.delay
         reached: dict[Member, bool] = {}
         for curves in self._curves():
-            values = [values for _, values in curves.evaluations]
-            met = [reached_by(now, values[0]) for now in values]
+            start = curves.evaluations[0][1]
+            met = [known.reached(now, start) & (step <= last) for step, now in curves.evaluations]
             reached.update(zip(curves.members, np.any(met, axis=0).tolist(), strict=True))
         if sibling_gamma is None:
             return reached

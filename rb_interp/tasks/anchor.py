@@ -44,10 +44,6 @@ SETS = ("mem", "rsn_train", "rsn_test")
 """Memory (all of it trained on), reasoning trained on, reasoning held out."""
 GROUPS = {"key": "key", "memory": "memory_anchor", "reasoning": "reasoning_anchor"}
 """Group of tokens as readings name it -> its name in Roles."""
-PLATEAU = 0.99
-"""A member leaves its first plateau when the share of ln d_vocab that is left is below this."""
-ABOVE_FREQUENCIES = 0.2
-"""Nats by which the loss is below the label entropy when more than frequencies was learned."""
 MEMORY_ACCURACY = 0.20
 """Memory counts as not learned up to this accuracy."""
 MEMORY = SETS.index("mem")
@@ -222,17 +218,20 @@ class AnchorTask(TaskSettings):
 
         ``half``: f <= 1/2, with the same-seed siblings. ``leaving``: f < .99, the member leaves the
         plateau that it starts on. ``informed``: the loss is at most the label entropy - .2 nats, so
-        the member knows more than the labels' frequencies. ``before_memory``: the last evaluation
-        with an accuracy of at most .20.
+        the member knows more than the labels' frequencies. ``settled``: 1,000 steps after an
+        accuracy on rsn_train of .999. ``before_memory``: the last evaluation with an accuracy of at
+        most .20.
         """
         top = math.log(self.d_vocab)
         labels = self.combinations("rsn_train").sum(1)[:, None] + self.tokens("key")
-        informed_loss = label_entropy(labels.ravel()) - ABOVE_FREQUENCIES
-        half = Stage(lambda now, start: now[:, REASONING, 0] / top <= HALF, with_siblings=True)
-        leaving = Stage(lambda now, start: now[:, REASONING, 0] / top < PLATEAU)
-        informed = Stage(lambda now, start: now[:, REASONING, 0] <= informed_loss)
-        unlearned = Stage(lambda now, _: now[:, MEMORY, 1] <= MEMORY_ACCURACY, occurrence="last")
-        return {"half": half, "leaving": leaving, "informed": informed, "before_memory": unlearned}
+        informed_loss = label_entropy(labels.ravel()) - 0.2
+        return {
+            "half": Stage(lambda now, _: now[:, REASONING, 0] / top <= HALF, with_siblings=True),
+            "leaving": Stage(lambda now, _: now[:, REASONING, 0] / top < 0.99),
+            "informed": Stage(lambda now, _: now[:, REASONING, 0] <= informed_loss),
+            "settled": Stage(lambda now, _: now[:, REASONING, 1] >= 0.999, delay=1000),
+            "before_memory": Stage(lambda now, _: now[:, MEMORY, 1] <= MEMORY_ACCURACY, "last"),
+        }
 
     @checked
     def dataset(self, seed: int) -> AnchorDataset:

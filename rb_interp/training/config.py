@@ -35,6 +35,7 @@ class TrainConfig(Settings):
         },
     }
     host_fields = ("device", "workers", "save_every", "micro_batch", "compile", "cuda_graph")
+    LATER: ClassVar[tuple] = ("stop_at",)
     looks = ("eval_every", "eval_rows", "n_checkpoints", "keep_at", "stages", "track_drift")
 
     steps: Steps = 6000
@@ -82,6 +83,9 @@ class TrainConfig(Settings):
     """Shares of the steps at which all members are kept too."""
     stages: tuple[str, ...] = ()
     """What is kept of each member when its curves say so: names among the task's ``stages``."""
+    stop_at: str = ""
+    """One of ``stages``: members that train in one group take no more steps once all have come to
+    it, and their curves stay as they are; "" for none."""
     track_drift: bool = False
     """Sum up what theory predicts of each step from that step's weights (paper 1, Propositions 1 to
     3), see ``training.tracking``; simplified architectures alone."""

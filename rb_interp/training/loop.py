@@ -126,6 +126,8 @@ class Training:
         for name in train.stages:
             if name not in known:
                 raise ConfigError(f"the task has no stage '{name}'; {nearest(name, known)}")
+        if train.stop_at not in ("", *train.stages):
+            raise ConfigError(f"stop_at='{train.stop_at}'; {nearest(train.stop_at, train.stages)}")
         self.stages = {name: known[name] for name in train.stages}
         self.groups = [group for share in shares for group in share]
         self.members = tuple(member for group in self.groups for member in group.members)
@@ -170,6 +172,8 @@ class Training:
         for mark in sorted({*evaluation_steps(self.train)} - {*self.curves.steps}):
             while self.step < mark:
                 self.target = min(mark, self.step + 25)
+                for group in self.groups:
+                    group.is_done = {*group.members} <= {*self.reached.get(self.train.stop_at, ())}
                 bring_to(pool, self.shares, self.target)
                 bar.update(self.target - self.step)
                 self.step = self.target
@@ -200,9 +204,11 @@ class Training:
         last = step == self.train.steps
         due: list[tuple[str, Sequence[Member]]] = []
         reached_now = []
+        evaluations = dict(self.curves.evaluations)
         for name, stage in self.stages.items():
             steps = self.reached[name]
-            for member, now in zip(self.members, stage.reached(values, initial), strict=True):
+            then = evaluations.get(step - stage.delay, np.full_like(values, np.nan))
+            for member, now in zip(self.members, stage.reached(then, initial), strict=True):
                 if stage.occurrence == "first":
                     now = member not in steps and (now or last)
                 if not now:
@@ -383,6 +389,8 @@ def bring_to(
 
     def advance(groups: Sequence[MemberGroup]) -> None:
         for group in groups:
+            if group.is_done:
+                group.step = target
             group.advance(target - group.step)
 
     list(pool.map(advance, shares))

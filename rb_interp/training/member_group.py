@@ -64,8 +64,9 @@ class MemberGroup:
         static: take steps on tensors that stay where they are, as on a GPU in any case.
 
     Attributes:
-        single_steps: why a CUDA graph cannot record the steps, "" if it can. replayed: what counts
-            the steps that a graph takes; None without one.
+        is_done: whether it takes no more steps. single_steps: why a CUDA graph cannot record the
+            steps, "" if it can. replayed: what counts the steps that a graph takes; None without
+            one.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class MemberGroup:
         self.device = torch.device(device)
         self.dtype = torch.float64 if train.dtype == "float64" else torch.float32
         self.step = 0
+        self.is_done = False
         seeds = sorted({member.seed for member in members})
         data = {seed: task.dataset(seed) for seed in seeds} if data is None else data
         datasets = list({id(data[seed]): data[seed] for seed in seeds}.values())

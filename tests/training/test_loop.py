@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rb_interp.errors import RunError
+from rb_interp.errors import ConfigError, RunError
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask, Stage
@@ -130,3 +130,25 @@ def test_the_last_step_is_kept_for_a_member_that_reaches_a_stage_never(tmp_path,
         progress=False,
     )
     assert store.read(stage_name("half", Member(0.8, 0))).step == 20
+
+
+def test_a_group_stops_where_its_members_come_to_a_stage_and_its_curves_stay(tmp_path, monkeypatch):
+    """A stage with a delay lies that many steps behind the first evaluation that meets it."""
+    late = Stage(lambda now, first: now[:, 0, 0] < first[:, 0, 0], delay=20)
+    monkeypatch.setattr(AnchorTask, "stages", {"late": late})
+    train = short(steps=60, schedule="constant", stages=("late",), stop_at="late", workers=1)
+    store = CheckpointStore(tmp_path, "x")
+    for steps in (50, 60):
+        part = replace(train, steps=steps)
+        trained = train_members(TASK, [0.8], config=MODEL, train=part, store=store, progress=False)
+    kept = store.read(stage_name("late", Member(0.8, 0)))
+    losses = trained.curves.to_frame().query("set == 'mem'").set_index("step").loss
+    first = losses.index[losses < losses.loc[0]].min()
+    assert kept.step == first + 20 < 50
+    alone = replace(train, steps=kept.step, stop_at="")
+    same = train_members(TASK, [0.8], config=MODEL, train=alone, progress=False)
+    for name, weight in same.final.member(0.8, 0).items():
+        assert torch.equal(trained.final.member(0.8, 0)[name], weight), name
+    assert set(losses.loc[kept.step :]) == {losses.loc[kept.step]}
+    with pytest.raises(ConfigError, match="stop_at='later'; did you mean 'late'"):
+        train_members(TASK, [0.8], config=MODEL, train=replace(train, stop_at="later"))

@@ -100,7 +100,8 @@ class AnchorConfig(SweepConfig, StudyConfig):
         if uniform or SMALL not in self.gammas or self.preset == STOPPED_EARLY:
             return {"": self}
         model = replace(self.model, uniform_layers=(0,))
-        train = replace(self.train, stages=(), n_checkpoints=0)
+        stop_at = self.train.stop_at
+        train = replace(self.train, stages=(stop_at,) if stop_at else (), n_checkpoints=0)
         return {"": self, FIXED: SweepConfig((SMALL,), self.task, model, train, self.rates)}
 
 
