@@ -1,4 +1,4 @@
-"""Examples of PrOntoQA about classes alone.
+"""Examples of PrOntoQA about classes alone, and facts of the same form.
 
 A prompt has the ten classes in two chains, each rule from one class to the next: eight rules, at
 any number of hops, and at most one for each class. So a premise fixes the chain of thought, and the
@@ -9,13 +9,19 @@ query says where it ends: at a class (``Prove: Max is a yumpus.``) or after a nu
     steps    no object of the chain stands outside the rules
 
 No class begins with a vowel, so an article tells nothing of what follows.
+
+A *fact* is an example of one step whose rule stands in no prompt. It was drawn once for a name and
+a class, and stays. A prompt has the premise's class at the end of a chain, and is drawn without a
+look at the fact: so nothing in it leads to the object, and whatever is copied from it is right by
+chance. A *conflict* is the same with a rule about that class in the prompt, which says something
+else than the fact does.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, product
 from typing import Literal
 
 from rb_interp.arguments import checked
@@ -31,6 +37,12 @@ from rb_interp.text.prontoqa import (
 from rb_interp.text.sentences import Statement, fact, rule
 from rb_interp.text.settings import TextSettings
 
+_NAMES = """
+Anna Ben Clara David Emma Frank Grace Henry Iris Jack Kate Leo Mia Noah Olive Paul
+Quinn Rose Simon Tina Uma Victor Wendy Xavier Yara Zoe Adam Bella Carl Diana Eric Flora
+"""
+NAMES = _NAMES.split()
+"""Names of facts, which are none of reasoning."""
 CLASSES = [concept for concept in CONCEPTS if concept != "impus"] + ["lorpus"]
 
 
@@ -56,7 +68,7 @@ def generate_classes(
 
     >>> example = generate_classes(1, seed=0, hops=(2,))[0]
     >>> example.query, example.chain_of_thought[-1]
-    ('Prove: Fae is a zumpus.', 'Fae is a zumpus.')
+    ('Prove: Polly is a zumpus.', 'Polly is a zumpus.')
     """
     # TextSettings says what is wrong with a setting
     settings = TextSettings(hops=tuple(hops), ordering=ordering, query=query)  # pyright: ignore[reportArgumentType]
@@ -92,3 +104,57 @@ def write_question(
     if ordering == "random":
         rng.shuffle(ordered)
     return " ".join(statement.sentence for statement in (*ordered, premise))
+
+
+FactTable = Mapping[tuple[str, str], Statement]
+"""Name and class -> the rule that holds for them."""
+
+
+@checked
+def fact_table(n: int, seed: int) -> FactTable:
+    """n facts: for ten classes and as many names as are needed, a rule each, drawn with a seed.
+
+    >>> table = fact_table(20, seed=0)
+    >>> table["Ben", "wumpus"].sentence
+    'Every wumpus is a dumpus.'
+    """
+    rng = random.Random(repr((int(seed), "facts")))
+    table = {}
+    for name, subject in list(product(NAMES, CLASSES))[:n]:
+        classes = [name for name in CLASSES if name != subject]
+        table[name, subject] = rule(subject, rng.choice(classes), True, False, rng.choice(FORMS))
+    return table
+
+
+@checked
+def generate_facts(
+    n: int, seed: int, table: FactTable, first: int = 0, conflict: bool = False
+) -> list[Example]:
+    """Facts ``first`` to ``first + n`` of a table that is gone through again and again, each with a
+    prompt of its own.
+
+    With ``conflict`` the prompt has a rule of the premise's class with another object, and the
+    chain follows it.
+
+    >>> example = generate_facts(1, seed=0, table=fact_table(20, seed=0), first=10)[0]
+    >>> example.chain_of_thought
+    ('Ben is a wumpus.', 'Every wumpus is a dumpus.', 'Ben is a dumpus.')
+    """
+    rng = random.Random(repr((int(seed), conflict)))
+    facts = list(table.items())
+    examples = []
+    while len(examples) < n:
+        (name, subject), step = facts[(first + len(examples)) % len(facts)]
+        classes = rng.sample([name for name in CLASSES if name != subject], len(CLASSES) - 1)
+        position = rng.randrange(len(classes) - 1 if conflict else len(classes))
+        length = rng.randint(position + 2, len(classes)) if conflict else position + 1
+        classes.insert(position, subject)
+        rules = draw_rules(rng, classes, length)
+        if conflict:
+            if rules[position].predicate == step.predicate:
+                continue
+            step = rules[position]
+        premise = fact(name, subject, True, False)
+        question = write_question(rng, rules, premise)
+        examples.append(Example(question, steps_query(1), write_chain(premise, [step]), "", 1))
+    return examples

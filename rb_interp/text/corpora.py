@@ -203,8 +203,8 @@ def _options(tokens: list[str], start: int) -> tuple[tuple, int]:
 
 
 HUB = {"prontoqa": "hub:smoorsmith/prontoqa", "stories": "hub:roneneldan/TinyStories"}
-GENERATED = {"prontoqa": "generate", "stories": "grammar"}
-"""The source of a corpus that this package generates."""
+GENERATED = {"prontoqa": ("generate",), "stories": ("grammar", "facts")}
+"""The sources of a corpus that this package generates."""
 READ_ROWS = 1000
 """Rows of a file that are read at once."""
 READERS = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".txt": "text"}
@@ -387,7 +387,8 @@ def files_of(source: str) -> list[Path]:
 
     The hub and a generator have no files.
     """
-    if source in ("hub", *GENERATED.values()) or source.startswith("hub:"):
+    made = any(source in sources for sources in GENERATED.values())
+    if made or source == "hub" or source.startswith("hub:"):
         return []
     path = Path(source).expanduser()
     files = sorted(path.iterdir()) if path.is_dir() else [path]
@@ -413,6 +414,8 @@ def source_name(config: TextSettings, corpus: str) -> str:
         return f"PrOntoQA, generated ({kind})"
     if source == "grammar":
         return STAND_IN
+    if source == "facts":
+        return f"{config.facts} facts in PrOntoQA's form"
     name = "stories"
     if corpus == "prontoqa":
         name = "PrOntoQA"

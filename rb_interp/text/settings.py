@@ -18,6 +18,14 @@ TRAIN = TEXT_SETS[: len(CORPORA)]
 EARLY = 0.80
 """The stage ``early`` is reached when the training loss is at most this share of its start."""
 GPT2_D_VOCAB = 50_257
+MOST_FACTS = 320
+"""Pairs of one of 32 names and one of ten classes."""
+CURVES = {
+    **{kind: ("prontoqa_test", kind) for kind in ("template", "form", "rule", "stop", "answer")},
+    "fact": ("stories_test", "fact"),
+    "repeated": ("prontoqa_train", "rule"),
+}
+"""Name of a curve at single tokens -> the set that it is read on, and the kind of its targets."""
 LEAST_D_VOCAB = 257
 """All bytes and the token that ends a document."""
 
@@ -49,17 +57,18 @@ class TextSettings(TaskSettings):
             "layout": "padded",
         },
     }
-    LATER: ClassVar[tuple] = ("query",)
+    LATER: ClassVar[tuple] = ("query", "facts", "repeated", "chain_weight", "curves")
     source_fields: ClassVar[tuple] = CORPORA
-    sets: ClassVar[tuple] = TEXT_SETS
     train_sets: ClassVar[tuple] = TRAIN
     predicts: ClassVar[str] = "next"
 
     prontoqa: str = "generate"
     """``generate``, ``hub``, ``hub:owner/name``, or a file or folder."""
     stories: str = "grammar"
-    """``grammar`` (a stand-in for TinyStories), ``hub``, ``hub:owner/name``, or a file or
-    folder."""
+    """``grammar`` (a stand-in for TinyStories), ``facts`` (of the form of PrOntoQA, see
+    ``text.classes``), ``hub``, ``hub:owner/name``, or a file or folder."""
+    facts: Annotated[int, Field(ge=1, le=MOST_FACTS)] = 80
+    """Different facts where ``stories`` is ``facts``; each stands in as many training rows."""
     hops: Annotated[
         tuple[Annotated[int, Field(ge=1, le=8)], ...],
         Field(min_length=1),
@@ -75,6 +84,8 @@ class TextSettings(TaskSettings):
     """Order of the sentences of generated contexts."""
     sequences: ReadRows = 1000
     """Training rows of each corpus."""
+    repeated: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Different rows that make up half of PrOntoQA's training rows, again and again; 0 for none."""
     held_out: ReadRows = 100
     """Held-out rows of each corpus."""
     answers: Annotated[int, Field(ge=1, le=10_000_000)] = 200
@@ -89,7 +100,32 @@ class TextSettings(TaskSettings):
     layout: Literal["packed", "padded"] = "packed"
     """``packed`` (rows cut from the stream of all documents) or ``padded`` (one document a row)."""
 
+    chain_weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    """Weight in the training loss of a target behind the prompt of an example, where each target of
+    a prompt and of a story has 1. Curves show losses without weights."""
+    curves: Annotated[
+        tuple[Literal["template", "form", "rule", "stop", "answer", "fact", "repeated"], ...],
+        AfterValidator(distinct),
+    ] = ()
+    """Kinds of targets that have a learning curve of their own, see ``text.targets``; ``repeated``
+    are targets ``rule`` of the repeated rows."""
+
     def __post_init__(self) -> None:
+        if self.needs_kinds and self.layout != "padded":
+            raise ConfigError(
+                f"chain_weight={self.chain_weight:g}, curves={self.curves} and "
+                f"repeated={self.repeated} with layout 'packed', which cuts examples; give layout "
+                f"'padded'."
+            )
+        for name, value, parts in (
+            ("facts", self.facts if self.stories == "facts" else 1, self.sequences),
+            ("repeated", self.repeated or 1, self.sequences // 2),
+        ):
+            if parts % value:
+                raise ConfigError(
+                    f"{name}={value} with sequences={self.sequences}: {parts} rows are no multiple, "
+                    f"so some would be seen more often than others; give another number."
+                )
         defaults = {"prontoqa": "generate", "stories": "grammar", "tokenizer": "train"}
         for name, default in defaults.items():
             source = getattr(self, name)
@@ -104,6 +140,16 @@ class TextSettings(TaskSettings):
                 f"entries; give d_vocab={GPT2_D_VOCAB}, or tokenizer 'train' for a vocabulary of "
                 f"your own size."
             )
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """The sets, and the kinds of targets that have a curve."""
+        return (*TEXT_SETS, *self.curves)
+
+    @property
+    def needs_kinds(self) -> bool:
+        """Whether rows must say what kind of token each target is."""
+        return self.chain_weight != 1 or bool(self.curves) or self.repeated > 0
 
     @property
     def length(self) -> int:

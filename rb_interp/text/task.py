@@ -8,33 +8,32 @@ drawn first; no document is trained on too.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float32, Int, Int8
 
 from rb_interp.arguments import checked
 from rb_interp.errors import TextError, nearest
 from rb_interp.table_repr import TableRepr
 from rb_interp.tasks.dataset import Dataset, Evaluation, Stage
-from rb_interp.text.classes import generate_classes
-from rb_interp.text.corpora import (
-    GENERATED,
-    HUB,
-    files_of,
-    full_name,
-    generate_stories,
-    read_prontoqa,
-    read_stories,
-    source_name,
+from rb_interp.text.corpora import source_name
+from rb_interp.text.documents import BLOCK, Document, Documents, stamps
+from rb_interp.text.prontoqa import Example
+from rb_interp.text.settings import (
+    CORPORA,
+    CURVES,
+    EARLY,
+    TEXT_SETS,
+    TRAIN,
+    TextSettings,
 )
-from rb_interp.text.prontoqa import Example, generate
-from rb_interp.text.settings import CORPORA, EARLY, TEXT_SETS, TRAIN, TextSettings
+from rb_interp.text.targets import KINDS, target_kinds
 from rb_interp.text.tokens import (
     Rows,
     Tokenizer,
@@ -46,100 +45,6 @@ from rb_interp.text.tokens import (
     train_tokenizer,
     word_tokenizer,
 )
-
-BLOCK = 250
-"""Documents that a generator is asked for at once; a larger number begins with the same ones."""
-
-MIN_STORY_TOKENS = 64
-"""A low mean length of stories; it bounds how many of a large set on the hub are fetched."""
-
-Document = Example | str
-
-
-def stamps(config: TextSettings) -> tuple:
-    """Names, times and sizes of the files of both corpora: a file that has changed is read again.
-
-    Raises TextError as `files_of`.
-    """
-    stamps = []
-    for corpus in CORPORA:
-        for file in files_of(getattr(config, corpus)):
-            state = file.stat()
-            stamps.append((str(file), state.st_mtime_ns, state.st_size))
-    return tuple(stamps)
-
-
-class Documents:
-    """The different documents of a corpus, in the order of a seed; drawn once, when needed.
-
-    No two are the same text, so no text is both trained on and held out.
-
-    >>> stories = Documents(TextSettings(), "stories", seed=0)
-    >>> stories.take(2, 3) == stories.take(0, 5)[2:]
-    True
-    """
-
-    def __init__(self, config: TextSettings, corpus: str, seed: int):
-        self._source = _documents(config, corpus, seed)
-        self._by_text: dict[str, Document] = {}
-
-    def take(self, start: int, n: int) -> list[Document]:
-        """Documents ``start`` to ``start + n``; fewer where there are no more."""
-        while len(self._by_text) < start + n:
-            document = next(self._source, None)
-            if document is None:
-                break
-            self._by_text.setdefault(text_of(document), document)
-        return list(self._by_text.values())[start : start + n]
-
-    def texts(self, start: int, n: int) -> list[str]:
-        """The texts of these documents that a model is trained on."""
-        return [text_of(document) for document in self.take(start, n)]
-
-
-def text_of(document: Document) -> str:
-    """The text of a document that a model is trained on."""
-    return document if isinstance(document, str) else document.text
-
-
-def _documents(config: TextSettings, corpus: str, seed: int) -> Iterator[Document]:
-    source = full_name(getattr(config, corpus), corpus)
-    if source == GENERATED[corpus]:
-        return _generated(config, corpus, seed)
-    n = None
-    if source == HUB["stories"]:
-        # about twice what is needed of a large set, so that seeds draw different stories
-        n = 2 * (config.sequences + config.held_out)
-        if config.layout == "packed":
-            n *= -(-config.n_ctx // MIN_STORY_TOKENS)
-    documents = _read(corpus, source, n, stamps(config))
-    rng = np.random.default_rng([seed, CORPORA.index(corpus)])
-    return (documents[index] for index in rng.permutation(len(documents)))
-
-
-def _generated(config: TextSettings, corpus: str, seed: int) -> Iterator[Document]:
-    """Documents of a generator, until a block brings nothing new."""
-    texts = set()
-    for block in count():
-        sequence = np.random.SeedSequence([seed, CORPORA.index(corpus), block])
-        state = int(sequence.generate_state(1)[0] >> 1)
-        if corpus == "stories":
-            documents = generate_stories(BLOCK, state)
-        elif config.query == "property":
-            documents = generate(BLOCK, state, config.hops, config.ordering)
-        else:
-            documents = generate_classes(BLOCK, state, config.hops, config.ordering, config.query)
-        n_before = len(texts)
-        texts.update(map(text_of, documents))
-        if len(texts) == n_before:
-            return
-        yield from documents
-
-
-@lru_cache(maxsize=4)
-def _read(corpus: str, source: str, n: int | None, stamps: tuple) -> Sequence[Document]:
-    return read_prontoqa(source) if corpus == "prontoqa" else read_stories(source, n)
-
 
 TRAINED = {"train": train_tokenizer, "words": word_tokenizer}
 """Kinds of tokenizers that are made from the text."""
@@ -189,9 +94,11 @@ class TextRows(Dataset):
 
     Attributes:
         text: what the rows are cut from.
+        weights: ``[row, pos]``, of each label in the training loss; None if all are alike.
     """
 
     text: TextData | None = None
+    weights: Float32[np.ndarray, "row pos"] | None = None
 
     @property
     def d_vocab(self) -> int:
@@ -270,7 +177,9 @@ def tokenizer_of(config: TextSettings) -> Tokenizer:
         return load_tokenizer(config.tokenizer, config.d_vocab)
     # on the hub, the number of rows decides how many stories are fetched
     if not config.stories.startswith("hub"):
-        config = replace(config, sequences=1, held_out=1, answers=1, n_ctx=2, layout="packed")
+        sizes = {"sequences": config.facts, "held_out": 1, "answers": 1, "n_ctx": 2}
+        targets = {"layout": "packed", "chain_weight": 1.0, "curves": (), "repeated": 0}
+        config = replace(config, **sizes, **targets)
     return _trained(config, stamps(config))
 
 
@@ -298,8 +207,13 @@ def _corpus_rows(
     n_answers = config.answers if corpus == "prontoqa" else 0
     test, n_test, n_cut = _fill(config, corpus, documents, 0, config.held_out, tokenizer)
     held_out = max(n_test, n_answers)
-    filled = _fill(config, corpus, documents, held_out, config.sequences, tokenizer)
+    n_repeated = config.repeated if corpus == "prontoqa" else 0
+    n_fresh = config.sequences - config.sequences // 2 if n_repeated else config.sequences
+    filled = _fill(config, corpus, documents, held_out, n_fresh + n_repeated, tokenizer)
     train, n_train, n_train_cut = filled
+    if n_repeated:
+        again = np.tile(np.arange(n_fresh, len(train)), config.sequences // 2 // n_repeated)
+        train = train.take(np.concatenate([np.arange(n_fresh), again]))
     first = documents.take(0, n_answers)
     examples = [document for document in first if isinstance(document, Example)]
     texts = documents.texts(0, held_out + n_train)
@@ -339,6 +253,8 @@ def _fill(
     if config.layout == "padded":
         tokens = stream(documents.texts(start, n), tokenizer)
         rows = padded(tokens, config.n_ctx, number, n, tokenizer.end)
+        if config.needs_kinds:
+            rows = replace(rows, kinds=_kinds(documents.take(start, n), config.n_ctx, tokenizer))
         lengths = np.diff(np.flatnonzero(tokens == tokenizer.end))
         return rows, len(rows), int((lengths > config.n_ctx).sum())
     needed = n * config.n_ctx + 1
@@ -353,6 +269,18 @@ def _fill(
     # the first end stands before the first document
     n_begun = int((tokens[: needed - 1] == tokenizer.end).sum())
     return packed(tokens, config.n_ctx, number, n), min(n_begun, n_read), 0
+
+
+def _kinds(
+    documents: Sequence[Document], n_ctx: int, tokenizer: Tokenizer
+) -> Int8[np.ndarray, "row n_ctx"]:
+    """Kinds of the targets of padded rows; those of a story are all like those of a prompt."""
+    kinds = np.zeros((len(documents), n_ctx), dtype=np.int8)
+    examples = [document for document in documents if isinstance(document, Example)]
+    if examples:
+        for row, of_example in zip(kinds, target_kinds(examples, tokenizer), strict=True):
+            row[: len(of_example)] = of_example[:n_ctx]
+    return kinds
 
 
 def content_key(texts: Sequence[str]) -> str:
@@ -417,20 +345,40 @@ class TextTask(TextSettings):
         Raises TextError if the text cannot be had.
         """
         text = self.text(seed)
-        rows = concatenate_rows([text.train, text.test])
+        parts = [text.train, text.test]
+        set = [text.train.corpus, len(CORPORA) + text.test.corpus]
+        for number, name in enumerate(self.curves, len(TEXT_SETS)):
+            rows = self._rows_of_curve(text, name)
+            parts.append(rows)
+            set.append(np.full(len(rows), number))
+        rows = concatenate_rows(parts)
+        set = np.concatenate(set).astype(np.int64)
+        targets = rows.targets
+        for number, name in enumerate(self.curves, len(TEXT_SETS)):
+            targets[set == number] &= rows.kinds[set == number] == KINDS.index(CURVES[name][1])
         tokens = rows.tokens.astype(np.int64)
-        set = np.concatenate([text.train.corpus, len(CORPORA) + text.test.corpus])
+        weights = None
+        if self.chain_weight != 1:
+            weights = np.where(rows.kinds > 0, np.float32(self.chain_weight), np.float32(1))
         return TextRows(
             seed=seed,
             tokens=tokens[:, :-1],
-            labels=np.where(rows.targets, tokens[:, 1:], -1),
-            set=set.astype(np.int64),
-            sets=TEXT_SETS,
+            labels=np.where(targets, tokens[:, 1:], -1),
+            set=set,
+            sets=self.sets,
             train_sets=TRAIN,
             name="the text task",
             batch_sets=TRAIN,
             text=text,
+            weights=weights,
         )
+
+    def _rows_of_curve(self, text: TextData, name: str) -> Rows:
+        """The rows on which the curve of a kind of targets is read."""
+        rows = text.rows(CURVES[name][0])
+        if name == "repeated":  # they stand last
+            rows = rows.take(np.arange(len(rows) - self.repeated, len(rows)))
+        return rows
 
 
 def _training_loss(values: Evaluation) -> np.ndarray:

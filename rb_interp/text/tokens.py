@@ -16,6 +16,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tokenizers
@@ -73,8 +74,16 @@ class Tokenizer:
     @checked
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of many texts, on all cores."""
+        return [encoding.ids for encoding in self._encodings(texts, "encode_batch_fast")]
+
+    def starts(self, texts: Sequence[str]) -> list[list[int]]:
+        """The character of each text at which each of its tokens begins."""
+        encodings = self._encodings(texts, "encode_batch")
+        return [[first for first, _ in encoding.offsets] for encoding in encodings]
+
+    def _encodings(self, texts: Sequence[str], method: str) -> list[Any]:
         try:
-            encodings = self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
+            return getattr(self.backend, method)(list(texts), add_special_tokens=False)
         except Exception:  # tokenizers raises bare Exceptions
             known = self.backend.get_vocab()
             for word in words_of(texts):
@@ -84,7 +93,6 @@ class Tokenizer:
                         f"'{self.kind}'; use tokenizer 'train', which can write every text."
                     ) from None
             raise
-        return [encoding.ids for encoding in encodings]
 
     @checked
     def decode(self, ids: Sequence[int] | Int[np.ndarray, " token"]) -> str:
@@ -213,11 +221,14 @@ class Rows(TableRepr):
         corpus: ``[row]``, index into CORPORA.
         lengths: ``[row]``, tokens of a row that are text, the first one included; n_ctx + 1 where
             packed.
+        kinds: ``[row, n_ctx]``, index into ``targets.KINDS`` of each target, 0 where it is none;
+            None if nobody asked.
     """
 
     tokens: Int[np.ndarray, "row n_ctx_and_1"]
     corpus: Int[np.ndarray, " row"]
     lengths: Int[np.ndarray, " row"]
+    kinds: Int[np.ndarray, "row n_ctx"] | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -229,8 +240,12 @@ class Rows(TableRepr):
 
     def of(self, corpus: str) -> Rows:
         """The rows of a corpus."""
-        rows = self.corpus == CORPORA.index(corpus)
-        return Rows(self.tokens[rows], self.corpus[rows], self.lengths[rows])
+        return self.take(np.flatnonzero(self.corpus == CORPORA.index(corpus)))
+
+    def take(self, rows: Int[np.ndarray, " n"]) -> Rows:
+        """Rows by their numbers."""
+        kinds = None if self.kinds is None else self.kinds[rows]
+        return Rows(self.tokens[rows], self.corpus[rows], self.lengths[rows], kinds)
 
     @checked
     def counts(self, d_vocab: int) -> Int[np.ndarray, "2 {d_vocab}"]:
@@ -295,7 +310,8 @@ def concatenate_rows(parts: Sequence[Rows]) -> Rows:
     tokens = np.concatenate([part.tokens for part in parts])
     corpus = np.concatenate([part.corpus for part in parts])
     lengths = np.concatenate([part.lengths for part in parts])
-    return Rows(tokens, corpus, lengths)
+    kinds = [part.kinds for part in parts if part.kinds is not None]
+    return Rows(tokens, corpus, lengths, np.concatenate(kinds) if kinds else None)
 
 
 def _rows(tokens: np.ndarray, corpus: int, lengths: np.ndarray) -> Rows:

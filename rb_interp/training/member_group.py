@@ -3,9 +3,10 @@ to the kind.
 
 `LastGroup` reads the answer at the last position. `NextGroup` predicts every next token:
 
-    L = sum over targets of -ln p(next token) / number of targets
+    L = sum over targets of -w ln p(next token) / sum over targets of w
 
-A label of -1 is no target: what fills up a short row plays no part.
+A label of -1 is no target: what fills up a short row plays no part. A weight w is 1 unless the
+dataset has others; evaluations have none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from weakref import proxy
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from rb_interp.errors import ConfigError
@@ -296,24 +297,36 @@ class NextGroup(MemberGroup):
         differ = "" if self.length else "the lengths of its rows differ from batch to batch"
         return super().why_single_steps() or differ
 
-    def gradients_of(self, tokens: MemberTokens, labels: MemberTokens) -> tuple[Tensor, ...]:
+    def gradients_of(
+        self, tokens: MemberTokens, labels: MemberTokens, weights: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         """Gradients of a batch of each seed, in the order of ``trained``, in pieces of
-        ``micro_batch`` rows."""
+        ``micro_batch`` rows; labels may have weights."""
         tokens, labels = trimmed(tokens[self.which_seed], labels[self.which_seed], self.length)
-        total = (labels >= 0).sum((1, 2))
+        counts = labels >= 0
+        if weights is not None:
+            counts = counts * weights[self.which_seed, :, : labels.shape[-1]].to(self.dtype)
+        total = counts.sum((1, 2))
         sums: tuple[Tensor, ...] = ()
         size = self.train.micro_batch or tokens.shape[1]
-        for rows, following in zip(tokens.split(size, 1), labels.split(size, 1), strict=True):
-            loss = self._loss(rows, following, total)
+        parts = (part.split(size, 1) for part in (tokens, labels, counts))
+        for rows, following, counted in zip(*parts, strict=True):
+            loss = self._loss(rows, following, total, None if weights is None else counted)
             gradients = torch.autograd.grad(loss, list(self.trained.values()))
             sums = tuple(map(torch.add, sums, gradients)) if sums else gradients
         return sums
 
     def _loss(
-        self, tokens: MemberTokens, labels: MemberTokens, total: Int[Tensor, " member"]
+        self,
+        tokens: MemberTokens,
+        labels: MemberTokens,
+        total: Shaped[Tensor, " member"],
+        weights: Float[Tensor, "member row pos"] | None = None,
     ) -> Float[Tensor, ""]:
         """The rows' share of each member's mean loss, summed over members."""
         losses, _ = self._read(tokens, labels)
+        if weights is not None:
+            losses = losses * weights
         return (losses.sum((1, 2)) / total).sum()
 
     def _read(

@@ -35,7 +35,8 @@ SeedLabels = Int[Tensor, "seed row ..."]
 
 class Batches:
     """Training rows of each seed (``tokens``, ``labels``), and evaluation rows of each of the
-    task's sets (``fixed``).
+    task's sets (``fixed``). A dataset's ``weights`` of labels, where it has them, are a third part
+    of training rows.
 
     Raises ConfigError for a batch that cannot be divided among sets, TaskError for tokens beyond
     the vocabulary and for training sets that differ in number of rows.
@@ -80,6 +81,11 @@ class Batches:
         shape = (len(self.seeds), self.parts, self.n_rows)
         self.order = torch.empty(shape, dtype=torch.int64, device=device)
         self.tokens, self.labels = self._tensors(datasets, rows_of_seeds)
+        self.trained = (self.tokens, self.labels)
+        if getattr(datasets[0], "weights", None) is not None:
+            pairs = zip(datasets, rows_of_seeds, strict=True)
+            weights = [getattr(data, "weights", None)[rows] for data, rows in pairs]
+            self.trained += (torch.from_numpy(np.stack(weights)).to(device),)
         self.fixed = []
         for name in task.sets:
             rows = [data.sample(name, train.eval_rows) for data in datasets]
@@ -97,8 +103,8 @@ class Batches:
             torch.from_numpy(np.stack(labels)).to(self.device),
         )
 
-    def of_step(self, step: int) -> tuple[SeedTokens, SeedLabels]:
-        """Rows of a step for each seed, and their labels."""
+    def of_step(self, step: int) -> tuple[Tensor, ...]:
+        """Rows of a step for each seed, their labels, and weights of these if there are any."""
         batch, _ = self.begin(step)
         return self.rows(torch.tensor([batch], device=self.device))
 
@@ -113,15 +119,15 @@ class Batches:
             self.epoch = epoch
         return batch, per_epoch - batch
 
-    def rows(self, batch: Int[Tensor, " 1"]) -> tuple[SeedTokens, SeedLabels]:
-        """Rows of a batch of the epoch that was laid out, and their labels; the batch's number
-        is read on the device."""
+    def rows(self, batch: Int[Tensor, " 1"]) -> tuple[Tensor, ...]:
+        """Rows of a batch of the epoch that was laid out, as `of_step`; the batch's number is read
+        on the device."""
         if self.whole:
-            return self.tokens, self.labels
+            return self.trained
         columns = batch * self.size + torch.arange(self.size, device=self.device)
         rows = self.order[:, :, columns].flatten(1)
         seeds = torch.arange(len(self.seeds), device=self.device)[:, None]
-        return self.tokens[seeds, rows], self.labels[seeds, rows]
+        return tuple(part[seeds, rows] for part in self.trained)
 
     def _order(self, seed: int, epoch: int) -> Int[np.ndarray, "part row"]:
         rng = np.random.default_rng([seed, 5, epoch])

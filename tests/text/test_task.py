@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from rb_interp.errors import TextError
+from rb_interp.text import documents
 from rb_interp.text import task as module
-from rb_interp.text.task import Documents, TextTask, entropy, text_data, text_of, tokenizer_of
+from rb_interp.text.documents import Documents, text_of
+from rb_interp.text.task import TextTask, entropy, text_data, tokenizer_of
 
 SMALL = TextTask(sequences=60, held_out=12, answers=20, d_vocab=512, n_ctx=128)
 PADDED = replace(SMALL, layout="padded", n_ctx=64)
@@ -26,7 +28,8 @@ real = pytest.mark.skipif(
 def small(monkeypatch):
     """Little text for the tokenizer, and small blocks."""
     monkeypatch.setattr(module, "TOKENIZER_DOCUMENTS", 40)
-    monkeypatch.setattr(module, "BLOCK", 40)
+    for each in (module, documents):
+        monkeypatch.setattr(each, "BLOCK", 40)
     module._trained.cache_clear()
     yield
     module._trained.cache_clear()
