@@ -25,7 +25,8 @@ left out. Grouped queries have the keys and values of their group. So other weig
 function give the same numbers (docs/probes.md).
 
 Null: W_OV and W_QK with the same singular values in random bases, embeddings and earlier heads as
-they are. A head of an untrained model is such a draw.
+they are. A head of an untrained model is such a draw. All heads of a scan are drawn in the same
+bases, and Q- and K-composition, whose nulls have one distribution, have the same draws.
 
 How it can mislead. The zoo's two induction heads read copying .97 and .98, induction 1.00,
 k_composition .36, and Q-composition below its null of .19; their previous-token head reads
@@ -53,11 +54,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from jaxtyping import Float
 from scipy.linalg import helmert
-from scipy.special import softmax
 from torch import nn
 
 from rb_interp._threads import single_threaded
@@ -87,7 +86,7 @@ REASONS = {
     "v_composition": f"{NO_EARLIER}.",
 }
 Matrix = Float[np.ndarray, "rows columns"]
-Sides = Float[np.ndarray, "*lead d d_head"]
+Products = Float[np.ndarray, "*lead rows columns"]
 
 
 class Circuits(NamedTuple):
@@ -98,12 +97,32 @@ class Circuits(NamedTuple):
         unembed: W_U E.
         gram: E^T E.
         positions: e + p_i; NaN if the model adds no position embeddings.
+        writers: W_OV but for a rotation of what is read, over its norm; NaN if that is 0.
+        previous: previous_token of each head.
     """
 
     sides: Float[np.ndarray, "layer 4 head d d_head"]
     unembed: Matrix
     gram: Matrix
     positions: Matrix
+    writers: Products
+    previous: Matrix
+
+
+class InBases(NamedTuple):
+    """A model in two bases B and C of a head's rank, or in draws of them.
+
+    Attributes:
+        unembed: C^T W_U E B.
+        queries: positions in B.
+        keys: positions in C.
+        squares: what each writer makes of B's columns, squared and summed.
+    """
+
+    unembed: Products
+    queries: Products
+    keys: Products
+    squares: Products
 
 
 @checked
@@ -153,26 +172,29 @@ def head_circuits(
         if not scan.finite:
             return Measurement(dict.fromkeys(REASONS, math.nan))
         number = structure.attention_layers(source).index(layer)
-        return read_circuits(scan.once(circuits_of), number, head)
+        return read_circuits(scan, number, head)
 
     return read_model(
         "head_circuits", model, measure, untrained, n_null, seed, REASONS, layer, head
     )
 
 
-def circuits_of(model: Any) -> Circuits:
+def circuits_of(scan: OnePass) -> Circuits:
     """The circuits of all heads of a model."""
+    model: Any = scan.model
     cfg = model.cfg
     basis = np.eye(cfg.d_model)
     if getattr(cfg, "normalization_type", None) in ("LN", "LNPre"):
         basis = helmert(cfg.d_model)
-    W_E = float64(model.W_E) @ basis.T
-    mean = W_E.mean(0)
-    tokens = W_E - mean
+    tokens = float64(model.W_E)
+    mean = tokens.mean(0)
+    tokens = tokens - mean
+    gram = basis @ (tokens.T @ tokens) @ basis.T
+    mean = basis @ mean
     positions = np.full((2, len(mean)), np.nan)
     if structure.adds_positions(model) and hasattr(model, "W_pos"):
         positions = float64(model.W_pos[:MAX_POSITIONS]) @ basis.T + mean
-    squares = np.square(tokens).mean() + np.square(np.nan_to_num(positions)).mean()
+    squares = gram.trace() / len(tokens) / len(mean) + np.square(np.nan_to_num(positions)).mean()
     size = math.sqrt(squares * len(mean) / cfg.d_model)
     x = (size * (-1.0) ** torch.arange(cfg.d_model))[None].to(model.W_E)
 
@@ -192,77 +214,113 @@ def circuits_of(model: Any) -> Circuits:
             side = writes @ heads.swapaxes(1, 2) if name == "W_O" else norms[layer] @ heads
             sides.append(np.repeat(side, cfg.n_heads // len(side), axis=0))
         sides[-2] = sides[-2] / scale
-    W_U = norms[-1] @ float64(model.W_U)
+    W_U = float64(model.W_U)
+    stacked = np.reshape(sides, (-1, 4, *sides[0].shape))
+    values, outputs, queries, keys = stacked.swapaxes(0, 1)
+    writers = np.linalg.qr(values, mode="r") @ outputs.swapaxes(2, 3)
+    length = np.linalg.norm(writers, axis=(2, 3), keepdims=True)
     return Circuits(
-        np.reshape(sides, (-1, 4, *sides[0].shape)),
-        W_U @ tokens[: W_U.shape[1]],
-        tokens.T @ tokens,
+        stacked,
+        norms[-1] @ (W_U @ tokens[: W_U.shape[1]]) @ basis.T,
+        gram,
         positions,
+        writers / np.where(length > 0, length, np.nan),
+        previous_token(positions @ queries, positions @ keys),
     )
 
 
-def read_circuits(circuits: Circuits, layer: int, head: int) -> Measurement:
-    """The values of `head_circuits`, read from the circuits of all heads."""
-    sides, unembed, gram, positions = circuits
-    values, outputs, queries, keys = sides[:layer].swapaxes(0, 1)
-    writers = np.linalg.qr(values, mode="r") @ outputs.swapaxes(2, 3)
-    size = np.linalg.norm(writers, axis=(2, 3), keepdims=True)
-    writers = writers / np.where(size > 0, size, np.nan)
-    previous = previous_token(queries, keys, positions)
-    through = np.zeros_like(gram)
-    if np.isfinite(previous).any():
-        best = np.unravel_index(previous.argmax(), previous.shape)
-        through = outputs[best] @ (values[best].T @ gram)
+def in_bases(circuits: Circuits, layer: int, B: Matrix, C: Matrix) -> InBases:
+    """A model in two bases, and of its writers those before a layer."""
+    positions = circuits.positions
+    squares = np.square(np.tensordot(circuits.writers[:layer], B, 1)).sum(2)
+    return InBases(C.T @ circuits.unembed @ B, positions @ B, positions @ C, squares)
 
-    def read(V: Matrix, W_O: Matrix, Q: Matrix, K: Matrix) -> Measurement:
+
+def random_bases(scan: OnePass, n_null: int, seed: int) -> tuple[InBases, np.ndarray]:
+    """A model in draws of random bases, and their first rows, as many as columns."""
+    circuits = scan.once(circuits_of)
+    rank, d = circuits.writers.shape[2:]
+    last = structure.attention_layers(scan.model).index(scan.layers[-1])
+    rng = np.random.default_rng(seed)
+    draws = []
+    blocks = []
+    for _ in range(n_null):
+        bases = random_subspaces(2, d, rank, rng)
+        bases *= rng.choice([-1.0, 1.0], (2, 1, rank))  # LAPACK's are not random
+        draws.append(in_bases(circuits, last, *bases))
+        blocks.append(bases[:, :rank])
+    return InBases(*map(np.stack, zip(*draws, strict=True))), np.stack(blocks, 1)
+
+
+def read_circuits(scan: OnePass, layer: int, head: int) -> Measurement:
+    """The values of `head_circuits`, read from the circuits of all heads."""
+    circuits = scan.once(circuits_of)
+    V, W_O, Q, K = circuits.sides[layer, :, head]
+    previous = circuits.previous[:layer]
+    reads = writes = np.zeros_like(V)
+    if np.isfinite(previous).any():
+        number, best = np.unravel_index(previous.argmax(), previous.shape)
+        reads, writes = circuits.sides[number, :2, best]
+        reads = circuits.gram @ reads
+    *bases_OV, OV = decomposed(V, W_O)
+    B, C, QK = decomposed(Q, K)
+
+    def read(
+        in_OV: InBases, in_QK: InBases, in_KQ: InBases, through: Products
+    ) -> tuple[dict, dict]:
         values = {
-            "copying": positivity(W_O.T @ unembed @ V),
-            "previous_token": float(previous_token(Q, K, positions)),
-            "induction": positivity(K.T @ through @ Q),
+            "copying": positivity(in_OV.unembed * OV),
+            "previous_token": previous_token(in_QK.queries * QK, in_QK.keys),
+            "induction": positivity(through * QK),
         }
         arrays = {}
-        for kind, side, other in (("q", Q, K), ("k", K, Q), ("v", V, W_O)):
-            R: Any = np.linalg.qr(other, mode="r")
-            reader = side @ R.T  # |X side other^T| = |X reader|
-            shares = np.linalg.norm(writers @ reader, axis=(2, 3))
-            shares /= np.linalg.norm(reader) or math.nan
+        for kind, model, singular in (("q", in_QK, QK), ("k", in_KQ, QK), ("v", in_OV, OV)):
+            squares = model.squares[..., :layer, :, :] @ np.square(singular)
+            shares = np.sqrt(squares) / (np.linalg.norm(singular) or math.nan)
             arrays[f"{kind}_composition"] = shares
-            values[f"{kind}_composition"] = float(np.fmax.reduce(shares, None, initial=math.nan))
-        return Measurement(values, arrays=arrays)
+            values[f"{kind}_composition"] = np.fmax.reduce(shares, (-2, -1), initial=math.nan)
+        return values, arrays
 
     def draw_nulls(n_null: int, seed: int) -> dict[str, Null]:
-        rng = np.random.default_rng(seed)
-        R: Any = np.linalg.qr(matrices, mode="r")
-        bases = random_subspaces(4 * n_null, len(gram), R.shape[1], rng)
-        bases *= rng.choice([-1.0, 1.0], (len(bases), 1, R.shape[1]))  # LAPACK's are not random
-        draws = bases.reshape(n_null, 4, *bases.shape[1:]) @ R
-        table = pd.DataFrame([read(*draw).values for draw in draws])
-        return {name: Null("random bases", table[name].to_numpy()) for name in table}
+        bases, (first_B, first_C) = scan.once(random_bases, n_null, seed)
+        through = first_C.swapaxes(1, 2) * decomposed(writes, reads)[2] @ first_B
+        draws, _ = read(bases, bases, bases, through)
+        return {name: Null("random bases", draws[name]) for name in draws}
 
-    matrices = sides[layer, :, head]
-    reading = read(*matrices)
-    eigenvalues = np.linalg.eigvals(matrices[1].T @ unembed @ matrices[0])
-    arrays = {"eigenvalues": eigenvalues, **reading.arrays}
-    return reading._replace(nulls=draw_nulls, arrays=arrays)
+    in_OV = in_bases(circuits, layer, *bases_OV)
+    in_QK = in_bases(circuits, layer, B, C)
+    in_KQ = in_bases(circuits, layer, C, B)
+    numbers, arrays = read(in_OV, in_QK, in_KQ, C.T @ writes @ (reads.T @ B))
+    arrays["eigenvalues"] = np.linalg.eigvals(in_OV.unembed * OV)
+    return Measurement({name: float(numbers[name]) for name in numbers}, draw_nulls, arrays)
 
 
-def positivity(product: Matrix) -> float:
+def decomposed(left: Matrix, right: Matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Bases B and C and singular values D, so that left right^T = B D C^T."""
+    bases, R = np.linalg.qr(np.stack([left, right]))
+    U, D, V = np.linalg.svd(R[0] @ R[1].T)
+    return bases[0] @ U, bases[1] @ V.T, D
+
+
+def positivity(products: Products) -> np.ndarray:
     """Sum of the eigenvalues over the sum of their absolute values, in [-1, 1].
 
     NaN if all are 0 but for rounding, also where the matrix is not.
 
-    >>> positivity(np.diag([3.0, -1.0])), positivity(np.outer([1, 3, -1], [0.1, 0.2, 0.7]))
-    (0.5, nan)
+    >>> float(positivity(np.diag([3.0, -1.0])))
+    0.5
+    >>> float(positivity(np.outer([1, 3, -1], [0.1, 0.2, 0.7])))
+    nan
     """
-    eigenvalues = np.linalg.eigvals(product)
-    size = np.abs(eigenvalues).sum()
-    if size <= ROUNDING * np.linalg.norm(product):
-        return math.nan
-    return float(eigenvalues.sum().real / size)
+    eigenvalues = torch.linalg.eigvals(torch.from_numpy(products)).numpy()
+    size = np.abs(eigenvalues).sum(-1)
+    is_zero = size <= ROUNDING * np.linalg.norm(products, axis=(-2, -1))
+    return eigenvalues.sum(-1).real / np.where(is_zero, math.nan, size)
 
 
-def previous_token(Q: Sides, K: Sides, positions: Matrix) -> np.ndarray:
-    """Mean attention of positions to the one before, for each Q and K."""
-    scores = positions @ Q @ (positions @ K).swapaxes(-1, -2)
-    pattern = softmax(np.where(np.tri(len(positions)), scores, -np.inf), axis=-1)
-    return np.diagonal(pattern, -1, -2, -1).mean(-1)
+def previous_token(queries: Products, keys: Products) -> np.ndarray:
+    """Mean attention of positions to the one before."""
+    scores = torch.from_numpy(queries) @ torch.from_numpy(keys).mT
+    hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    pattern = scores.masked_fill_(hidden, -math.inf).softmax(-1)
+    return pattern.diagonal(-1, -2, -1).mean(-1).numpy()

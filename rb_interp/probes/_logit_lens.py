@@ -164,7 +164,13 @@ def stream_logits(
         if has_mlp(model) and hook_points(model, [middle]):
             hooks[f"resid_mid.{layer}"] = middle
         hooks[f"resid_post.{layer}"] = f"blocks.{layer}.hook_resid_post"
-    activations = capture(source, inputs.tokens, list(hooks.values()))
+    names = list(hooks.values())
+    is_cache = source is not model
+    if not is_cache:
+        names.append("logits")
+    last_position = inputs.tokens.shape[1] - 1
+    columns, column = np.unique([*positions, last_position], return_inverse=True)
+    activations = capture(source, inputs.tokens, names, select=lambda value: value[:, columns])
     norm = getattr(model, "ln_final", nn.Identity())
 
     def read(x: Tensor, scaled_as: Tensor) -> Tensor:
@@ -173,17 +179,20 @@ def stream_logits(
 
     with torch.no_grad(), evaluation(model):
         last = activations[list(hooks.values())[-1]]
-        actual = logits_of(source, inputs.tokens, select=lambda logits: logits[:, -1])
+        if is_cache:
+            actual = logits_of(source, inputs.tokens, select=lambda logits: logits[:, -1])
+        else:
+            actual = activations["logits"][:, -1]
         if not is_rounding(read(last[:, -1], last[:, -1]) - actual, actual):
             raise ModelError(
                 f"logit_lens got a {type(model).__name__} whose logits are not the unembedding of its "
                 f"last stream behind LayerNorm, RMSNorm or none, or a cache of other rows; patch "
                 f"its streams instead."
             )
-        rows = np.arange(len(positions))
+        at_rows = np.arange(len(positions)), column[:-1]
         logits = {}
         for name, hook in hooks.items():
-            x = activations[hook][rows, positions]
-            scaled_as = x if scale == "own" else last[rows, positions]
+            x = activations[hook][at_rows]
+            scaled_as = x if scale == "own" else last[at_rows]
             logits[name] = float64(read(x, scaled_as))
     return logits

@@ -357,7 +357,7 @@ class OnePass:
         self.layers = sorted(layers)
         self.cache_dict: dict[str, Tensor] = {}
         self._passes: dict[tuple, dict[str, Tensor]] = {}
-        self._results: dict[Callable, Any] = {}
+        self._results: dict[tuple, Any] = {}
 
     @cached_property
     def hook_dict(self) -> Any:
@@ -369,11 +369,12 @@ class OnePass:
         """Whether every weight is finite."""
         return finite_weights(self.model)
 
-    def once(self, function: Callable[[Any], Any]) -> Any:
-        """What a function gives of the model, remembered for other heads."""
-        if function not in self._results:
-            self._results[function] = function(self.model)
-        return self._results[function]
+    def once(self, function: Callable[..., Any], *options: int) -> Any:
+        """What a function gives of the scan, remembered for other heads."""
+        key = (function, *options)
+        if key not in self._results:
+            self._results[key] = function(self, *options)
+        return self._results[key]
 
     def of_rows(
         self, rows: Int[Tensor, "row pos"], names: Sequence[str], select: Select = None

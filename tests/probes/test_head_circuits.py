@@ -8,7 +8,7 @@ import pytest
 import torch
 from induction import INDUCTION, OTHER, PREVIOUS, known
 from lens_models import KINDS, bridged, encoder, lens_model, read_weights, transformers_model
-from scipy.stats import binom
+from scipy.stats import binom, ks_2samp, ortho_group
 from test_null_calibration import untrained
 
 import rb_interp as rb
@@ -48,6 +48,34 @@ def test_random_bases_have_no_sign():
     """The trace of a random rotation is 0 on average; LAPACK's own signs give it a mean."""
     null = head_circuits(arrays(np.eye(6)), n_null=600).nulls["copying"]
     assert abs(null.mean) < 4 * null.sd / 600**0.5
+
+
+@pytest.mark.lens
+def test_draws_are_those_of_heads_with_random_bases():
+    """Of one distribution with what the probe reads if the head's weights are turned at random."""
+    model, n, rng = untrained(0.5, 3), 150, np.random.default_rng(0)
+    reading = head_circuits(model, layer=1, head=1, n_null=n)
+    weights = [getattr(model.blocks[1].attn, f"W_{name}").data[1] for name in "VOQK"]
+    start = [weight.clone() for weight in weights]
+    turned = []
+    for _ in range(n):
+        for weight, value, turn in zip(weights, start, ortho_group.rvs(64, 4, rng), strict=True):
+            turn = torch.from_numpy(turn).float()
+            weight.copy_(value @ turn if weight is weights[1] else turn @ value)
+        turned.append(head_circuits(model, layer=1, head=1, n_null=0).values)
+    for name, null in reading.nulls.items():
+        drawn = [values[name] for values in turned]
+        assert ks_2samp(null.draws, drawn).pvalue > 0.001, name
+
+
+def test_a_scan_draws_what_each_head_draws_alone():
+    model = untrained(0.5, 3)
+    table = scan(head_circuits, model, n_null=19).set_index(["layer", "head", "quantity"])
+    for layer, head in np.ndindex(2, model.cfg.n_heads):
+        alone = head_circuits(model, layer=layer, head=head, n_null=19)
+        for name, null in alone.nulls.items():
+            expected = pytest.approx([null.mean, null.sd], nan_ok=True)
+            assert [*table.loc[(layer, head, name), ["null_mean", "null_sd"]]] == expected
 
 
 def test_composition_by_hand():
@@ -202,7 +230,7 @@ def test_the_zoo_s_induction_heads_are_told_from_others():
         assert np.unravel_index(k.argmax(), k.shape) == PREVIOUS
     assert table.untrained.loc[1].drop(index="previous_token", level=1).abs().max() < 0.4
     start: Any = known().untrained
-    unchanged = head_circuits(start, layer=1, n_null=39).to_frame()
+    unchanged = head_circuits(start, layer=1, n_null=199).to_frame()
     assert unchanged.p_value.between(0.05, 0.99).all()
     assert found.note[found.layer == 0].str.contains("no earlier layer has heads").sum() == 8
 
