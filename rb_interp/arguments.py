@@ -2,12 +2,20 @@
 beartype."""
 
 import inspect
-import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache, wraps
-from types import SimpleNamespace
-from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from types import NoneType, SimpleNamespace, UnionType
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 from beartype import BeartypeConf
@@ -20,6 +28,7 @@ F = TypeVar("F", bound=Callable)
 FLOATS = getattr(Float, "dtypes", None)
 INT_IS_FLOAT = BeartypeConf(is_pep484_tower=True)
 SEQUENCES = {list, tuple, Sequence, Collection, Iterable}
+WORDS_OF = {Mapping: "a mapping, such as a dict", Callable: "a function"}
 WHOLE_NUMBERS = (int, Sequence[int], Iterable[int], Collection[int])
 
 
@@ -77,9 +86,7 @@ def checked(function: F) -> F:
                     items = value if isinstance(value, list | tuple) else (value,)
                     is_mask = refuses_masks and bool in map(type, items)
                     if is_mask or not is_bearable(value, hint, conf=INT_IS_FLOAT):
-                        expected = re.sub(r"\b(\w+\.)+", "", inspect.formatannotation(hint))
-                        if is_dataclass(hint):
-                            expected += f"({', '.join(field.name for field in fields(hint))})"
+                        expected = in_words(hint)
                         raise ArgumentError(f"got {name}={describe(value)}; expected {expected}.")
                 except (ArgumentError, ModelError) as error:  # a model says what it lacks
                     raise type(error)(f"{caller} {error}") from None
@@ -92,6 +99,34 @@ def checked(function: F) -> F:
         return function(*bound.args, **bound.kwargs)
 
     return call  # type: ignore[return-value]
+
+
+def in_words(hint: Any) -> str:
+    """What an annotation asks for, as a person says it.
+
+    >>> in_words(Sequence[int] | None), in_words(Literal["mean", "zero"])
+    ('a list of int or None', "'mean' or 'zero'")
+    >>> in_words(Float[np.ndarray, "row d"])
+    'float numbers of shape [row d]'
+    """
+    origin = get_origin(hint)
+    kinds = get_args(hint)
+    if hint is NoneType:
+        return "None"
+    if origin is Literal:
+        return " or ".join(map(repr, kinds))
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(map(in_words, kinds)))
+    if hasattr(hint, "dim_str"):
+        return f"{hint.__name__.partition('[')[0].lower()} numbers of shape [{hint.dim_str}]"
+    if origin in SEQUENCES:
+        return f"a list of {in_words(kinds[0])}"
+    if origin in WORDS_OF:
+        return WORDS_OF[origin]
+    name = getattr(hint, "__name__", str(hint))
+    if is_dataclass(hint):
+        name += f"({', '.join(field.name for field in fields(hint))})"
+    return name
 
 
 @cache

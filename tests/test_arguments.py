@@ -52,16 +52,16 @@ def asked(
     [
         ({"n": "4"}, "asked got n='4'; expected int."),
         ({"share": "4"}, "asked got share='4'; expected float."),
-        ({"side": "more"}, "asked got side='more'; expected Literal['greater', 'less']."),
+        ({"side": "more"}, "asked got side='more'; expected 'greater' or 'less'."),
         (
             {"x": torch.ones(3)},
-            "asked got x=an array of shape [3] and type torch.float32; expected Float[Tensor, 'a "
-            "b'] | None.",
+            "asked got x=an array of shape [3] and type torch.float32; expected float "
+            "numbers of shape [a b] or None.",
         ),
         (
             {"x": torch.ones(3, 2), "rows": np.ones(1)},
-            "asked got rows=an array of shape [1] and type float64; expected Float[ndarray, 'a'] | "
-            "None.",
+            "asked got rows=an array of shape [1] and type float64; expected float numbers "
+            "of shape [a] or None.",
         ),
         (
             {"rows": [[1.0], [1.0, 2.0]]},
@@ -204,7 +204,7 @@ def test_a_mask_in_place_of_numbers_is_refused(given):
 
     assert chosen([0, 1], 1) == ([0, 1], 1)
     with pytest.raises(
-        ArgumentError, match=r"chosen got layers=.*True.*; expected Sequence\[int\] \| None"
+        ArgumentError, match=r"chosen got layers=.*True.*; expected a list of int or None"
     ):
         chosen(given)
     with pytest.raises(ArgumentError, match=r"chosen got layer=True; expected int"):

@@ -266,7 +266,8 @@ def scan(
     signature = inspect.signature(probe)
     if not layer_and_head <= {*signature.parameters} or layer_and_head & {*options}:
         raise ModelError(
-            f"scan reads {name} of many layers and heads; give layers=[...], or call {name} itself."
+            f"scan gives a probe layer and head from layers=[...] and heads=[...]. Give these; if "
+            f"{name} takes no layer and head, call it itself."
         )
     try:
         signature.bind(model, inputs, layer=0, head=0, **options)

@@ -26,8 +26,7 @@ RowNumbers: TypeAlias = Sequence[int] | Int[np.ndarray, " n"]
 REST = "rest"
 """The role of all positions that no other role names, unless a task has a role of this name."""
 NO_POSITION = "role '{}' has no position in these rows; give it one or more in each row."
-VIEW_ROWS = 3
-VIEW_TOKENS = 30
+VIEW_ROWS, VIEW_TOKENS = 3, 30
 """Rows and tokens that a notebook shows, at most."""
 
 
@@ -322,7 +321,8 @@ class Inputs(TableRepr):
             roles: name -> a string of the prompt (its last token), or a position among its tokens
                 (-1: the last one; padding does not count): for all rows, a list with one a row, or
                 a function of the prompt. A list or a function may also give ``(begin, end)`` of
-                characters, as ``re.search(...).span()``. ``last`` is there always.
+                characters, as ``re.search(...).span()``. ``last``, where answers are read, is the
+                last token unless you name it.
             spans: roles that are all tokens of their string; every row has as many.
 
         Raises:
@@ -354,11 +354,11 @@ class Inputs(TableRepr):
         for role, positions in self.roles.positions.items():
             check_positions(role, positions, (len(tokens), tokens.shape[-1]), missing=-1)
         if self.labels is not None:
-            object.__setattr__(self, "labels", as_array(self.labels))
-            if self.labels.shape[:1] != (len(tokens),):
-                n = self.labels.size
+            object.__setattr__(self, "labels", _whole_numbers("labels", self.labels))
+            if self.labels.shape != (len(tokens),):
+                shape = list(self.labels.shape)
                 raise RolesError(
-                    f"got {len(tokens)} rows of tokens and {n} labels; expected one for each row."
+                    f"got {len(tokens)} rows of tokens and labels of shape {shape}; expected [row]."
                 )
 
     def __len__(self) -> int:

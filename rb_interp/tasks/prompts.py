@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from rb_interp.errors import RolesError, TextError
+from rb_interp.errors import RolesError, TextError, nearest
 
 Words = str | int | tuple[int, int]
 """A string of a prompt, a position among its tokens, or the characters where a string begins and
@@ -49,7 +49,7 @@ class Prompt(NamedTuple):
             if count != 1:
                 raise ValueError(
                     f"holds {words!r} {count} times, expected once; give a position, or begin and "
-                    f"end of its characters, such as re.search(...).span(),"
+                    f"end of its characters, such as re.search(...).span()"
                 )
             begin = self.text.index(words)
             words = (begin, begin + len(words))
@@ -92,13 +92,18 @@ def prompt_rows(
             "model.set_tokenizer, or make rows of tokens and roles yourself."
         )
     if not prompts or isinstance(prompts, str) or isinstance(answers, str):
-        raise TextError("from_text got no prompts, or one string; give a list, one text a row.")
+        raise TextError(
+            "from_text got no prompts, or prompts or answers as one string; give a list, one text a "
+            "row."
+        )
     cut = [_cut(model, tokenizer, text) for text in prompts]
     tokens, padding = _padded(tokenizer, [prompt.tokens for prompt in cut])
     n_ctx = getattr(model.cfg, "n_ctx", tokens.shape[1])
     if tokens.shape[1] > n_ctx:
         raise TextError(f"a prompt has {tokens.shape[1]} tokens; this model reads {n_ctx}.")
     names = {"last": -1, **roles}
+    for role in {*spans} - names.keys():
+        raise RolesError(f"from_text got spans of '{role}'; {nearest(role, names)}")
     positions = {}
     for role, words in names.items():
         rows = _positions(tokenizer, cut, role, words)
@@ -164,7 +169,8 @@ def _positions(
             positions.append(prompt.positions(of_row))
         except ValueError as error:
             raise RolesError(
-                f"the role '{role}': row {row} {error}: {_pieces(tokenizer, prompt.tokens)}"
+                f"the role '{role}': row {row} {error}. Its tokens: "
+                f"{_pieces(tokenizer, prompt.tokens)}"
             ) from None
     return positions
 
@@ -180,10 +186,10 @@ def _answers(
     labels = []
     for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
         ids = tokenizer(prompt.text + answer, add_special_tokens=False)["input_ids"]
-        if ids[:-1] != prompt.ids:
+        if ids[:-1] != prompt.ids or ids[-1] == tokenizer.unk_token_id:
             raise TextError(
-                f"the answer {answer!r} of row {row} is not one token behind its prompt: "
-                f"{_pieces(tokenizer, ids)}. Many answers begin with a space."
+                f"the answer {str(answer)!r} of row {row} is not one token behind its prompt, or "
+                f"none that is known: {_pieces(tokenizer, ids)}. Many answers begin with a space."
             )
         labels.append(ids[-1])
     return np.array(labels)

@@ -51,7 +51,7 @@ def measured(metric):
     return lambda: ablation(MODEL, ROWS, "z.0", metric=metric)
 
 
-METRIC = "got metric=3; expected str | Metric | Callable[[Tensor, Answers, Answers | None], Any]."
+METRIC = "got metric=3; expected str or Metric(name, function, worse, needs) or a function."
 PAIR = Inputs(TOKENS[:, ::-1].copy(), LABELS + 1, ROWS.roles)
 WRONG = {
     "no site": (
@@ -60,7 +60,7 @@ WRONG = {
     ),
     "an unknown method": (
         lambda: ablation(MODEL, ROWS, "z.0", method="meen"),
-        "ablation got method='meen'; expected Literal['zero', 'mean', 'resample'].",
+        "ablation got method='meen'; expected 'zero' or 'mean' or 'resample'.",
     ),
     "by position": (
         lambda: ablation(MODEL, ROWS, "z.0", "mean"),
@@ -81,11 +81,11 @@ WRONG = {
     "no sites": (lambda: ablations(MODEL, ROWS), "name some, or give head='all'"),
     "labels of words": (
         lambda: ablation(MODEL, Inputs(TOKENS, ["a"] * 5), "z.0"),
-        "expected a token of the model",
+        "expected whole numbers",
     ),
     "labels of masks": (
         lambda: ablation(MODEL, Inputs(TOKENS, LABELS > 2), "z.0"),
-        "expected a token of the model",
+        "expected whole numbers",
     ),
     "one prediction": (
         lambda: interchange(MODEL, ROWS, PAIR, "z.0", [1], control=PAIR),
@@ -101,11 +101,11 @@ WRONG = {
     ),
     "many heads": (
         lambda: scan(uniformity, MODEL, ROWS, layer=1),
-        "give layers=[...], or call uniformity itself",
+        "from layers=[...] and heads=[...]",
     ),
     "a direction": (
         lambda: patching_matrix(MODEL, ROWS, PAIR, direction="noising"),
-        "direction='noising'; expected L",
+        "direction='noising'; expected 'denoise' or 'noise'.",
     ),
     "a metric": (lambda: patching_matrix(MODEL, ROWS, ROWS, metric=3), METRIC),
     "tokens of others": (

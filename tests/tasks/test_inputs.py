@@ -20,12 +20,16 @@ from rb_interp.tasks import AnchorTask, Dataset, Inputs, Roles
 
 
 def test_rows_have_whole_tokens_and_a_label_each():
-    assert Inputs(torch.tensor([[1, 2]]), ["yes"]).labels.tolist() == ["yes"]
+    assert Inputs(torch.tensor([[1, 2]]), torch.tensor([3.0])).labels.tolist() == [3]
     assert len(Inputs(np.empty((0, 4)))) == 0
-    with pytest.raises(
-        RolesError, match="got 64 rows of tokens and 3 labels; expected one for each row"
-    ):
-        Inputs(np.zeros((64, 5), dtype=int), np.arange(3))
+    for labels in (np.arange(3), np.zeros((64, 1), dtype=int)):
+        with pytest.raises(
+            RolesError, match=r"got 64 rows .* labels of shape \[.*; expected \[row"
+        ):
+            Inputs(np.zeros((64, 5), dtype=int), labels)
+    for labels in (["yes"], [0.5]):
+        with pytest.raises(RolesError, match="'labels' holds values of type .*; expected whole"):
+            Inputs([[1, 2]], labels)
     for tokens in ([[0.5, 1.0]], [[True, False]], [["a"]], [1, 2], [[[1]]]):
         with pytest.raises(
             RolesError, match="got tokens of type .*; expected whole numbers of shape"

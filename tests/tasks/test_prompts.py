@@ -24,7 +24,7 @@ def model_with_tokenizer(folder, side: str):
     words = {word: i for i, word in enumerate(["<end>", *pieces])}
     backend = Tokenizer(models.WordLevel(words, unk_token="<end>"))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(PIECE), "isolated")
-    special = dict.fromkeys(("bos_token", "eos_token", "pad_token"), "<end>")
+    special = dict.fromkeys(("bos_token", "eos_token", "pad_token", "unk_token"), "<end>")
     PreTrainedTokenizerFast(tokenizer_object=backend, **special).save_pretrained(folder)
     model = lens_model("gpt2", n_layers=1)
     tokenizer = AutoTokenizer.from_pretrained(folder, padding_side=side)
@@ -97,7 +97,7 @@ def test_a_row_is_shown_in_words(tmp_path, capsys) -> None:
         (
             {"roles": {"x": "Tom"}},
             RolesError,
-            r"role 'x': row 0 holds 'Tom' 0 times.*: <end>\|When\| Ma\|ry",
+            r"role 'x': row 0 holds 'Tom' 0 times.*\. Its tokens: <end>\|When\| Ma\|ry",
         ),
         ({"roles": {"x": "John"}}, RolesError, "holds 'John' 2 times, .*or begin and end"),
         ({"roles": {"x": "Wh"}}, RolesError, "holds 'Wh' as a part of 'When'"),
@@ -105,9 +105,15 @@ def test_a_row_is_shown_in_words(tmp_path, capsys) -> None:
         ({"roles": {"x": ["Mary"]}}, RolesError, "'x' has 1 rows; there are 3 prompts"),
         ({"roles": {"x": lambda text: None}}, RolesError, "row 0 has None, expected a string"),
         ({"roles": {"x": ["Mary", "Anna", "met"]}, "spans": ["x"]}, RolesError, "1 to 2 tokens"),
+        ({"spans": ["lst"]}, RolesError, "spans of 'lst'; did you mean 'last'"),
         ({"roles": {"x": 1.5}}, ArgumentError, "from_text got roles="),
         ({"answers": [" Mary"] * 3}, TextError, r"' Mary' of row 0 is not one token.*to\| Ma\|ry"),
         ({"answers": ["en"] * 3}, TextError, "'en' of row 0 is not one token"),
+        (
+            {"answers": [" Gregor"] * 3},
+            TextError,
+            "' Gregor' of row 0 is not .* none that is known",
+        ),
         ({"answers": [" Tom"]}, TextError, "1 answers for 3 prompts"),
         ({"prompts": ["met " * 99]}, TextError, "a prompt has 101 tokens; this model reads 12"),
         ({"prompts": []}, TextError, "no prompts"),
