@@ -90,6 +90,9 @@ COLUMNS = {
         "value_flow": "sweep gamma seed step | leaving:bool fraction cos r2 cos_direction share_leading",
     },
     "language": {
+        "chains": (
+            "gamma seed step example:int | hops:int right:bool prompt:str written:str expected:str"
+        ),
         "corpora": "seed corpus:str | source:str documents:int tokens:int stand_in:str entropy",
         "similarity": (
             "gamma seed step | cos_prontoqa cos_stories cos_control cos_in_range cos_counterpart "

@@ -320,3 +320,27 @@ def judge(example: Encoded, right: Sequence[bool], says_true: bool) -> dict[str,
     for step, kind in zip(steps, example.kinds, strict=True):
         right_by_kind[kind].append(step)
     return right_by_kind
+
+
+def written_chains(
+    model: ActivationSource, examples: Sequence[Example], tokenizer: Any
+) -> list[str]:
+    """What a model writes behind the prompt of each example, greedily, until it ends the text or
+    its context is full.
+
+    Args:
+        model: a model. examples: whose prompts it continues. tokenizer: as for `chain_inputs`.
+    """
+    n_ctx = model_of(model).cfg.n_ctx
+    texts = []
+    for example in examples:
+        tokens = [tokenizer.end, *tokenizer.encode(example.prompt)]
+        n_prompt = len(tokens)
+        while len(tokens) <= n_ctx:
+            logits = logits_of(model, torch.tensor([tokens]))[0, -1]
+            token = int(logits.argmax())
+            if token == tokenizer.end:
+                break
+            tokens.append(token)
+        texts.append(tokenizer.decode(tokens[n_prompt:]).strip())
+    return texts

@@ -8,6 +8,7 @@ drawn first; no document is trained on too.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -22,6 +23,7 @@ from rb_interp.arguments import checked
 from rb_interp.errors import TextError, nearest
 from rb_interp.table_repr import TableRepr
 from rb_interp.tasks.dataset import Dataset, Evaluation, Stage
+from rb_interp.text.classes import CLASSES
 from rb_interp.text.corpora import source_name
 from rb_interp.text.documents import BLOCK, Document, Documents, stamps
 from rb_interp.text.prontoqa import Example
@@ -308,11 +310,17 @@ class TextTask(TextSettings):
     def stages(self) -> Mapping[str, Stage]:
         """``early``: the first evaluation whose training loss is at most 80 % of the first.
 
-        The loss is the mean of both corpora.
+        The loss is the mean of both corpora. With the curve ``fact`` there is ``facts``: the first
+        evaluation whose loss on facts is at most half of a guess among all classes.
         """
-        return {
+        stages = {
             "early": Stage(lambda now, start: _training_loss(now) <= EARLY * _training_loss(start))
         }
+        if "fact" in self.curves:
+            number = self.sets.index("fact")
+            half = math.log(len(CLASSES)) / 2
+            stages["facts"] = Stage(lambda now, start: now[:, number, 0] <= half)
+        return stages
 
     def text(self, seed: int) -> TextData:
         """The text of a seed, drawn once per process while its files stay as they are.

@@ -24,6 +24,7 @@ LANGUAGE = Study(
     config=f"{__name__}.config:LanguageConfig",
     measure=f"{__name__}.measure:measure",
     tables={
+        "chains": "gamma seed step example",
         "corpora": "seed corpus",
         "similarity": "gamma seed step",
         "skills": "gamma seed step hops accuracy_of",

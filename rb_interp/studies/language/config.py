@@ -13,17 +13,21 @@ first. What the paper claims of initialisation is G2. Criteria were written down
 """
 
 from dataclasses import field, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from rb_interp.claims.claim import Claim, Condition, Term, make_claim
+from pydantic import AfterValidator, Field
+
+from rb_interp.claims.claim import Claim, Condition, Term, at_least, make_claim
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import StudyConfig, SweepConfig, sizes
-from rb_interp.settings import LARGE, MIDDLE, SMALL, Draws, ReadRows
+from rb_interp.settings import LARGE, MIDDLE, SMALL, Draws, ReadRows, distinct
 from rb_interp.text.task import TextTask, text_provenance
 from rb_interp.training.config import TrainConfig
 
 STAGES = ("early",)
+FACTS = "facts"
+"""The stage at which half of the facts' loss is gone."""
 
 _GPT2 = ModelConfig(act="gelu_new", norm="pre", train_biases=True, tied=True)
 MODELS = {
@@ -80,6 +84,7 @@ class LanguageConfig(SweepConfig, StudyConfig):
     True
     """
 
+    LATER: ClassVar[tuple] = ("fact_counts",)
     PRESETS: ClassVar[dict] = {
         "smoke": {"seeds": (0, 1), **sizes(TextTask, "smoke", MODELS, TRAINING)},
         "quick": {},
@@ -93,17 +98,40 @@ class LanguageConfig(SweepConfig, StudyConfig):
     """Held-out rows of each corpus that attention is read on, at most."""
     n_null: Draws = 200
     """Draws of each null distribution."""
+    fact_counts: Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(distinct)] = ()
+    """Further numbers of facts, each a sweep beside the main one whose curves alone are read."""
 
     def __post_init__(self) -> None:
-        if self.train.stages != STAGES:
+        stages = (*STAGES, FACTS) if self.reads_facts else STAGES
+        if self.train.stages != stages:
             raise ConfigError(
-                f"stages={self.train.stages}; the language study reads {STAGES} and no other."
+                f"stages={self.train.stages}; the language study reads {stages} and no other."
+            )
+        if self.fact_counts and not self.reads_facts:
+            raise ConfigError(
+                f"fact_counts={self.fact_counts} without facts; give stories 'facts' and the curves "
+                f"'rule' and 'fact'."
             )
         super().__post_init__()
         if self.model.architecture != "transformer":
             raise ConfigError(
                 f"architecture='{self.model.architecture}'; language models are transformers."
             )
+
+    @property
+    def reads_facts(self) -> bool:
+        """Whether rules and facts have curves that can be compared."""
+        return self.task.stories == "facts" and {"rule", "fact"} <= {*self.task.curves}
+
+    @property
+    def sweeps(self) -> dict[str, SweepConfig]:
+        """The main sweep, and one for each further number of facts."""
+        sweeps: dict[str, SweepConfig] = {"": self}
+        for n in self.fact_counts:
+            task = replace(self.task, facts=n)
+            train = replace(self.train, stages=(), n_checkpoints=0, keep_at=())
+            sweeps[f"facts_{n}"] = SweepConfig(self.gammas, task, self.model, train, self.rates)
+        return sweeps
 
 
 def train_note(config: LanguageConfig) -> list[str]:
@@ -128,6 +156,74 @@ def _cosine(quantity: str, label: str) -> Term:
     return Term("token_similarity", quantity, SMALL, "early", label=label)
 
 
+def _end(share: int, gamma: float, end: str) -> Term:
+    """The end of the ratio of times at a share learned, in percent."""
+    label = f"log2(t_fact / t_rule) at p = {share / 100:g}"
+    return Term("decisive", f"ratio_{share}_{end}", gamma, "final", label=label)
+
+
+def _later(share: int, gamma: float, larger: float, excess: Condition) -> Condition:
+    """The ratio at a gamma less that at a larger initialisation; bounds count against it."""
+    return replace(excess, of=_end(share, gamma, "low"), minus=_end(share, larger, "high"))
+
+
+def _chains(quantity: str, label: str, gamma: float | None, stage: str = "final") -> Term:
+    return Term("reasoning", quantity, gamma, stage, label=label)
+
+
+def _fewer_chains(quantity: str, label: str, stage: str = "final") -> Condition:
+    small, large = (_chains(quantity, label, gamma, stage) for gamma in (SMALL, LARGE))
+    return at_least(small, 0.10, large)
+
+
+_ANY = Condition(_end(50, SMALL, "low"), ">", 0.0)
+_WRITES_CHAINS = at_least(
+    _chains("most_chain_2", "whole chains at two hops at the best gamma", None), 0.50
+)
+_WRITES_LONGER = at_least(
+    _chains("most_chain_more", "whole chains at one hop more at the best gamma", None), 0.20
+)
+REASONING_CLAIMS: tuple[Claim, ...] = (
+    make_claim(
+        "G4",
+        "The smaller the initialisation, the sooner a rule is read than a fact is remembered.",
+        "beside G2",
+        _later(50, SMALL, LARGE, replace(_ANY, operator=">=", threshold=0.50)),
+        _later(30, SMALL, LARGE, _ANY),
+        _later(70, SMALL, LARGE, _ANY),
+        learned=_WRITES_CHAINS,
+    ),
+    make_claim(
+        "G4n",
+        "The sign of G4 is the same at a quarter, one and four times the number of facts.",
+        "control",
+        at_least(Term("decisive", "same_sign", None, "final", label="one sign"), 1.0),
+        learned=_WRITES_CHAINS,
+    ),
+    make_claim(
+        "G6",
+        "Small initialisation writes more chains of one step more than were trained.",
+        "beside A5",
+        _fewer_chains("chain_more", "whole chains at one hop more than in training"),
+        learned=_WRITES_LONGER,
+    ),
+    make_claim(
+        "G7",
+        "When half of the facts' loss is gone, small initialisation writes more chains.",
+        "beside G4",
+        _fewer_chains("chain_2", "whole chains at two hops", FACTS),
+        learned=_WRITES_CHAINS,
+    ),
+    make_claim(
+        "G8",
+        "A rule is read sooner than a fact is remembered in the order of the initialisation.",
+        "beside G2",
+        _later(50, MIDDLE, LARGE, _ANY),
+        _later(50, SMALL, MIDDLE, _ANY),
+        learned=_WRITES_CHAINS,
+    ),
+)
+"""Claims about models that reason, beside facts of the same form."""
 CLAIMS: tuple[Claim, ...] = (
     make_claim(
         "G1",
@@ -196,4 +292,5 @@ CLAIMS: tuple[Claim, ...] = (
             ),
         ),
     ),
+    *REASONING_CLAIMS,
 )

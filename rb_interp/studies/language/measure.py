@@ -17,6 +17,12 @@ from rb_interp.runs.measurement import MemberModels, measure_members
 from rb_interp.statistics.learning_order import by_set, corpus_loss, delta_loss, readings_of_curves
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.language.config import LanguageConfig
+from rb_interp.studies.language.reasoning import (
+    NO_CHAINS,
+    best_of_gammas,
+    decisive_readings,
+    reasoning_of,
+)
 from rb_interp.tasks import Inputs
 from rb_interp.text.settings import CORPORA
 from rb_interp.text.task import TextData
@@ -43,18 +49,25 @@ def measure(run: Run, progress: bool = True) -> StudyResult:
     The tables are ``skills`` (answers and sentences of chains by number of hops, at every stored
     step), ``similarity`` (mean cosines of token embeddings at every stored step),
     ``token_intervals`` (their intervals over tokens), ``tokens`` (typical tokens) and ``corpora``
-    (the text); docs/tables.md has their columns.
+    (the text) and ``chains`` (what a member writes, where rules and facts have curves);
+    docs/tables.md has their columns.
 
     Raises RunError if a checkpoint is missing or broken, or if the text has changed.
     """
     sweep = run.sweep()
     config = cast(LanguageConfig, run.config)
     texts = {seed: text_of(sweep, seed) for seed in sweep.seeds}
-    members = measure_members(run, partial(_readings, config=config), progress=progress)
+    read = partial(_readings, config=config)
+    members = measure_members(run, read, [""], progress=progress)
     entropies = {seed: text.entropies for seed, text in texts.items()}
     losses = corpus_loss_table(sweep.curves(), entropies)
-    tables = {**members.tables, "tokens": _tokens(texts), "corpora": corpora(texts)}
-    return StudyResult(readings_table(members.readings, losses), tables, members.arrays)
+    tables = {"chains": NO_CHAINS, **members.tables}
+    tables |= {"tokens": _tokens(texts), "corpora": corpora(texts)}
+    readings = readings_table(members.readings, losses)
+    if config.reads_facts:
+        best = best_of_gammas(members.readings)
+        readings = readings_table(readings, best, decisive_readings(run, texts))
+    return StudyResult(readings, tables, members.arrays)
 
 
 def text_of(sweep: Sweep, seed: int) -> TextData:
@@ -104,6 +117,8 @@ def _readings(
                 reading = replace(reading, untrained=before.values)
             yield stage, set, reading
     yield from _along_training(models, member, text, config.n_null)
+    if config.reads_facts:
+        yield from reasoning_of(models, member, text)
 
 
 def _along_training(
