@@ -362,12 +362,13 @@ class TextTask(TextSettings):
         rows = concatenate_rows(parts)
         set = np.concatenate(set).astype(np.int64)
         targets = rows.targets
+        kinds = np.zeros(targets.shape, np.int8) if rows.kinds is None else rows.kinds
         for number, name in enumerate(self.curves, len(TEXT_SETS)):
-            targets[set == number] &= rows.kinds[set == number] == KINDS.index(CURVES[name][1])
+            targets[set == number] &= kinds[set == number] == KINDS.index(CURVES[name][1])
         tokens = rows.tokens.astype(np.int64)
         weights = None
         if self.chain_weight != 1:
-            weights = np.where(rows.kinds > 0, np.float32(self.chain_weight), np.float32(1))
+            weights = np.where(kinds > 0, np.float32(self.chain_weight), np.float32(1))
         return TextRows(
             seed=seed,
             tokens=tokens[:, :-1],

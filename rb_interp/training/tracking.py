@@ -82,10 +82,10 @@ class Batches:
         self.order = torch.empty(shape, dtype=torch.int64, device=device)
         self.tokens, self.labels = self._tensors(datasets, rows_of_seeds)
         self.trained = (self.tokens, self.labels)
-        if getattr(datasets[0], "weights", None) is not None:
-            pairs = zip(datasets, rows_of_seeds, strict=True)
-            weights = [getattr(data, "weights", None)[rows] for data, rows in pairs]
-            self.trained += (torch.from_numpy(np.stack(weights)).to(device),)
+        weights = [getattr(data, "weights", None) for data in datasets]
+        if weights[0] is not None:
+            rows = [part[rows] for part, rows in zip(weights, rows_of_seeds, strict=True)]
+            self.trained += (torch.from_numpy(np.stack(rows)).to(device),)
         self.fixed = []
         for name in task.sets:
             rows = [data.sample(name, train.eval_rows) for data in datasets]

@@ -111,7 +111,8 @@ def _whole_chains(
 ) -> dict[str, float]:
     reading = probes.chain_accuracy(model, chain_inputs(examples, text.tokenizer), n_null=0)
     chains = reading.tables["skills"].query("accuracy_of == 'chain'")
-    return {f"chain_{row.hops}": float(row.accuracy) for row in chains.itertuples()}
+    rows = chains.to_dict("records")
+    return {f"chain_{row['hops']}": float(row["accuracy"]) for row in rows}
 
 
 def _at_objects(
