@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from rb_interp.errors import ArgumentError
-from rb_interp.interventions.effect import Effect, Matrix, hypotheses_table
+from rb_interp.interventions.effect import Effect, hypotheses_table
+from rb_interp.interventions.matrix import Matrix
 from rb_interp.plots import attention, heads, learning_curves
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.reading import Null, Reading

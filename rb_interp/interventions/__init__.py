@@ -11,7 +11,8 @@ from rb_interp.interventions.ablating import ablation, ablations, patching_effec
 from rb_interp.interventions.attribution import attribution_matrix
 from rb_interp.interventions.circuits import circuit_by_cause, routes
 from rb_interp.interventions.direct import direct_effect
-from rb_interp.interventions.effect import Effect, Matrix
+from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.matrix import Matrix
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.path import path_matrix, path_patch
 from rb_interp.interventions.patterns import blocked_attention, forced_average

@@ -39,7 +39,7 @@ from rb_interp.interventions.edits import (
 )
 from rb_interp.interventions.effect import SHARE_NAMES, Direction, Effect
 from rb_interp.interventions.metrics import AnswerAt, MetricLike
-from rb_interp.interventions.paired_run import PairedRun, equal_note
+from rb_interp.interventions.paired_run import PairedRun, equal_note, uneven_note
 from rb_interp.interventions.patching import CellRuns
 from rb_interp.interventions.sites import (
     PER_HEAD,
@@ -255,7 +255,7 @@ def ablation(
 
 
 def _padding_note(model: HookedModel, inputs: Inputs, method: str) -> dict[str, str]:
-    """A note of the rows with padding in front, which attends to nothing."""
+    """A note of rows with padding in front, which attends to nothing, or behind."""
     for layer in attention_layers(model)[:1]:
         hook = Site("pattern", layer).hook
         attends = capture(model, inputs.tokens, [hook])[hook].any(-1).any(1)
@@ -265,7 +265,7 @@ def _padding_note(model: HookedModel, inputs: Inputs, method: str) -> dict[str, 
                 f"in; name roles, or make one call for each length."
             )
             return {"padding": text}
-    return {}
+    return uneven_note(inputs)
 
 
 @checked
@@ -342,8 +342,9 @@ def ablations(
             at_role = site_positions(site, control)
             control_values[site] = gather(hooked, captured[1][site.hook], at_role)
     rows = []
+    padding = {} if list(methods) == ["zero"] else _padding_note(model, inputs, "mean or the draw")
     for site in parsed:
-        notes = dict(first.notes)
+        notes = dict(first.notes) | (padding if site.role in (None, "all") else {})
         control_lost = [np.nan] * len(pairs)
         if site in control_values:
             equal = (values[site] == control_values[site]).flatten(1).all(1).numpy()

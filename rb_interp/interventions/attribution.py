@@ -39,7 +39,8 @@ from rb_interp.arguments import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions import sites
 from rb_interp.interventions.edits import gather
-from rb_interp.interventions.effect import Direction, Matrix
+from rb_interp.interventions.effect import Direction
+from rb_interp.interventions.matrix import Matrix
 from rb_interp.interventions.metrics import AnswerAt, MetricLike, answer_positions, measure
 from rb_interp.interventions.paired_run import Activations, PairedRun
 from rb_interp.interventions.sites import Site
@@ -151,7 +152,7 @@ class Cells:
                 continue
             in_range = 0 <= layer < model.cfg.n_layers
             if name in anywhere and in_range and name not in sites.components_of(model, layer):
-                self.notes[f"{name} of L{layer}"] = "no cells: this layer has none."
+                self.notes[f"{name} of L{layer}"] = "no cells: this layer has no such hook."
                 continue
             for head in self.heads:
                 site = Site(name, layer, unit=head)
@@ -159,7 +160,8 @@ class Cells:
                 groups.append(site)
                 shared = site.sharing_note(model)
                 if shared:
-                    self.notes[name] = shared
+                    of_all = "each k and v is shared by the heads of its group"
+                    self.notes[name] = shared if len(self.heads) == 1 else of_all
         return groups
 
     def positions(

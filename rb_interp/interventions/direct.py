@@ -10,7 +10,8 @@ of the unembedding's input. With the scale sigma of each norm held as it is in t
     metric = sum of the parts' effects + biases
 
 ``biases`` are those of norms and unembedding, and b_O or b_out of sublayers that are split. No
-weight need be folded. The logits are those before a soft cap.
+weight need be folded; folding moves what value biases write from heads into ``biases``. The logits
+are those before a soft cap.
 
 ``logit_diff`` is here the answer's logit less the mean logit of the answers of all rows. The null of
 p reads what a part writes in each row along the direction of another row, drawn by permutation; p is
@@ -40,7 +41,7 @@ from torch import Tensor, nn
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
 from rb_interp.errors import ArgumentError, ModelError
-from rb_interp.interventions.effect import Matrix
+from rb_interp.interventions.matrix import Matrix
 from rb_interp.interventions.metrics import (
     AnswerAt,
     Answers,
@@ -125,7 +126,8 @@ def direct_effect(
     ['mlp_out.1']
     """
     if isinstance(metric, str) and metric == "logit_diff":
-        metric = Metric(metric, _above_all_answers, worse=-1, needs=1)
+        name = "logit_diff from the mean answer"
+        metric = Metric(name, _above_all_answers, worse=-1, needs=1)
     if control is not None and np.array_equal(control.labels, inputs.labels):  # pyright: ignore
         raise ModelError(
             "got a control with the answers of the rows that are read, so it is like the effect and "
@@ -256,7 +258,10 @@ class Stream:
             self.names.append(str(site))
             return self.parts[-1][:, 0]
         _, unit, part, weight_name, bias_name = self.split
-        activation = self.read[Site(unit, layer).hook].double()
+        unit_site = Site(unit, layer)
+        if unit_site.hook not in self.read:
+            raise ModelError(f"this model has no hook for '{unit_site}'; read by='component'.")
+        activation = self.read[unit_site.hook].double()
         units = activation.reshape(*activation.shape[:2], -1).requires_grad_()
         self.parts.append(units)
         self.names += [str(Site(unit, layer, unit=number)) for number in range(units.shape[1])]

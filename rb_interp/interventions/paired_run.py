@@ -18,7 +18,8 @@ from torch import Tensor
 from rb_interp.errors import ModelError
 from rb_interp.interventions import sites
 from rb_interp.interventions.edits import Edit, reading, values_at
-from rb_interp.interventions.effect import REDRAWN, Direction, Effect, Matrix, RowValues
+from rb_interp.interventions.effect import REDRAWN, Direction, Effect, RowValues
+from rb_interp.interventions.matrix import Matrix
 from rb_interp.interventions.metrics import (
     AnswerAt,
     Answers,
@@ -94,6 +95,13 @@ class PairedRun:
 
         base = len(kinds) - 1 if direction == "denoise" else 0
         self.base = kinds[base]
+        pad = getattr(getattr(model, "tokenizer", None), "pad_token_id", None)
+        n_padded = int((self.base.tokens[:, -1] == pad).sum())
+        if n_padded and answer_at is None and "last" not in self.base.roles.positions:
+            self.notes["answers"] = (
+                f"{n_padded} of {len(self.base)} rows end in the padding token, where answers are "
+                f"read; give answer_at, or the role 'last'."
+            )
         self.base_logits = self.answers[base].logits
         self.clean = metrics[0]
         self.start = metrics[base]
@@ -180,6 +188,8 @@ class PairedRun:
         """The metric of each row with each cell, beside the control's, as a matrix."""
         names_roles = any(role != "all" for role in axes.get("role", ()))
         names_roles |= any("@" in sender for sender in axes.get("sender", ()))
+        if "position" in axes:
+            notes = {**notes, **uneven_note(self.base)}
         return Matrix(
             axes,
             self.metric.name,
@@ -238,13 +248,24 @@ def untouched_run(
     labels = rows.labels
     if labels is None:
         return Answers(logits, None), activations
-    whole = labels.ndim == 1 and labels.dtype.kind in "iu"
-    if not whole or not np.isin(labels, range(logits.shape[1])).all():
+    wrong = np.flatnonzero(~np.isin(labels, range(logits.shape[1])))
+    if len(wrong):
         raise ModelError(
-            f"got labels of shape {list(labels.shape)} and type {labels.dtype}; expected a token "
-            f"of the model, 0 to {logits.shape[1] - 1}."
+            f"row {wrong[0]} has the label {labels[wrong[0]]}; expected a token of the model, 0 to "
+            f"{logits.shape[1] - 1}."
         )
     return Answers(logits, torch.as_tensor(labels).long()), activations
+
+
+def uneven_note(rows: Inputs) -> dict[str, str]:
+    """A note of rows that end at unlike positions."""
+    ends = rows.roles.positions.get("last", np.zeros((1, 1)))
+    if not np.ptp(ends):
+        return {}
+    return {
+        "padding": f"rows end at positions {ends.min()} to {ends.max()}, so a position is another "
+        f"word in other rows, or padding; name roles, or make one call for each length."
+    }
 
 
 def control_note(control: Inputs, base: Inputs, sources: Sequence[Inputs]) -> dict[str, str]:

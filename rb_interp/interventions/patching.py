@@ -47,7 +47,8 @@ from rb_interp.interventions.edits import (
     scatter,
     with_edits,
 )
-from rb_interp.interventions.effect import Direction, Matrix
+from rb_interp.interventions.effect import Direction
+from rb_interp.interventions.matrix import Matrix
 from rb_interp.interventions.metrics import METRICS, AnswerAt, MetricLike, answer_positions
 from rb_interp.interventions.paired_run import Activations, PairedRun
 from rb_interp.interventions.sites import Site
@@ -147,7 +148,7 @@ def run_cells(pair: PairedRun, cells: Cells) -> PatchedCells:
         for group, changed, logits in runs.run(positions, pair.activations[number + 1]):
             rows = changed % n_rows
             if row_by_row:
-                patched[number, group].reshape(-1)[changed] = pair.of(logits, rows)
+                patched[number, group].reshape(-1)[changed.numpy()] = pair.of(logits, rows)
                 continue
             roles = changed // n_rows
             for role in roles.unique().tolist():

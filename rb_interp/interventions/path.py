@@ -45,7 +45,8 @@ from rb_interp.errors import ModelError
 from rb_interp.interventions import sites
 from rb_interp.interventions.attribution import read_hooks, streams_of
 from rb_interp.interventions.edits import gather
-from rb_interp.interventions.effect import Effect, Matrix
+from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.matrix import Matrix
 from rb_interp.interventions.metrics import AnswerAt, MetricLike, answer_positions
 from rb_interp.interventions.paired_run import PairedRun
 from rb_interp.interventions.patching import PROGRESS_AFTER_SECONDS, CellRuns

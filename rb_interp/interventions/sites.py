@@ -105,7 +105,7 @@ class Site:
             raise ModelError(
                 f"cannot read the site '{text}'; write component.layer@role, such as "
                 f"attn_out.1@last, with a head component.layer.head@role, such as z.0.2@key, and "
-                f"an embedding without numbers: embed@last."
+                f"an embedding without numbers: embed@last. The hook blocks.1.attn.hook_z is z.1."
             )
         component, layer, unit, role = match.groups()
         return Site(component, int(layer or 0), role, None if unit is None else int(unit))

@@ -62,7 +62,7 @@ from rb_interp.errors import ModelError, TaskError
 from rb_interp.interventions.edits import interchange_edits, most_likely, random_edits, replaced
 from rb_interp.interventions.effect import REDRAWN, Effect, hypotheses_table
 from rb_interp.interventions.metrics import AnswerAt
-from rb_interp.interventions.paired_run import PairedRun, telling_pairs
+from rb_interp.interventions.paired_run import PairedRun, equal_rows, telling_pairs
 from rb_interp.interventions.sites import Sites, parse_sites, site_names
 from rb_interp.interventions.subspaces import leading
 from rb_interp.models.protocol import HookedModel, writable_tensors
@@ -165,6 +165,8 @@ def interchange(
     else:
         counts = np.flatnonzero(untouched != predicted)
         reason = "since their answer is the predicted one already"
+    if equal_rows(source, base).all():
+        pair.notes["source"] = "its rows are the base rows, so nothing changes."
     pair.note_control(source_sites)
     if len(counts) < len(base):
         pair.notes["rows"] = f"{len(base) - len(counts)} of {len(base)} are left out, {reason}."

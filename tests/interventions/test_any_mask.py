@@ -213,7 +213,7 @@ def test_what_a_model_has_is_asked_of_each_layer():
     for call in (patching_matrix, attribution_matrix):
         found = call(model, ROWS, OTHER, components=("resid_mid", "z"), roles=("key",))
         assert np.isnan(found.values[0, :, 0]).tolist() == [True, False]
-        assert found.notes["resid_mid of L0"] == "no cells: this layer has none."
+        assert found.notes["resid_mid of L0"] == "no cells: this layer has no such hook."
     with pytest.raises(
         ModelError, match="site 'resid_mid.0' is not in this model, .* which has there resid_pre, "
     ):

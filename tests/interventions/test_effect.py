@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rb_interp.interventions.effect import Effect, Matrix
+from rb_interp.interventions.effect import Effect
 from rb_interp.statistics.intervals import difference_of_paired_shares, ratio_interval, t_interval
 
 
@@ -91,21 +91,6 @@ def test_a_control_that_was_not_given_is_not_named():
     assert effect([1.0, 2.0], [[0.0, 0.0]]).summary()["control_name"] == "random patterns"
 
 
-@pytest.mark.parametrize(("gap", "says"), [(0.1, True), (5.0, False)])
-def test_a_matrix_says_where_its_shares_mean_nothing(gap, says):
-    corrupted = np.array([0.0, 1.0, -1.0, 0.5])
-    clean = corrupted[::-1] + gap
-    matrix = Matrix(
-        {"component": ["z"], "layer": [0], "role": ["last"]},
-        "logit",
-        clean,
-        corrupted,
-        clean[None, None, None],
-        None,
-    )
-    assert ("mean nothing here" in str(matrix)) == says
-
-
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["normal", "skewed", "none at all"])
 def test_intervals_cover_as_promised(kind):
@@ -142,6 +127,3 @@ def test_interval_by_hand():
     sqrt(2/3)/2 = 1.299."""
     low, high = ratio_interval(np.array([0.0, 1.0, 2.0, 1.0]), np.full(4, 2.0))
     assert (float(low), float(high)) == pytest.approx((0.5 - 0.6496, 0.5 + 0.6496), abs=1e-3)
-    axes = {"component": ["q"], "layer": [0], "role": ["key"]}
-    one = Matrix(axes, "logit_diff", np.ones(1), np.zeros(1), np.full((1, 1, 1, 1), 0.5), None)
-    assert one.to_frame()[["recovered", "low", "high"]].values.tolist() == [[0.5, -np.inf, np.inf]]

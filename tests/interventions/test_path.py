@@ -377,7 +377,10 @@ def test_a_matrix_of_paths_is_each_path_by_itself(norm, mlps):
         *(f"{sender} -> q.1.0@last" for sender in SENDERS),
     }
     assert len(matrix) == len(BASE)
-    assert "share of the kl recovered, by path patching, n = 24" in str(matrix)
+    assert (
+        "share of the kl recovered, by path patching, activations of the source in the base rows, n = 24"
+        in str(matrix)
+    )
 
 
 def test_mlps_between_are_held_or_follow_the_sender():
