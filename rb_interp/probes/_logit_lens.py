@@ -53,7 +53,14 @@ from rb_interp.models.structure import (
     unembedded,
 )
 from rb_interp.probes._core import Measurement, read_model
-from rb_interp.probes.activations import capture, check_labels, check_rows, float64, logits_of
+from rb_interp.probes.activations import (
+    DIVERGED,
+    capture,
+    check_labels,
+    check_rows,
+    float64,
+    logits_of,
+)
 from rb_interp.probes.labels import RowLabels, positions_of
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
@@ -183,6 +190,8 @@ def stream_logits(
             actual = logits_of(source, inputs.tokens, select=lambda logits: logits[:, -1])
         else:
             actual = activations["logits"][:, -1]
+        if not actual.isfinite().all():
+            raise ModelError(f"logit_lens got a model whose {DIVERGED}")
         if not is_rounding(read(last[:, -1], last[:, -1]) - actual, actual):
             raise ModelError(
                 f"logit_lens got a {type(model).__name__} whose logits are not the unembedding of its "

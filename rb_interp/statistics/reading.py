@@ -166,21 +166,26 @@ class Reading(TableRepr):
         """Its place, and the rows that it rests on, of which a reading of weights has none."""
         return f"{self.probe_text}, n = {self.n}" if self.n else f"{self.probe_text}, from weights"
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def plot(self, ax: Axes | None = None, *, quantity: str = "") -> Axes:
         """Each quantity as a dot, beside the untrained model's (an open dot) and 95 % of its null's
         draws (a bar).
 
         NaN is a cross, infinity an arrow at the edge. Draws on ``ax``, or on a new figure, and
-        returns the axes.
+        returns the axes. ``quantity`` draws those alone whose names end in it, such as
+        ``probability`` of a lens.
         """
         from rb_interp.plots import NO_DRAWS, Point, points
 
         rows = []
         for name, value in self.values.items():
+            if not name.endswith(quantity):
+                continue
             untrained = float(self.untrained.get(name, np.nan))
             draws = self.nulls[name].draws if name in self.nulls else NO_DRAWS
             rows.append(Point(name, float(value), beside=untrained, null=draws))
-        return points(ax, rows, UNITS.get(self.probe, "value"), self._title, beside="untrained")
+        unit = quantity or UNITS.get(self.probe, "value")
+        mixed = not quantity
+        return points(ax, rows, unit, self._title, beside="untrained", mixed=mixed)
 
     def __repr__(self) -> str:
         numbers = [f"{name}={value:.4g}" for name, value in self.values.items()]

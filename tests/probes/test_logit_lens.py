@@ -152,8 +152,16 @@ def test_a_cache_reads_as_its_model_does():
     assert found.to_frame().equals(expected.to_frame())
 
 
+def diverged():
+    model = build_model(AnchorTask(), 0.3)
+    with torch.no_grad():
+        model.unembed.W_U[0, 0] = torch.nan
+    return model
+
+
 REFUSED = {
     "arrays": (lambda: probes.from_arrays(W_E=np.eye(30)), "logit_lens got arrays"),
+    "NaN": (diverged, "whose weights are not all finite"),
     "a head of its own": (encoder, "HookedEncoder whose logits are not the unembedding"),
     "sums": (
         lambda: build_model(AnchorTask(), 0.3, architecture="emb_mlp", n_layers=1),
@@ -175,3 +183,7 @@ def test_rows_without_labels_are_refused_and_one_answer_has_a_note():
         probes.logit_lens(model, Inputs(INPUTS.tokens))
     reading = probes.logit_lens(model, INPUTS.take(INPUTS.labels == 2))
     assert "p = 1 says nothing" in reading.notes["resid_mid.0:rank"]
+    axes = reading.plot(quantity="rank")
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert axes.get_xlabel() == "rank"
+    assert names == [name for name in reading.values if name.endswith(":rank")]
