@@ -16,6 +16,7 @@ not be one direction throughout.
 
 from collections.abc import Mapping, Sequence
 from inspect import unwrap
+from typing import Any
 
 import numpy as np
 import torch
@@ -82,7 +83,7 @@ class Batches:
         self.order = torch.empty(shape, dtype=torch.int64, device=device)
         self.tokens, self.labels = self._tensors(datasets, rows_of_seeds)
         self.trained = (self.tokens, self.labels)
-        weights = [getattr(data, "weights", None) for data in datasets]
+        weights: list[Any] = [getattr(data, "weights", None) for data in datasets]
         if weights[0] is not None:
             rows = [part[rows] for part, rows in zip(weights, rows_of_seeds, strict=True)]
             self.trained += (torch.from_numpy(np.stack(rows)).to(device),)
