@@ -129,7 +129,7 @@ class LanguageConfig(SweepConfig, StudyConfig):
         sweeps: dict[str, SweepConfig] = {"": self}
         for n in self.fact_counts:
             task = replace(self.task, facts=n)
-            train = replace(self.train, stages=(), n_checkpoints=0, keep_at=())
+            train = replace(self.train, stages=(), stop_at="", n_checkpoints=0, keep_at=())
             sweeps[f"facts_{n}"] = SweepConfig(self.gammas, task, self.model, train, self.rates)
         return sweeps
 
