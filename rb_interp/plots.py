@@ -275,12 +275,13 @@ def _rectangle(ax: Axes, x: float, y: float, width: float, height: float, **opti
 
 
 def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
-    """One quantity of a scan or of ablations, layer by head; a small square in each cell has the
-    colour of the untrained model or of the control.
+    """One quantity of a scan, of ablations or of a matrix by heads, layer by head; a small square in
+    each cell has the colour of the untrained model or of the control.
 
     Args:
-        table: what ``rb.scan`` returns, or ``ablations(..., head="all")`` of one method.
-        quantity: one of its quantities, such as ``accuracy_drop``.
+        table: what ``rb.scan`` returns, ``ablations(..., head="all")`` of one method, or
+            ``direct_effect(..., by="head").to_frame()``.
+        quantity: one of its quantities, such as ``accuracy_drop`` or ``effect``.
         ax: where to draw; by default a new figure.
 
     Raises:
@@ -293,12 +294,20 @@ def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
     'head'
     """
     beside = "untrained"
-    if "component" in getattr(table, "columns", ()):
+    columns = getattr(table, "columns", ())
+    if "site" in columns:
+        numbers = table["site"].str.extract(r"^z\.(\d+)\.(\d+)$").astype(float)
+        table = table.assign(layer=numbers[0], head=numbers[1]).dropna(subset="head")
+        table = table.astype({"layer": int, "head": int}).assign(title="direct effects")
+    elif "component" in columns:
+        title = "patching" if "method" not in columns else table["method"] + " ablation"
+        table = table.assign(title=title)
+    if "title" in getattr(table, "columns", ()):
         check_columns("heads", table, ("layer", "head", quantity))
         beside = "control"
-        columns = {quantity: "value", f"control_{quantity}": "untrained"}
-        table = table.dropna(subset="head").rename(columns=columns)
-        table = table.assign(quantity=quantity, probe=table["method"] + " ablation")
+        names = {quantity: "value", f"control_{quantity}": "untrained", "control": "untrained"}
+        table = table.dropna(subset="head").rename(columns=names)
+        table = table.assign(quantity=quantity, probe=table["title"])
     check_columns("heads", table, ("probe", "quantity", "layer", "head", "value"))
     names = table["quantity"].astype(str)
     known = sorted(set(names))

@@ -181,6 +181,18 @@ def test_heads_of_ablations_are_drawn_beside_their_control(ax):
         heads(table.drop(columns="head"), "accuracy_drop")
 
 
+def test_heads_of_matrices_are_drawn_too(ax):
+    direct = {"site": ["embed", "z.0.0", "z.0.1", "z.1.0", "z.1.1"], "effect": [9, 1, 2, 3, 4]}
+    heads(pd.DataFrame({**direct, "control": 0.0}), "effect", ax)
+    assert ax.images[0].get_array().tolist() == [[1, 2], [3, 4]]
+    assert ax.get_title() == "direct effects\n(small square: control)"
+    patched = {"component": "z", "layer": [0, 0], "head": [0, 1], "role": "all"}
+    drawn = heads(pd.DataFrame({**patched, "recovered": [0.5, 1.0]}), "recovered")
+    assert drawn.images[0].get_array().tolist() == [[0.5, 1.0]]
+    assert drawn.get_title() == "patching"
+    pyplot.close(drawn.figure)
+
+
 def test_direct_effects_are_called_so(ax):
     numbers = np.zeros((1, 2))
     given = ({"site": ["embed"]}, "logit", np.ones(2), np.zeros(2), numbers, None)

@@ -18,12 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Literal, cast, get_args
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
 from rb_interp._threads import single_threaded
 from rb_interp.arguments import checked
@@ -38,9 +40,9 @@ from rb_interp.interventions.edits import (
     with_edits,
 )
 from rb_interp.interventions.effect import SHARE_NAMES, Direction, Effect
-from rb_interp.interventions.metrics import AnswerAt, MetricLike
+from rb_interp.interventions.metrics import AnswerAt, MetricLike, metric_of
 from rb_interp.interventions.paired_run import PairedRun, equal_note, uneven_note
-from rb_interp.interventions.patching import CellRuns
+from rb_interp.interventions.patching import PROGRESS_AFTER_SECONDS, CellRuns
 from rb_interp.interventions.sites import (
     PER_HEAD,
     Site,
@@ -319,11 +321,14 @@ def ablations(
     for site in parsed:
         site.check(model)
     metrics = metric if isinstance(metric, list | tuple) else [cast(MetricLike, metric)]
-    pairs = []
-    for metric_like in metrics:
-        read = () if pairs else read_hooks(parsed, streams_of(model))
-        pairs.append(PairedRun(model, metric_like, None, inputs, control=control, hooks=read))
-    first = pairs[0]
+    read = read_hooks(parsed, streams_of(model))
+    first = PairedRun(model, metrics[0], None, inputs, control=control, hooks=read)
+    pairs = [first]
+    for metric_like in metrics[1:]:
+        pair = copy(first)
+        pair.metric = metric_of(metric_like)
+        pair.clean = pair.start = pair.of(first.base_logits)
+        pairs.append(pair)
     runs = CellRuns(first, parsed, streams_of(model))
     positions = {site: site_positions(site, inputs) for site in parsed}
 
@@ -343,7 +348,8 @@ def ablations(
             control_values[site] = gather(hooked, captured[1][site.hook], at_role)
     rows = []
     padding = {} if list(methods) == ["zero"] else _padding_note(model, inputs, "mean or the draw")
-    for site in parsed:
+    bar = tqdm(parsed, "ablations", delay=PROGRESS_AFTER_SECONDS, leave=False, unit="site")
+    for site in bar:
         notes = dict(first.notes) | (padding if site.role in (None, "all") else {})
         control_lost = [np.nan] * len(pairs)
         if site in control_values:

@@ -122,6 +122,7 @@ class PairedRun:
                     f"depends on, with another right answer."
                 )
         if control is not None:
+            sites.aligned(Site("resid_pre", 0), self.base, control)
             self.notes |= control_note(control, self.base, self.sources)
             self.sources.append(control)
             self.activations.append(capture(model, control.tokens, hooks) if hooks else {})

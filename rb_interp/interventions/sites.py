@@ -241,7 +241,8 @@ def aligned(
     shape, other = list(rows.tokens.shape), list(source.tokens.shape)
     if shape != other:
         raise ModelError(
-            f"the source has tokens {other} and the rows that run {shape}; patching needs pairs."
+            f"the source, or the control, has tokens {other} and the rows that run {shape}; give as "
+            f"many rows of one length."
         )
     base_positions, source_positions = site_positions(site, rows), site_positions(site, source)
     if base_positions.shape != source_positions.shape:

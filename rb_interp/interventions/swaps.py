@@ -63,7 +63,7 @@ from rb_interp.interventions.edits import interchange_edits, most_likely, random
 from rb_interp.interventions.effect import REDRAWN, Effect, hypotheses_table
 from rb_interp.interventions.metrics import AnswerAt
 from rb_interp.interventions.paired_run import PairedRun, equal_rows, telling_pairs
-from rb_interp.interventions.sites import Sites, parse_sites, site_names
+from rb_interp.interventions.sites import Site, Sites, aligned, parse_sites, site_names
 from rb_interp.interventions.subspaces import leading
 from rb_interp.models.protocol import HookedModel, writable_tensors
 from rb_interp.models.structure import caller_hooks
@@ -141,6 +141,7 @@ def interchange(
             f"{predictions.dtype}; give one token id for each input."
         )
     source_sites = parse_sites(sites)
+    aligned(Site("resid_pre", 0), base, source)
     fixed_sites = parse_sites(hold) if hold else []
     pair = PairedRun(model, "kl", answer_at, base, control=control)  # asks for no labels
     hold_edits = interchange_edits(model, base, base, fixed_sites) if fixed_sites else []

@@ -113,7 +113,14 @@ def logit_lens(
     positions = positions_of(inputs, role, "logit_lens")
 
     def measure(source: ActivationSource) -> Measurement:
-        return answers_in_streams(stream_logits(source, inputs, positions, scale), labels)
+        logits = stream_logits(source, inputs, positions, scale)
+        d_vocab = logits["resid_pre.0"].shape[1]
+        if labels.max() >= d_vocab:
+            raise ModelError(
+                f"logit_lens got the label {labels.max()}; the model answers with tokens 0 to "
+                f"{d_vocab - 1}."
+            )
+        return answers_in_streams(logits, labels)
 
     return read_model("logit_lens", model, measure, untrained, n_null, seed)
 

@@ -98,6 +98,11 @@ def prompt_rows(
         )
     cut = [_cut(model, tokenizer, text) for text in prompts]
     tokens, padding = _padded(tokenizer, [prompt.tokens for prompt in cut])
+    if padding.any() and hasattr(model, "original_model"):
+        raise TextError(
+            "a bridge of TransformerLens 4 takes rows without their mask, so it reads padding in "
+            "front as text; set model.tokenizer.padding_side = 'right'."
+        )
     n_ctx = getattr(model.cfg, "n_ctx", tokens.shape[1])
     if tokens.shape[1] > n_ctx:
         raise TextError(f"a prompt has {tokens.shape[1]} tokens; this model reads {n_ctx}.")

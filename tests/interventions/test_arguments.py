@@ -18,7 +18,7 @@ from rb_interp.interventions import (
 )
 from rb_interp.interventions.ablating import ablate
 from rb_interp.interventions.metrics import logit
-from rb_interp.probes import attention, geometry, scan, uniformity
+from rb_interp.probes import attention, geometry, logit_lens, scan, uniformity
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.inputs import Roles
 
@@ -90,6 +90,20 @@ WRONG = {
     "one prediction": (
         lambda: interchange(MODEL, ROWS, PAIR, "z.0", [1], control=PAIR),
         "got 1 predicted answers for",
+    ),
+    "a control of fewer rows": (
+        lambda: ablations(MODEL, ROWS, ["z.0"], control=PAIR.take([0, 1])),
+        "the source, or the control, has tokens [2, 6] and the rows that run [5, 6]",
+    ),
+    "a source of fewer rows": (
+        lambda: interchange(
+            MODEL, ROWS, PAIR.take([0]), "z.0", {"a": LABELS, "b": LABELS + 1}, control=PAIR
+        ),
+        "has tokens [1, 6] and the rows that run [5, 6]",
+    ),
+    "labels beyond the vocabulary": (
+        lambda: logit_lens(MODEL, Inputs(TOKENS, LABELS + 500)),
+        "logit_lens got the label 504; the model answers with tokens 0 to",
     ),
     "a role named twice": (
         lambda: attention(MODEL, ROWS, layer=0, to=["key"] * 2),

@@ -309,7 +309,7 @@ def test_a_control_made_of_the_rows_that_activations_are_taken_from_is_refused()
         call(model, CLEAN, BOTH, control=right)
         call(model, CLEAN, BOTH, control=NOISE, direction="noise")
     with pytest.raises(
-        ModelError, match=r"tokens \[24, 9\] and the rows that run \[2, 9\]; patching needs pairs"
+        ModelError, match=r"tokens \[24, 9\] and the rows that run \[2, 9\]; give as"
     ):
         patching_matrix(model, CLEAN, BOTH.take(np.arange(2)))
     with pytest.raises(ModelError, match="got a control with the right answers"):

@@ -131,3 +131,12 @@ def test_words_that_are_not_there_are_refused(
 def test_a_model_without_a_tokenizer_is_refused() -> None:
     with pytest.raises(TextError, match="without a fast tokenizer"):
         Inputs.from_text(lens_model("gpt2", n_layers=1), PROMPTS)
+
+
+def test_a_bridge_is_not_given_padding_that_it_would_read(tmp_path) -> None:
+    model = model_with_tokenizer(tmp_path, "left")
+    assert len(Inputs.from_text(model, PROMPTS)) == 3
+    model.original_model = None  # as a bridge of TransformerLens 4 has it
+    assert len(Inputs.from_text(model, PROMPTS[:1])) == 1
+    with pytest.raises(TextError, match="reads padding in front as text"):
+        Inputs.from_text(model, PROMPTS)
