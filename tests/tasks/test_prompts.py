@@ -39,6 +39,8 @@ def model_with_tokenizer(folder, side: str):
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_rows_are_the_models_and_roles_stand_at_their_words(tmp_path, side: str) -> None:
     model = model_with_tokenizer(tmp_path, side)
+    if side == "left" and hasattr(model, "original_model"):
+        pytest.skip("a bridge is given no padding in front")
     roles = {
         "name": ["Mary", "Tom", "John"],
         "verb": "met",
@@ -135,8 +137,9 @@ def test_a_model_without_a_tokenizer_is_refused() -> None:
 
 def test_a_bridge_is_not_given_padding_that_it_would_read(tmp_path) -> None:
     model = model_with_tokenizer(tmp_path, "left")
-    assert len(Inputs.from_text(model, PROMPTS)) == 3
-    model.original_model = None  # as a bridge of TransformerLens 4 has it
+    if not hasattr(model, "original_model"):
+        assert len(Inputs.from_text(model, PROMPTS)) == 3
+        model.original_model = None  # as a bridge of TransformerLens 4 has it
     assert len(Inputs.from_text(model, PROMPTS[:1])) == 1
     with pytest.raises(TextError, match="reads padding in front as text"):
         Inputs.from_text(model, PROMPTS)
