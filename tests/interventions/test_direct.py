@@ -313,3 +313,12 @@ def test_a_figure_has_each_part_with_its_interval_and_its_control():
     assert [text.get_text() for text in ax.get_yticklabels()] == matrix.axes["site"]
     np.testing.assert_allclose(ax.lines[0].get_xdata(), matrix.values)
     assert "p_value" in str(matrix)
+
+
+def test_a_layer_without_the_hook_is_named():
+    model = lens_model("gpt2", n_layers=2)
+    model.blocks[1].attn.hook_z = torch.nn.Identity()
+    model.setup()
+    assert "attn_out.1" in iv.direct_effect(model, ROWS, n_draws=0).axes["site"]
+    with pytest.raises(ModelError, match=r"no hook for 'z.1'; read by='component'"):
+        iv.direct_effect(model, ROWS, by="head", n_draws=0)

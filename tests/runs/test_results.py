@@ -10,7 +10,7 @@ from own_studies import ONE, One, measure, start
 from rich.console import Console
 
 from rb_interp.runs.terminal import print_run
-from rb_interp.tasks import anchor
+from rb_interp.tasks import Stage, anchor
 
 pytestmark = pytest.mark.trains
 
@@ -71,3 +71,8 @@ def test_tables_say_which_members_reached_their_stage(tmp_path, monkeypatch):
     print_run(run, screen)
     assert "half reached by 2 of 4" in screen.file.getvalue()
     assert run.sweep().reached(20) == dict.fromkeys(run.sweep().members, True)
+    last = run.config.train.steps
+    for delay in (last, last + 1):  # what is met at step 0 comes so much later
+        at_once = Stage(lambda now, start: now[:, 0, 0] > 0, delay=delay)
+        monkeypatch.setattr(anchor.AnchorTask, "stages", {"half": at_once})
+        assert set(run.sweep().reached("half").values()) == {delay == last}

@@ -228,6 +228,14 @@ def test_a_member_is_informed_below_the_entropy_of_its_labels():
     assert task.stages["informed"].reached(losses, losses).tolist() == [False, True]
 
 
+def test_a_member_is_settled_a_thousand_steps_after_it_answers_999_rows_of_1000():
+    values = np.zeros((2, len(SETS), 2))
+    values[:, SETS.index("rsn_train"), 1] = [0.9985, 0.999]
+    settled = AnchorTask().stages["settled"]
+    assert settled.reached(values, values).tolist() == [False, True]
+    assert settled.delay == 1000
+
+
 @pytest.mark.parametrize(("repeats", "length"), [(1, 3), (3, 3), (1, 6)])
 def test_balanced_keys_stand_equally_often_with_each_combination(repeats, length):
     task = listing(n_sequences=repeats * 2000, length=length)
