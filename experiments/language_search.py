@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from rb_interp import probes
-from rb_interp.models.config import ModelConfig
+from rb_interp.studies.language.config import MODELS
 from rb_interp.text.task import TextTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import train_members
@@ -61,17 +62,8 @@ def train_setting(
         chain_weight=chain_weight,
         curves=("template", "form", "rule", "stop", "fact"),
     )
-    model = ModelConfig(
-        act="gelu_new",
-        norm="pre",
-        train_biases=True,
-        tied=True,
-        n_layers=layers,
-        n_heads=n_heads,
-        d_model=d_model,
-        d_head=d_model // n_heads,
-        d_mlp=4 * d_model,
-    )
+    sizes = {"d_model": d_model, "d_head": d_model // n_heads, "d_mlp": 4 * d_model}
+    model = replace(MODELS["quick"], n_layers=layers, n_heads=n_heads, **sizes)
     train = TrainConfig(
         steps=steps,
         batch_size=batch_size,

@@ -293,21 +293,22 @@ def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
     >>> heads(table, "tv").get_xlabel()
     'head'
     """
-    beside = "untrained"
     columns = getattr(table, "columns", ())
+    probe: Any = None
     if "site" in columns:
-        numbers = table["site"].str.extract(r"^z\.(\d+)\.(\d+)$").astype(float)
-        table = table.assign(layer=numbers[0], head=numbers[1]).dropna(subset="head")
-        table = table.astype({"layer": int, "head": int}).assign(title="direct effects")
+        probe = "direct effects"
+        numbers = table["site"].str.extract(r"^z\.(?P<layer>\d+)\.(?P<head>\d+)$")
+        table = table.join(numbers).dropna(subset="head").astype({"layer": int, "head": int})
+    elif "method" in columns:
+        probe = table["method"] + " ablation"
     elif "component" in columns:
-        title = "patching" if "method" not in columns else table["method"] + " ablation"
-        table = table.assign(title=title)
-    if "title" in getattr(table, "columns", ()):
+        probe = "patching"
+    beside = "untrained" if probe is None else "control"
+    if probe is not None:
         check_columns("heads", table, ("layer", "head", quantity))
-        beside = "control"
         names = {quantity: "value", f"control_{quantity}": "untrained", "control": "untrained"}
-        table = table.dropna(subset="head").rename(columns=names)
-        table = table.assign(quantity=quantity, probe=table["title"])
+        table = table.assign(quantity=quantity, probe=probe).rename(columns=names)
+        table = table.dropna(subset="head")
     check_columns("heads", table, ("probe", "quantity", "layer", "head", "value"))
     names = table["quantity"].astype(str)
     known = sorted(set(names))

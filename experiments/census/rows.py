@@ -47,6 +47,8 @@ SETTINGS = [
 ]
 OF_CURVES = ["bias", "bias_test", "half_step", "gap_3", "gap_2.65", "acc_gap_3", "acc_gap_2.65"]
 OF_VALUES = ["spectrum_ratio", "cos_reasoning_anchor", "cos_memory_anchor", "cos_key"]
+NUMBERS = ("tv_half", "key_attention", "anchor_attention", "carry")
+"""What the name by attention reads, beside the accuracy."""
 SITES = ["attn_out.0", "mlp_out.0", "attn_out.1", "mlp_out.1"]
 
 
@@ -123,9 +125,6 @@ def names(row: dict[str, Any]) -> tuple[str, str]:
     shares = {term.quantity: row.get(column, float("nan")) for column, term in ROUTES.items()}
     numbers = {name: row.get(name, float("nan")) for name in NUMBERS}
     return circuit_by_cause(shares, accuracy), name_circuit(**numbers, accuracy=accuracy)
-
-
-NUMBERS = ("tv_half", "key_attention", "anchor_attention", "carry")
 
 
 def main() -> None:

@@ -229,9 +229,6 @@ def test_the_zoo_s_induction_heads_are_told_from_others():
         k = head_circuits(known().model, layer=layer, head=head, n_null=0).arrays["k_composition"]
         assert np.unravel_index(k.argmax(), k.shape) == PREVIOUS
     assert table.untrained.loc[1].drop(index="previous_token", level=1).abs().max() < 0.4
-    start: Any = known().untrained
-    unchanged = head_circuits(start, layer=1, n_null=199).to_frame()
-    assert unchanged.p_value.between(0.05, 0.99).all()
     assert found.note[found.layer == 0].str.contains("no earlier layer has heads").sum() == 8
 
 

@@ -162,21 +162,20 @@ def _end(share: int, gamma: float, end: str) -> Term:
     return Term("decisive", f"ratio_{share}_{end}", gamma, "final", label=label)
 
 
-def _later(share: int, gamma: float, larger: float, excess: Condition) -> Condition:
-    """The ratio at a gamma less that at a larger initialisation; bounds count against it."""
-    return replace(excess, of=_end(share, gamma, "low"), minus=_end(share, larger, "high"))
+def _later(share: int, gamma: float, larger: float) -> Condition:
+    """The ratio at a gamma is above that at a larger initialisation; bounds count against it."""
+    return Condition(_end(share, gamma, "low"), ">", 0.0, _end(share, larger, "high"))
 
 
 def _chains(quantity: str, label: str, gamma: float | None, stage: str = "final") -> Term:
     return Term("reasoning", quantity, gamma, stage, label=label)
 
 
-def _fewer_chains(quantity: str, label: str, stage: str = "final") -> Condition:
+def _more_chains(quantity: str, label: str, stage: str = "final") -> Condition:
     small, large = (_chains(quantity, label, gamma, stage) for gamma in (SMALL, LARGE))
     return at_least(small, 0.10, large)
 
 
-_ANY = Condition(_end(50, SMALL, "low"), ">", 0.0)
 _WRITES_CHAINS = at_least(
     _chains("most_chain_2", "whole chains at two hops at the best gamma", None), 0.50
 )
@@ -188,9 +187,9 @@ REASONING_CLAIMS: tuple[Claim, ...] = (
         "G4",
         "The smaller the initialisation, the sooner a rule is read than a fact is remembered.",
         "beside G2",
-        _later(50, SMALL, LARGE, replace(_ANY, operator=">=", threshold=0.50)),
-        _later(30, SMALL, LARGE, _ANY),
-        _later(70, SMALL, LARGE, _ANY),
+        at_least(_end(50, SMALL, "low"), 0.50, _end(50, LARGE, "high")),
+        _later(30, SMALL, LARGE),
+        _later(70, SMALL, LARGE),
         learned=_WRITES_CHAINS,
     ),
     make_claim(
@@ -204,22 +203,22 @@ REASONING_CLAIMS: tuple[Claim, ...] = (
         "G6",
         "Small initialisation writes more chains of one step more than were trained.",
         "beside A5",
-        _fewer_chains("chain_more", "whole chains at one hop more than in training"),
+        _more_chains("chain_more", "whole chains at one hop more than in training"),
         learned=_WRITES_LONGER,
     ),
     make_claim(
         "G7",
         "When half of the facts' loss is gone, small initialisation writes more chains.",
         "beside G4",
-        _fewer_chains("chain_2", "whole chains at two hops", FACTS),
+        _more_chains("chain_2", "whole chains at two hops", FACTS),
         learned=_WRITES_CHAINS,
     ),
     make_claim(
         "G8",
         "A rule is read sooner than a fact is remembered in the order of the initialisation.",
         "beside G2",
-        _later(50, MIDDLE, LARGE, _ANY),
-        _later(50, SMALL, MIDDLE, _ANY),
+        _later(50, MIDDLE, LARGE),
+        _later(50, SMALL, MIDDLE),
         learned=_WRITES_CHAINS,
     ),
 )

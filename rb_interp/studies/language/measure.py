@@ -14,11 +14,12 @@ from rb_interp import probes
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs import Run, StudyResult, Sweep, readings_table
 from rb_interp.runs.measurement import MemberModels, measure_members
+from rb_interp.runs.results import frame
 from rb_interp.statistics.learning_order import by_set, corpus_loss, delta_loss, readings_of_curves
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.studies.language.reasoning import (
-    NO_CHAINS,
+    CHAINS,
     best_of_gammas,
     decisive_readings,
     reasoning_of,
@@ -61,7 +62,7 @@ def measure(run: Run, progress: bool = True) -> StudyResult:
     members = measure_members(run, read, [""], progress=progress)
     entropies = {seed: text.entropies for seed, text in texts.items()}
     losses = corpus_loss_table(sweep.curves(), entropies)
-    tables = {"chains": NO_CHAINS, **members.tables}
+    tables = {**members.tables, "chains": frame(members.tables.get("chains", []), CHAINS)}
     tables |= {"tokens": _tokens(texts), "corpora": corpora(texts)}
     readings = readings_table(members.readings, losses)
     if config.reads_facts:

@@ -34,18 +34,15 @@ from rb_interp.studies.language.config import FACTS
 from rb_interp.text.classes import CLASSES, fact_table, generate_classes, generate_facts
 from rb_interp.text.prontoqa import Example, generate
 from rb_interp.text.sentences import parse_clause, split_sentences
-from rb_interp.text.settings import TextSettings
 from rb_interp.text.targets import KINDS, target_kinds
 from rb_interp.text.task import TextData
 from rb_interp.training.member_group import Member
 
 N_SHOWN = 3
 """Held-out examples whose chains are written out."""
-NO_CHAINS = pd.DataFrame(
-    [(0.0, 0, 0, 0, 0, False, "", "", "")],
-    columns=["gamma", "seed", "step", "example", "hops", "right", "prompt", "written", "expected"],
-).iloc[:0]
-"""The table of chains of a run that writes none."""
+CHAINS = """gamma seed step example:int hops:int right:bool prompt:str written:str
+expected:str"""
+"""Columns of the table ``chains``."""
 LONGEST = 8
 WRITES = 0.50
 """Share of whole chains at two steps that some gamma must have."""
@@ -81,7 +78,9 @@ def _reasoning(model: HookedModel, text: TextData) -> dict[str, float]:
     hops = max(config.hops) + 1
     # the number of steps would be a word that no text has
     if hops <= LONGEST and config.query != "steps":
-        longer = _examples(config, len(text.examples), text.seed, hops)
+        longer = generate_classes(len(text.examples), text.seed, (hops,), config.ordering)
+        if config.query == "property":
+            longer = generate(len(text.examples), text.seed, (hops,), config.ordering)
         values["chain_more"] = _whole_chains(model, longer, text)[f"chain_{hops}"]
     table = fact_table(config.facts, text.seed)
     n = len(text.examples)
@@ -98,12 +97,6 @@ def _reasoning(model: HookedModel, text: TextData) -> dict[str, float]:
     rows = np.arange(n)
     values["follows_prompt"] = float(np.mean(logits[rows, tokens] > logits[rows, remembered]))
     return values
-
-
-def _examples(config: TextSettings, n: int, seed: int, hops: int) -> list[Example]:
-    if config.query == "property":
-        return generate(n, seed, (hops,), config.ordering)
-    return generate_classes(n, seed, (hops,), config.ordering, config.query)
 
 
 def _whole_chains(
@@ -144,8 +137,7 @@ def decisive_readings(run: Run, texts: Mapping[int, TextData]) -> pd.DataFrame:
             )
             labels = {"gamma": math.nan, "seed": seed, "stage": "final", "step": step}
             rows += reading.rows(**labels, set="")
-    signs = readings_table(rows, sweep="") if rows else []
-    return readings_table(*tables.values(), *([signs] if rows else []))
+    return readings_table(*tables.values(), rows)
 
 
 def _rule_baseline(text: TextData) -> float:
