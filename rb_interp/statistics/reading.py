@@ -172,10 +172,12 @@ class Reading(TableRepr):
 
         NaN is a cross, infinity an arrow at the edge. Draws on ``ax``, or on a new figure, and
         returns the axes. ``quantity`` draws those alone whose names end in it, such as
-        ``probability`` of a lens.
+        ``probability`` of a lens; ``mean_pattern`` of `uniformity` is a heat map.
         """
-        from rb_interp.plots import NO_DRAWS, Point, points
+        from rb_interp.plots import NO_DRAWS, Point, attention, points
 
+        if quantity == "mean_pattern":
+            return attention(self.arrays[quantity], ax=ax)
         rows = []
         for name, value in self.values.items():
             if not name.endswith(quantity):

@@ -46,3 +46,12 @@ def test_draws_that_equal_the_value_count_as_extreme(side, p):
     assert Reading("a", {"x": 2.0}, nulls={"x": null}).to_frame().p_value[0] == p
     assert np.isnan(null.p_value(np.nan))
     assert np.isnan(Null("drawn", np.array([1.0, np.nan]), side).p_value(0.0))
+
+
+def test_the_mean_pattern_is_a_heat_map():
+    pattern = np.array([[1.0, 0.0], [0.25, 0.75]])
+    ax = Reading("uniformity", {"tv": 0.2}, arrays={"mean_pattern": pattern}).plot(
+        quantity="mean_pattern"
+    )
+    drawn = ax.images[0].get_array()
+    np.testing.assert_array_equal(drawn.filled(np.nan), [[1.0, np.nan], [0.25, 0.75]])
