@@ -47,7 +47,8 @@ def checked(function: F) -> F:
 
     Numbers of numpy count as Python's, whole numbers as decimals. A list, an array or a tensor is
     converted to the one of these in the annotation. Tensors of one call get the widest of their
-    dtypes. Raises ArgumentError for what does not fit an annotation.
+    dtypes. Raises ArgumentError for what does not fit an annotation, and for a negative number of
+    things (``n_``).
 
     >>> @checked
     ... def half(n: int) -> float:
@@ -85,6 +86,8 @@ def checked(function: F) -> F:
                         value = values[name] = _converted(value, arrays)
                     items = value if isinstance(value, list | tuple) else (value,)
                     is_mask = refuses_masks and bool in map(type, items)
+                    if name.startswith("n_") and isinstance(value, int) and value < 0:
+                        raise ArgumentError(f"got {name}={value}; expected 0 or more.")
                     if is_mask or not is_bearable(value, hint, conf=INT_IS_FLOAT):
                         expected = in_words(hint)
                         raise ArgumentError(f"got {name}={describe(value)}; expected {expected}.")

@@ -43,14 +43,16 @@ def asked(
     side: Literal["greater", "less"] = "less",
     x: Float[Tensor, "a b"] | None = None,
     rows: Float[np.ndarray, " a"] | None = None,
+    n_null: int = 0,
 ) -> Any:
-    return n, share, side, x, rows
+    return n, share, side, x, rows, n_null
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"n": "4"}, "asked got n='4'; expected int."),
+        ({"n_null": -1}, "asked got n_null=-1; expected 0 or more."),
         ({"share": "4"}, "asked got share='4'; expected float."),
         ({"side": "more"}, "asked got side='more'; expected 'greater' or 'less'."),
         (
@@ -69,7 +71,7 @@ def asked(
         ),
         (
             {"m": 1},
-            "asked: got an unexpected keyword argument 'm'; it takes n, share, side, x, rows.",
+            "asked: got an unexpected keyword argument 'm'; it takes n, share, side, x, rows, n_null.",
         ),
     ],
 )

@@ -29,6 +29,7 @@ logit_diff and p. Ties count as no larger: where all logits are equal the rank i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -67,7 +68,8 @@ from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 
 Scale = Literal["own", "final"]
-"""Whose statistics the norm has: those of the stream that is read, or of the last one."""
+SCALES = {"own": "stream that is read", "final": "last stream"}
+"""Whose statistics the norm has."""
 ROUNDING = 1e-9
 """Draws that are less than the value by this much are ties, which count against it."""
 
@@ -122,7 +124,9 @@ def logit_lens(
             )
         return answers_in_streams(logits, labels)
 
-    return read_model("logit_lens", model, measure, untrained, n_null, seed)
+    reading = read_model("logit_lens", model, measure, untrained, n_null, seed)
+    note = f"a last norm has the statistics of the {SCALES[scale]}."
+    return replace(reading, notes={**reading.notes, "scale": note})
 
 
 def answers_in_streams(

@@ -114,12 +114,14 @@ def prompt_rows(
         rows = _positions(tokenizer, cut, role, words)
         if role not in spans:
             rows = [row[-1:] for row in rows]
-        if len({len(row) for row in rows}) > 1:
-            counts = sorted({len(row) for row in rows})
-            raise RolesError(
-                f"the role '{role}' has {counts[0]} to {counts[-1]} tokens; a span has as many in "
-                f"every row. Leave it out of spans for its last token."
-            )
+        for row, span in enumerate(rows):
+            if len(span) != len(rows[0]):
+                pieces = _pieces(tokenizer, [cut[row].tokens[position] for position in span])
+                raise RolesError(
+                    f"the role '{role}' has {len(rows[0])} tokens in row 0 and {len(span)} in row "
+                    f"{row} ('{pieces}'); a span has as many in every row. Leave it out of spans "
+                    f"for its last token."
+                )
         positions[role] = np.array([list(row) for row in rows]) + padding[:, None]
     labels = None if answers is None else _answers(tokenizer, cut, answers)
     ids = np.unique(tokens if labels is None else np.append(tokens, labels)).tolist()

@@ -52,8 +52,10 @@ def test_the_last_stream_reads_as_the_model_s_own_output(kind, role):
     with torch.no_grad():
         logits = model(torch.from_numpy(INPUTS.tokens))[torch.arange(N), at]
     last = f"resid_post.{model.cfg.n_layers - 1}"
-    for scale in ("own", "final"):
-        found = probes.logit_lens(model, INPUTS, role=role, scale=scale, n_null=0).values
+    for scale, said in (("own", "stream that is read"), ("final", "last stream")):
+        reading = probes.logit_lens(model, INPUTS, role=role, scale=scale, n_null=0)
+        assert said in reading.notes["scale"]
+        found = reading.values
         for name, value in quantities(logits).items():
             assert found[f"{last}:{name}"] == pytest.approx(value, abs=1e-4)
 

@@ -106,7 +106,11 @@ def test_a_row_is_shown_in_words(tmp_path, capsys) -> None:
         ({"roles": {"x": 11}}, RolesError, "row 0 has no position 11 among its 11 tokens"),
         ({"roles": {"x": ["Mary"]}}, RolesError, "'x' has 1 rows; there are 3 prompts"),
         ({"roles": {"x": lambda text: None}}, RolesError, "row 0 has None, expected a string"),
-        ({"roles": {"x": ["Mary", "Anna", "met"]}, "spans": ["x"]}, RolesError, "1 to 2 tokens"),
+        (
+            {"roles": {"x": ["Mary", "Anna", "met"]}, "spans": ["x"]},
+            RolesError,
+            r"2 tokens in row 0 and 1 in row 1 \(' Anna'\)",
+        ),
         ({"spans": ["lst"]}, RolesError, "spans of 'lst'; did you mean 'last'"),
         ({"roles": {"x": 1.5}}, ArgumentError, "from_text got roles="),
         ({"answers": [" Mary"] * 3}, TextError, r"' Mary' of row 0 is not one token.*to\| Ma\|ry"),
