@@ -402,12 +402,17 @@ def other_rows(
     keys = keys[:, used_keys].astype(float)
     n = len(pattern)
     cells = pattern.shape[1] * pattern.shape[2]
-    sums = np.zeros((n, n, queries.shape[2], keys.shape[2]))  # [row, row of the roles, q, k]
+    # few rows differ in where their roles stand
+    places = np.concatenate([queries.reshape(n, -1), keys.reshape(n, -1)], 1)
+    _, first, which = np.unique(places, axis=0, return_index=True, return_inverse=True)
+    queries, keys = queries[first], keys[first]
+    orders = which.ravel()[orders]
+    sums = np.zeros((n, len(first), queries.shape[2], keys.shape[2]))  # [row, places, q, k]
     if not cells:
         return sums[0, orders[:, 0]]
     chunk = max(1, NULL_CHUNK // (cells * sums[0, 0].size))
     flat = pattern.reshape(n, -1)
-    for start in range(0, n, chunk):
+    for start in range(0, len(first), chunk):
         part = slice(start, start + chunk)
         roles = np.einsum("siq,sjk->ijsqk", queries[part], keys[part])
         sums[:, part] = (flat @ roles.reshape(cells, -1)).reshape(n, *roles.shape[2:])
