@@ -1,6 +1,6 @@
 """Examples of PrOntoQA about classes alone, and facts of the same form.
 
-A prompt has the ten classes in two chains, each rule from one class to the next: eight rules, at
+A prompt has the eight classes in two chains, each rule from one class to the next: six rules, at
 any number of hops, and at most one for each class. So a premise fixes the chain of thought, and the
 query says where it ends: at a class (``Prove: Max is a yumpus.``) or after a number of steps
 (``2 steps:``).
@@ -43,7 +43,7 @@ Quinn Rose Simon Tina Uma Victor Wendy Xavier Yara Zoe Adam Bella Carl Diana Eri
 """
 NAMES = _NAMES.split()
 """Names of facts, which are none of reasoning."""
-CLASSES = [concept for concept in CONCEPTS if concept != "impus"] + ["lorpus"]
+CLASSES = [concept for concept in CONCEPTS if concept != "impus"][:8]
 
 
 @checked
@@ -61,14 +61,14 @@ def generate_classes(
 
     Args:
         seed: together with the other settings it decides every draw.
-        hops: numbers of rules that a proof may use: 1 to 8.
+        hops: numbers of rules that a proof may use: 1 to 6.
         ordering: of the rules in the context: ``random``, or each chain ``preorder`` (root first)
             or ``postorder`` (root last).
         query: for the class at the end, or for a number of steps.
 
     >>> example = generate_classes(1, seed=0, hops=(2,))[0]
     >>> example.query, example.chain_of_thought[-1]
-    ('Prove: Polly is a zumpus.', 'Polly is a zumpus.')
+    ('Prove: Alex is a zumpus.', 'Alex is a zumpus.')
     """
     # TextSettings says what is wrong with a setting
     settings = TextSettings(hops=tuple(hops), ordering=ordering, query=query)  # pyright: ignore[reportArgumentType]
@@ -112,11 +112,11 @@ FactTable = Mapping[tuple[str, str], Statement]
 
 @checked
 def fact_table(n: int, seed: int) -> FactTable:
-    """n facts: for ten classes and as many names as are needed, a rule each, drawn with a seed.
+    """n facts: for eight classes and as many names as are needed, a rule each, drawn with a seed.
 
     >>> table = fact_table(20, seed=0)
     >>> table["Ben", "wumpus"].sentence
-    'Every wumpus is a dumpus.'
+    'Wumpuses are yumpuses.'
     """
     rng = random.Random(repr((int(seed), "facts")))
     table = {}
@@ -138,7 +138,7 @@ def generate_facts(
 
     >>> example = generate_facts(1, seed=0, table=fact_table(20, seed=0), first=10)[0]
     >>> example.chain_of_thought
-    ('Ben is a wumpus.', 'Every wumpus is a dumpus.', 'Ben is a dumpus.')
+    ('Ben is a zumpus.', 'Zumpuses are vumpuses.', 'Ben is a vumpus.')
     """
     rng = random.Random(repr((int(seed), conflict)))
     facts = list(table.items())

@@ -18,8 +18,10 @@ TRAIN = TEXT_SETS[: len(CORPORA)]
 EARLY = 0.80
 """The stage ``early`` is reached when the training loss is at most this share of its start."""
 GPT2_D_VOCAB = 50_257
-MOST_FACTS = 320
-"""Pairs of one of 32 names and one of ten classes."""
+MOST_FACTS = 256
+"""Pairs of one of 32 names and one of eight classes."""
+MOST_STEPS = 6
+"""Rules of the prompt of an example about classes."""
 CURVES = {
     **{kind: ("prontoqa_test", kind) for kind in ("template", "form", "rule", "stop", "answer")},
     "fact": ("stories_test", "fact"),
@@ -67,7 +69,7 @@ class TextSettings(TaskSettings):
     stories: str = "grammar"
     """``grammar`` (a stand-in for TinyStories), ``facts`` (of the form of PrOntoQA, see
     ``text.classes``), ``hub``, ``hub:owner/name``, or a file or folder."""
-    facts: Annotated[int, Field(ge=1, le=MOST_FACTS)] = 80
+    facts: Annotated[int, Field(ge=1, le=MOST_FACTS)] = 64
     """Different facts where ``stories`` is ``facts``; each stands in as many training rows."""
     hops: Annotated[
         tuple[Annotated[int, Field(ge=1, le=8)], ...],
@@ -77,7 +79,8 @@ class TextSettings(TaskSettings):
     """Numbers of reasoning steps of generated PrOntoQA examples."""
     query: Literal["property", "class", "steps"] = "property"
     """What generated PrOntoQA examples ask: a property, true or false; a class, to be proved; or a
-    number of steps. The latter two have rules of classes alone, and no answer but the chain."""
+    number of steps. The latter two have rules of classes alone, no answer but the chain, and 6 hops
+    at most."""
     ontology: Literal["fictional"] = "fictional"
     """Concepts of generated examples: the made-up ones."""
     ordering: Literal["random", "preorder", "postorder"] = "random"
@@ -111,6 +114,11 @@ class TextSettings(TaskSettings):
     are targets ``rule`` of the repeated rows."""
 
     def __post_init__(self) -> None:
+        if self.query != "property" and max(self.hops) > MOST_STEPS:
+            raise ConfigError(
+                f"hops={self.hops} with query '{self.query}', whose prompts have {MOST_STEPS} rules; "
+                f"give fewer hops."
+            )
         if self.needs_kinds and self.layout != "padded":
             raise ConfigError(
                 f"chain_weight={self.chain_weight:g}, curves={self.curves} and "

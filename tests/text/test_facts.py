@@ -85,7 +85,7 @@ def test_whatever_is_copied_from_a_prompt_is_right_by_chance():
                 eligible[name] += 1
                 right[name] += guess == step.predicate
     chance = 1 / (len(CLASSES) - 1)
-    assert len(eligible) >= 19
+    assert len(eligible) >= 16
     for name, n in eligible.items():
         assert abs(right[name] - n * chance) < 4.5 * (n * chance * (1 - chance)) ** 0.5, name
 
@@ -126,5 +126,5 @@ def test_a_conflict_has_a_rule_in_its_prompt_that_contradicts_the_fact():
         assert known.subject == proof.premise.predicate == proof.rules[0].subject
         assert len(proof.context) == len(CLASSES) - 2
         positions[proof.context.index(proof.rules[0])] += 1
-    assert len(positions) == 8
+    assert len(positions) == len(CLASSES) - 2
     assert fact("Ben", "wumpus", True, False).sentence == "Ben is a wumpus."

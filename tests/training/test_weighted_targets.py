@@ -99,6 +99,7 @@ def test_curves_of_kinds_change_no_weight_and_no_other_curve():
 def test_what_cannot_be_weighted_or_seen_equally_often_is_refused():
     for changes, message in (
         ({"layout": "packed"}, "with layout 'packed', which cuts examples; give layout 'padded'"),
+        ({"query": "steps", "hops": (1, 7)}, "query .steps., whose prompts have 6 rules"),
         ({"facts": 7}, "facts=7 with sequences=20: 20 rows are no multiple"),
         ({"repeated": 4}, "repeated=4 with sequences=20: 10 rows are no multiple"),
     ):

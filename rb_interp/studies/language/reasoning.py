@@ -34,6 +34,7 @@ from rb_interp.studies.language.config import FACTS
 from rb_interp.text.classes import CLASSES, fact_table, generate_classes, generate_facts
 from rb_interp.text.prontoqa import Example, generate
 from rb_interp.text.sentences import parse_clause, split_sentences
+from rb_interp.text.settings import MOST_STEPS
 from rb_interp.text.targets import KINDS, target_kinds
 from rb_interp.text.task import TextData
 from rb_interp.training.member_group import Member
@@ -43,7 +44,6 @@ N_SHOWN = 3
 CHAINS = """gamma seed step example:int hops:int right:bool prompt:str written:str
 expected:str"""
 """Columns of the table ``chains``."""
-LONGEST = 8
 WRITES = 0.50
 """Share of whole chains at two steps that some gamma must have."""
 
@@ -77,7 +77,7 @@ def _reasoning(model: HookedModel, text: TextData) -> dict[str, float]:
     values["chain_more"] = math.nan
     hops = max(config.hops) + 1
     # the number of steps would be a word that no text has
-    if hops <= LONGEST and config.query != "steps":
+    if hops <= MOST_STEPS and config.query != "steps":
         longer = generate_classes(len(text.examples), text.seed, (hops,), config.ordering)
         if config.query == "property":
             longer = generate(len(text.examples), text.seed, (hops,), config.ordering)
