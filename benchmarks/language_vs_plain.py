@@ -15,7 +15,6 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -27,24 +26,9 @@ from rb_interp.studies.language.config import MODELS, TRAINING
 from rb_interp.text.task import TextTask
 from rb_interp.training.config import TrainConfig
 
-FACTS = TextTask(
-    query="class",
-    hops=(1, 2, 3),
-    stories="facts",
-    sequences=2000,
-    tokenizer="words",
-    n_ctx=116,
-    layout="padded",
-    chain_weight=10,
-)
-SMALL = {"n_layers": 2, "d_model": 64, "d_head": 16, "d_mlp": 256}
 CASES = {
-    "quick": (TextTask(), MODELS["quick"], TRAINING["quick"]),
-    "facts beside rules": (
-        FACTS,
-        replace(MODELS["quick"], **SMALL),
-        replace(TRAINING["quick"], batch_size=32),
-    ),
+    "stories": (TextTask(), MODELS["stories"], TRAINING["stories"]),
+    "quick": (TextTask.preset("quick"), MODELS["quick"], TRAINING["quick"]),
 }
 
 

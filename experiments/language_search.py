@@ -20,68 +20,43 @@ from typing import Any
 import pandas as pd
 
 from rb_interp import probes
-from rb_interp.studies.language.config import MODELS
-from rb_interp.text.task import TextTask
-from rb_interp.training.config import TrainConfig
+from rb_interp.studies.language.config import LanguageConfig
+from rb_interp.text.classes import CLASSES
 from rb_interp.training.members import train_members
 
 ROWS = Path(__file__).parents[1] / "results/language_search.csv"
 GAMMA, SEED = 0.6, 200
 SETTINGS: dict[str, dict[str, Any]] = {
-    "a1": {},
-    "a2": {"layers": 2, "steps": 2000, "lr": 5e-3},
+    "d1": {"query": "class", "steps": 6000},
+    "d2": {"query": "class", "steps": 6000, "chain_weight": 30.0},
+    "h3": {"query": "class", "steps": 5000, "d_head": 32},
+    "f1": {"steps": 5000},
+    "f2": {"steps": 6000, "lr_final": 1e-4},
+    "f3": {},
+    "f4": {"steps": 5500, "lr": 5e-3},
 }
-"""What differs from the arguments of `train_setting`."""
+"""What differs from the preset ``quick``: names of its settings of text, model and training."""
 
 
-def train_setting(
-    layers: int = 3,
-    d_model: int = 64,
-    n_heads: int = 4,
-    steps: int = 1700,
-    batch_size: int = 32,
-    lr: float = 3e-3,
-    lr_final: float = 1e-4,
-    chain_weight: float = 10.0,
-    query: Any = "class",
-    hops: tuple[int, ...] = (1, 2, 3),
-) -> dict[str, Any]:
+def train_setting(changes: dict[str, Any]) -> dict[str, Any]:
     """One row of the table without its name."""
-    setting = dict(locals())
-    task = TextTask(
-        query=query,
-        hops=hops,
-        stories="facts",
-        facts=80,
-        sequences=16_000,
-        held_out=128,
-        answers=300,
-        tokenizer="words",
-        n_ctx=116,
-        layout="padded",
-        chain_weight=chain_weight,
-        curves=("template", "form", "rule", "stop", "fact"),
-    )
-    sizes = {"d_model": d_model, "d_head": d_model // n_heads, "d_mlp": 4 * d_model}
-    model = replace(MODELS["quick"], n_layers=layers, n_heads=n_heads, **sizes)
-    train = TrainConfig(
-        steps=steps,
-        batch_size=batch_size,
-        lr=lr,
-        lr_final=lr_final,
-        warmup=50,
-        eval_every=50,
-        eval_rows=64,
-        n_checkpoints=1,
-        workers=1,
-        device="cpu",
-    )
+    config = LanguageConfig.from_preset("quick")
+    parts = [config.task, config.model, config.train]
+    for number, part in enumerate(parts):
+        own = {name: changes[name] for name in changes if hasattr(part, name)}
+        parts[number] = replace(part, **own)
+    task, model, train = parts
+    train = replace(train, stages=(), n_checkpoints=1, workers=1, eval_every=50, device="cpu")
     text = task.text(SEED)
     start = time.process_time()
     trained = train_members(task, [GAMMA], [SEED], config=model, train=train)
-    row = {**setting, "hops": " ".join(map(str, hops)), "cpu_s": time.process_time() - start}
+    row = {"cpu_s": time.process_time() - start, "n_classes": len(CLASSES)}
+    row |= {"layers": model.n_layers, "n_heads": model.n_heads, "d_head": model.d_head}
+    row |= {"d_model": model.d_model, "d_mlp": model.d_mlp, "steps": train.steps}
+    row |= {"batch_size": train.batch_size, "lr": train.lr, "lr_final": train.lr_final}
+    row |= {"query": task.query, "chain_weight": task.chain_weight}
     curves = trained.curves.to_frame()
-    for loss in curves.loc[curves["step"] == steps].to_dict("records"):
+    for loss in curves.loc[curves["step"] == train.steps].to_dict("records"):
         row[f"loss_{loss['set']}"] = loss["loss"]
     examples = probes.chain_inputs(text.examples, text.tokenizer)
     member = trained.model(gamma=GAMMA, seed=SEED)
@@ -93,7 +68,7 @@ def train_setting(
 
 def main(names: list[str]) -> None:
     for name in names or SETTINGS:
-        row = {"name": name, **train_setting(**SETTINGS[name])}
+        row = {"name": name, **train_setting(SETTINGS[name])}
         known = pd.read_csv(ROWS).query("name != @name") if ROWS.is_file() else pd.DataFrame()
         pd.concat([known, pd.DataFrame([row])]).round(4).to_csv(ROWS, index=False)
 

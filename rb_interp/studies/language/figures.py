@@ -2,6 +2,7 @@
 skills."""
 
 import math
+import textwrap
 from dataclasses import replace
 from typing import Any, cast
 
@@ -16,7 +17,8 @@ from rb_interp.settings import SMALL
 from rb_interp.statistics.intervals import mean_text, over_seeds
 from rb_interp.studies.language.config import PAPER_COSINES
 from rb_interp.studies.language.measure import delta_table
-from rb_interp.text.settings import CORPORA
+from rb_interp.text.classes import CLASSES
+from rb_interp.text.settings import CORPORA, MOST_STEPS
 
 DOTTED = (0, (1, 1.2))
 GROUPS = {"prontoqa": "PrOntoQA", "stories": "stories", "control": "stories, matched in frequency"}
@@ -38,6 +40,11 @@ KINDS = {
     "rule": ("step: rule from the context", "#0a3d91", "v"),
     "conclusion": ("step: conclusion", "#6d2a78", "P"),
 }
+DECISIVE = {
+    "rule": ("rule: object read in the prompt", kit.CORPUS_COLOURS["prontoqa"], MOST_STEPS),
+    "fact": ("fact: object remembered", kit.CORPUS_COLOURS["stories"], len(CLASSES)),
+}
+"""Kind of target -> label, colour, and among how many objects a guess is."""
 BY_CHANCE = 0.50
 """Share of two-way answers that are right by guessing."""
 NAMED, LONGEST = 20, 9
@@ -118,6 +125,33 @@ def draw_learning(evidence: Evidence) -> Figure:
     fair.set_title("the same, per unigram entropy")
     early = kit.key("stage “early” of a seed", kit.INK, "^", True)
     kit.legend(figure, 4, [early, kit.line("unigram entropy", kit.GREY, DOTTED, 0.7)])
+    return figure
+
+
+def draw_reasoning(evidence: Evidence) -> Figure:
+    """Losses on what is read in the prompt and on what is remembered, by rate; below, the chain that
+    the lowest seed writes to one held-out question as training goes on."""
+    gammas = evidence.shown_gammas
+    width = max(kit.WIDTH, 2.5 * len(gammas))
+    figure, axes = kit.panels(2, len(gammas), 6.4, width, sharey="row")
+    for losses, chains, gamma in zip(*axes, gammas, strict=True):
+        with kit.missing(losses):
+            for kind, (label, colour, n_guesses) in DECISIVE.items():
+                kit.curve(losses, evidence, gamma, kind, "loss", colour, "-", label)
+                losses.axhline(math.log(n_guesses), color=colour, lw=0.7, ls=DOTTED, zorder=1)
+            kit.steps(losses, float(evidence.curves["step"].to_numpy().max()), log=True)
+            losses.set_title(kit.title_of(evidence, gamma))
+        chains.axis("off")
+        with kit.missing(chains):
+            written = evidence.table("chains", gamma=gamma, seed=evidence.seeds[0], example=0)
+            texts = []
+            for row in written.sort_values("step").to_dict("records"):
+                mark = "right" if row["right"] else "wrong"
+                texts.append(f"step {row['step']:,}, {mark}")
+                texts += textwrap.wrap(row["written"], 42, max_lines=4)
+            chains.text(0, 1, "\n".join(texts), transform=chains.transAxes, va="top", fontsize=6)
+    axes[0, 0].set_ylabel("loss at the object (nats)")
+    kit.legend(figure, 3, [kit.line("a guess among what may stand there", kit.GREY, DOTTED, 0.7)])
     return figure
 
 
@@ -320,6 +354,7 @@ def _skills(axes: Axes, evidence: Evidence, gamma: float, kinds: list[str]) -> N
 
 FIGURES = {
     "learning": draw_learning,
+    "reasoning": draw_reasoning,
     "token_similarity": draw_token_similarity,
     "token_cosines": draw_token_cosines,
     "embedding_rank": draw_embedding_rank,

@@ -4,6 +4,7 @@ stands in for the paper's text."""
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from drawing import drawn, texts
 from report.pages import check_page, visible
@@ -23,7 +24,7 @@ STAND_IN = "The stories are sentences of a small story grammar, standing in for 
 
 def test_the_page_shows_every_figure_and_every_verdict_and_what_stands_in(run, evidence):
     check_run(run)
-    page = check_page(LANGUAGE, evidence)
+    page = check_page(LANGUAGE, evidence, lacking=["reasoning"])
     assert f"Not the paper's text: {STAND_IN}" in visible(page)
     real = replace(
         evidence,
@@ -105,3 +106,24 @@ def test_cosines_are_those_of_early_with_the_tokens_of_their_seed(evidence):
         words = table[table["seed"] == 0].drop_duplicates("token").set_index("token")["text"]
         shown = [text.get_text() for text in named.get_yticklabels()]
         assert shown == [as_shown(words[token]) for token in tokens[:NAMED]]
+
+
+def test_rules_and_facts_are_drawn_above_the_chain_that_is_written(evidence):
+    sets = {"rule": "prontoqa_test", "fact": "stories_test"}
+    curves = [evidence.curves.query("set == @set").assign(set=name) for name, set in sets.items()]
+    summaries = evidence.tables["curves_summary"]
+    kinds = [summaries.query("set == @set").assign(set=name) for name, set in sets.items()]
+    place = {"gamma": evidence.gammas, "seed": evidence.seeds[0], "example": 0}
+    written = [
+        pd.DataFrame({**place, "step": step, "right": step > 0, "written": f"Max is {step}."})
+        for step in (60, 0)
+    ]
+    tables = {"curves_summary": pd.concat(kinds), "chains": pd.concat(written)}
+    shown = replace(evidence, curves=pd.concat(curves), tables={**evidence.tables, **tables})
+    axes = panels_of(shown, "reasoning")
+    for panel, gamma in zip(axes[: len(evidence.gammas)], evidence.gammas, strict=True):
+        here = shown.curves[shown.curves["gamma"] == gamma].groupby(["set", "step"])["loss"].mean()
+        assert drawn(panel, here["rule"], CORPUS_COLOURS["prontoqa"])
+        assert drawn(panel, here["fact"], CORPUS_COLOURS["stories"])
+    chain = axes[-1].texts[0].get_text().splitlines()
+    assert chain == ["step 0, wrong", "Max is 0.", "step 60, right", "Max is 60."]
