@@ -10,7 +10,7 @@ LANGUAGE = Study(
     title="Language study: is the text that needs reasoning learned before stories?",
     question=(
         "A GPT-2 learns two texts at once: PrOntoQA, questions answered by a chain of deductions, "
-        "and TinyStories. "
+        "and TinyStories, or facts of the same form. "
         "Does it learn PrOntoQA sooner, the more so the smaller its initialisation, and do the "
         "embeddings show it? "
         "Each claim is a sentence of “An Analysis for Reasoning Bias of Language Models with Small "
@@ -18,7 +18,8 @@ LANGUAGE = Study(
     ),
     cost={
         "smoke": "about a minute",
-        "quick": "half an hour to three quarters on two CPU cores",
+        "quick": "about half an hour on two CPU cores",
+        "stories": "half an hour to three quarters on two CPU cores",
         "paper": "by count an hour a member on one H200",
     },
     config=f"{__name__}.config:LanguageConfig",
