@@ -1,0 +1,41 @@
+"""Roles of rows that are cut before a rule's object, against the chain that the verifier proves."""
+
+from deduction import class_of, deduction_rows, three_texts
+
+from rb_interp.text.classes import generate_classes
+from rb_interp.text.prontoqa import verify
+from rb_interp.text.tokens import word_tokenizer
+
+
+def test_roles_name_what_the_proof_uses_and_an_exchanged_text_follows_the_other_object():
+    examples = generate_classes(60, 0, (2, 3), query="steps")
+    texts = three_texts(examples, seed=1)
+    tokenizer = word_tokenizer([one.text for text in texts for one in text], 99)
+    rows = [deduction_rows(text, tokenizer) for text in texts]
+    for inputs, text in zip(rows, texts, strict=True):
+        for row, example in enumerate(text):
+            words = {
+                name: [
+                    class_of(tokenizer.token_text(inputs.tokens[row, at]).strip()) for at in row_at
+                ]
+                for name, places in inputs.roles.positions.items()
+                if name != "last"
+                for row_at in [places[row]]
+            }
+            proof = verify(example)
+            rule = proof.rules[0]
+            assert (
+                words["subject"] == words["premise"] == words["written"] == [class_of(rule.subject)]
+            )
+            assert words["object"] == [class_of(rule.predicate)]
+            others = [one for one in proof.context if one != rule]
+            assert words["other_subjects"] == [class_of(one.subject) for one in others]
+            assert words["other_objects"] == [class_of(one.predicate) for one in others]
+            last = inputs.roles.positions["last"][row, 0]
+            assert tokenizer.token_text(inputs.tokens[row, last]) in (" a", " are")
+            assert class_of(tokenizer.token_text(inputs.labels[row]).strip()) == class_of(
+                rule.predicate
+            )
+    base, source, control = (inputs.labels for inputs in rows)
+    assert (base == control).all()
+    assert (base != source).all()
