@@ -35,12 +35,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "f3": {},
     "f4": {"steps": 5500, "lr": 5e-3},
 }
-"""What differs from the preset ``quick``: names of its settings of text, model and training."""
+"""What differs from the preset ``facts``: names of its settings of text, model and training."""
 
 
 def train_setting(changes: dict[str, Any]) -> dict[str, Any]:
     """One row of the table without its name."""
-    config = LanguageConfig.from_preset("quick")
+    config = LanguageConfig.from_preset("facts")
     parts = [config.task, config.model, config.train]
     for number, part in enumerate(parts):
         own = {name: changes[name] for name in changes if hasattr(part, name)}

@@ -47,7 +47,8 @@ class TextSettings(TaskSettings):
             "d_vocab": 512,
             "n_ctx": 256,
         },
-        "quick": {
+        "quick": {},
+        "facts": {
             "stories": "facts",
             "query": "steps",
             "hops": (1, 2, 3),
@@ -60,7 +61,6 @@ class TextSettings(TaskSettings):
             "chain_weight": 10.0,
             "curves": ("template", "form", "rule", "stop", "fact"),
         },
-        "stories": {},
         "paper": {
             "stories": "hub",
             "sequences": 5000,

@@ -3,8 +3,8 @@
 Paper 1 gives GPT-2, 5,000 + 5,000 sequences, 200 epochs and gamma .3, .5 and .8; its size, context,
 tokenizer, learning rate, batch and weight decay are not known to us. The preset ``paper`` takes
 GPT-2 small, its tokenizer, rows of 512 tokens with one document each, and the constant 5e-5 without
-weight decay of the group's GPT-2 code for another paper, in bfloat16. ``smoke``, ``quick`` (rules
-beside facts) and ``stories`` (rules beside stories) are our own: see docs/language.md.
+weight decay of the group's GPT-2 code for another paper, in bfloat16. ``smoke``, ``quick`` and
+``facts`` (rules beside facts of the same form) are our own: see docs/language.md.
 
 Delta L = (L_stories - L_prontoqa) / L_prontoqa is the paper's metric, here its mean over the
 evaluations of training. PrOntoQA is templated, so that its loss is the lower one with any
@@ -32,8 +32,8 @@ FACTS = "facts"
 _GPT2 = ModelConfig(act="gelu_new", norm="pre", train_biases=True, tied=True)
 MODELS = {
     "smoke": replace(_GPT2, n_layers=2, n_heads=2, d_model=32, d_head=16, d_mlp=128),
-    "quick": replace(_GPT2, n_layers=2, n_heads=4, d_model=64, d_head=16, d_mlp=128),
-    "stories": replace(_GPT2, n_layers=2, n_heads=4, d_model=128, d_head=32, d_mlp=512),
+    "facts": replace(_GPT2, n_layers=2, n_heads=4, d_model=64, d_head=16, d_mlp=128),
+    "quick": replace(_GPT2, n_layers=2, n_heads=4, d_model=128, d_head=32, d_mlp=512),
     "paper": replace(_GPT2, n_layers=12, n_heads=12, d_model=768, d_head=64, d_mlp=3072),
 }
 TRAINING = {
@@ -47,7 +47,7 @@ TRAINING = {
         n_checkpoints=1,
         stages=STAGES,
     ),
-    "quick": TrainConfig(
+    "facts": TrainConfig(
         steps=7000,
         batch_size=16,
         lr=3e-3,
@@ -59,7 +59,7 @@ TRAINING = {
         stages=(*STAGES, FACTS),
         save_every=120.0,
     ),
-    "stories": TrainConfig(
+    "quick": TrainConfig(
         steps=1000,
         batch_size=8,
         lr=3e-3,
@@ -100,14 +100,14 @@ class LanguageConfig(SweepConfig, StudyConfig):
     LATER: ClassVar[tuple] = ("fact_counts",)
     PRESETS: ClassVar[dict] = {
         "smoke": {"seeds": (0, 1), **sizes(TextTask, "smoke", MODELS, TRAINING)},
-        "quick": {"seeds": (10, 11), **sizes(TextTask, "quick", MODELS, TRAINING)},
-        "stories": {},
+        "quick": {},
+        "facts": {"seeds": (10, 11), **sizes(TextTask, "facts", MODELS, TRAINING)},
         "paper": sizes(TextTask, "paper", MODELS, TRAINING),
     }
 
     task: TextTask = field(default_factory=TextTask)
-    model: ModelConfig = MODELS["stories"]
-    train: TrainConfig = TRAINING["stories"]
+    model: ModelConfig = MODELS["quick"]
+    train: TrainConfig = TRAINING["quick"]
     probe_rows: ReadRows = 16
     """Held-out rows of each corpus that attention is read on, at most."""
     n_null: Draws = 200

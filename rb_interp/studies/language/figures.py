@@ -150,7 +150,7 @@ def draw_reasoning(evidence: Evidence) -> Figure:
                 texts.append(f"step {row['step']:,}, {mark}")
                 texts += textwrap.wrap(row["written"], 42, max_lines=4)
             chains.text(0, 1, "\n".join(texts), transform=chains.transAxes, va="top", fontsize=6)
-    axes[0, 0].set_ylabel("loss at the object (nats)")
+    axes[0, 0].set(ylabel="loss at the object (nats)", ylim=(0, 1.3 * math.log(len(CLASSES))))
     kit.legend(figure, 3, [kit.line("a guess among what may stand there", kit.GREY, DOTTED, 0.7)])
     return figure
 
