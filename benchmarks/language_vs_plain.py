@@ -13,13 +13,12 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from stacked_vs_plain import ratio_text, stacked, timed
+from stacked_vs_plain import hooked_peer, ratio_text, stacked, timed
 
 from rb_interp.models.config import ModelConfig
 from rb_interp.studies.language.config import MODELS, TRAINING
@@ -34,7 +33,6 @@ CASES = {
 
 def peers(model: ModelConfig, n_ctx: int, d_vocab: int) -> dict[str, tuple[Any, Any]]:
     """Name -> a model of the same shape, and what gives its logits."""
-    from transformer_lens import HookedTransformer, HookedTransformerConfig
     from transformers import GPT2Config, GPT2LMHeadModel
 
     gpt2 = GPT2LMHeadModel(
@@ -50,23 +48,7 @@ def peers(model: ModelConfig, n_ctx: int, d_vocab: int) -> dict[str, tuple[Any, 
             attn_pdrop=0.0,
         )
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        hooked = HookedTransformer(
-            HookedTransformerConfig(
-                n_layers=model.n_layers,
-                d_model=model.d_model,
-                n_ctx=n_ctx,
-                d_head=model.d_head,
-                n_heads=model.n_heads,
-                d_mlp=model.d_mlp,
-                d_vocab=d_vocab,
-                act_fn=model.act,
-                device="cpu",
-                normalization_type="LN",
-                seed=0,
-            )
-        )
+    hooked = hooked_peer(model, n_ctx, d_vocab)
     return {
         "transformers": (gpt2, lambda tokens: gpt2(tokens, use_cache=False).logits),
         "HookedTransformer": (hooked, hooked),

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -45,29 +46,34 @@ CASES = {
 }
 
 
-def plain_loop(
-    task: AnchorTask, model: ModelConfig, train: TrainConfig, threads: int
-) -> Callable[[int], float]:
-    """A HookedTransformer as one would train it by hand; returns a function that times n steps."""
+def hooked_peer(model: ModelConfig, n_ctx: int, d_vocab: int) -> Any:
+    """A HookedTransformer of the same shape."""
     from transformer_lens import HookedTransformer, HookedTransformerConfig
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        peer = HookedTransformer(
+        return HookedTransformer(
             HookedTransformerConfig(
                 n_layers=model.n_layers,
                 d_model=model.d_model,
-                n_ctx=task.length,
+                n_ctx=n_ctx,
                 d_head=model.d_head,
                 n_heads=model.n_heads,
                 d_mlp=model.d_mlp,
-                d_vocab=task.d_vocab,
+                d_vocab=d_vocab,
                 act_fn=model.act,
                 device="cpu",
                 normalization_type="LN" if model.norm == "pre" else None,
                 seed=0,
             )
         )
+
+
+def plain_loop(
+    task: AnchorTask, model: ModelConfig, train: TrainConfig, threads: int
+) -> Callable[[int], float]:
+    """A HookedTransformer as one would train it by hand; returns a function that times n steps."""
+    peer = hooked_peer(model, task.length, task.d_vocab)
     optimiser = torch.optim.AdamW(
         peer.parameters(), lr=train.lr, weight_decay=train.weight_decay, fused=True
     )
