@@ -109,14 +109,14 @@ def direct_effect(
         answer_at: where the answer is read, by default at the last position.
         control: as many rows with other answers, such as ``counterfactual``: what their parts write
             into the answers of ``inputs``; or None for no control.
-        n_neurons: how many neurons are named.
+        n_neurons: how many neurons are named, or all if the model has fewer.
         n_draws: draws of other rows' answers, 0 for no p; p cannot be below 1 / (1 + draws).
         seed: seed of the draws.
 
     Raises:
         ModelError: the metric is not linear, the logits are no sum of parts, the rows have one
             answer alone and no tokens are named, or the control has the rows' answers.
-        ArgumentError: the model does not have so many neurons.
+        ArgumentError: the model has no neurons, or none is to be named.
 
     >>> from rb_interp.models.reference import reference
     >>> known = reference("memoriser")  # neurons of L1 write the answers
@@ -310,17 +310,17 @@ def largest_neurons(names: list[str], effects: np.ndarray, n_neurons: int) -> np
     """Whether a part is no neuron, or one of those of the largest mean effect.
 
     Raises:
-        ArgumentError: there are not so many.
+        ArgumentError: there are no neurons, or none is to be named.
     """
-    is_neuron = np.array([name.startswith("mlp_post") for name in names])
-    n_all = is_neuron.sum()
-    if not 1 <= n_neurons <= n_all:
+    neurons = np.flatnonzero([name.startswith("mlp_post") for name in names])
+    if not len(neurons) or n_neurons < 1:
         raise ArgumentError(
-            f"direct_effect got n_neurons={n_neurons}; this model has {n_all} neurons, give 1 to all."
+            f"direct_effect got by='neuron' and n_neurons={n_neurons}; this model has "
+            f"{len(neurons)} neurons, and at least 1 is named."
         )
-    size = np.where(is_neuron, np.abs(effects.mean(1)), np.inf)
+    size = np.abs(effects[neurons].mean(1))
     is_named = np.ones(len(names), dtype=bool)
-    is_named[np.argsort(size)[: n_all - n_neurons]] = False
+    is_named[neurons[np.argsort(size)[:-n_neurons]]] = False
     return is_named
 
 

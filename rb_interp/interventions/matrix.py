@@ -88,7 +88,7 @@ class Matrix(TableRepr):
 
     def _shares(self, patched: np.ndarray) -> np.ndarray:
         run, way = self._way()
-        return (patched.mean(-1) - run.mean()) / way.mean()
+        return (patched.mean(-1) - run.mean()) / way.mean() + 0.0
 
     @property
     def values(self) -> np.ndarray:
@@ -107,8 +107,8 @@ class Matrix(TableRepr):
         """Ends of the 95 % interval over inputs, see ``ratio_interval``."""
         run, way = self._way()
         low, high = ratio_interval(self.patched - run, way)
-        missing = np.isnan(self.values)
-        return np.where(missing, np.nan, low), np.where(missing, np.nan, high)
+        nan_or_0 = 0 * np.abs(self.values)
+        return low + nan_or_0, high + nan_or_0
 
     def cell(self, *names: object) -> tuple[int, ...]:
         """Index of a cell in the arrays by its names, for instance ``("z", 0, "key")``."""

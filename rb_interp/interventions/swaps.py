@@ -107,7 +107,8 @@ def interchange(
         base: the rows that run.
         source: as many rows, from which the sites are taken.
         sites: what is taken, all together.
-        predicted: the answer that each base input should get, or hypothesis -> these answers.
+        predicted: the answer that each base input should get, or hypothesis -> these answers. The
+            table has rows ``untouched`` and ``other`` too, so give hypotheses other names.
         control: as many rows with the base's key, anchors and position, and other noise.
         hold: sites that keep their base value meanwhile.
         answer_at: where the answer is read, by default at the last position.

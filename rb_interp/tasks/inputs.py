@@ -323,7 +323,7 @@ class Inputs(TableRepr):
                 a function of the prompt. A list or a function may also give ``(begin, end)`` of
                 characters, as ``re.search(...).span()``. ``last``, where answers are read, is the
                 last token unless you name it.
-            spans: roles that are all tokens of their string; every row has as many.
+            spans: a role, or several, that are all tokens of their string; every row has as many.
 
         Raises:
             RolesError: a string does not stand once in its prompt, or ends within a token.

@@ -107,7 +107,8 @@ def prompt_rows(
     if tokens.shape[1] > n_ctx:
         raise TextError(f"a prompt has {tokens.shape[1]} tokens; this model reads {n_ctx}.")
     names = {"last": -1, **roles}
-    for role in {*spans} - names.keys():
+    spans = {spans} if isinstance(spans, str) else {*spans}
+    for role in spans - names.keys():
         raise RolesError(f"from_text got spans of '{role}'; {nearest(role, names)}")
     positions = {}
     for role, words in names.items():
@@ -122,7 +123,7 @@ def prompt_rows(
                     f"{row} ('{pieces}'); a span has as many in every row. Leave it out of spans "
                     f"for its last token."
                 )
-        positions[role] = np.array([list(row) for row in rows]) + padding[:, None]
+        positions[role] = np.array(rows) + padding[:, None]
     labels = None if answers is None else _answers(tokenizer, cut, answers)
     ids = np.unique(tokens if labels is None else np.append(tokens, labels)).tolist()
     return PromptRows(tokens, labels, positions, {id: tokenizer.decode([id]) for id in ids})
@@ -186,7 +187,7 @@ def _answers(
     tokenizer: Any, prompts: Sequence[Prompt], answers: Sequence[str]
 ) -> Int[np.ndarray, " row"]:
     """The token of each answer; TextError for one that is not one more token of its prompt."""
-    if isinstance(answers, str) or len(answers) != len(prompts):
+    if len(answers) != len(prompts):
         raise TextError(
             f"got {len(answers)} answers for {len(prompts)} prompts; give one for each."
         )

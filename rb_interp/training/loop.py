@@ -75,10 +75,10 @@ class Trained:
             name = step_name(stage) if is_step else stage_name(stage, Member(gamma, seed))
             stores = [store for store in self.stores if store.exists(name)]
             if not stores:
-                names = {name for store in self.stores for name in store.names()} or {"nothing"}
+                names = {"init", "final"}.union(*map(CheckpointStore.names, self.stores))
                 raise RunError(
-                    f"no store has kept '{name}'; {nearest(name, names)} A member is kept at steps "
-                    f"and at train.stages where train_members gets a store."
+                    f"no store has kept '{name}'; {nearest(name, names)} (other stages are kept "
+                    "if train_members gets a store)"
                 )
             weights = stores[0].read(name, member=(gamma, seed)).member(gamma, seed)
         return lens_model(self.config, *self.sizes, weights)

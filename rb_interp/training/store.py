@@ -58,7 +58,7 @@ class Checkpoint:
 
     step: int
     members: tuple[tuple[float, int], ...]
-    tensors: dict[str, Tensor]
+    tensors: dict[str, Tensor] = field(repr=False)
 
     def index(self, gamma: float, seed: int) -> int:
         """Where a member stands; RunError names the members that are there."""
@@ -222,8 +222,8 @@ class Curves:
 
     members: tuple[Member, ...]
     sets: tuple[str, ...]
-    evaluations: list[tuple[int, np.ndarray]] = field(default_factory=list)
-    spectra: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    evaluations: list[tuple[int, np.ndarray]] = field(default_factory=list, repr=False)
+    spectra: dict[str, list[np.ndarray]] = field(default_factory=dict, repr=False)
 
     @property
     def steps(self) -> list[int]:

@@ -34,6 +34,12 @@ def test_one_row_has_no_interval():
     assert one.to_frame()[["recovered", "low", "high"]].values.tolist() == [[0.5, -np.inf, np.inf]]
 
 
+def test_a_cell_that_changes_nothing_reads_0_if_the_metric_falls_on_the_way():
+    axes = {"component": ["q"], "layer": [0], "role": ["key"]}
+    run = np.zeros((1, 1, 1, 3))
+    assert "-0" not in str(Matrix(axes, "logit", -np.ones(3), np.zeros(3), run, run))
+
+
 def test_a_single_row_is_patched():
     """numpy would take a tensor of one number for the number."""
     model, task = build_model(AnchorTask(), gamma=0.5), AnchorTask()

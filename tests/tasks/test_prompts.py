@@ -56,7 +56,7 @@ def test_rows_are_the_models_and_roles_stand_at_their_words(tmp_path, side: str)
     for role, positions in expected.items():
         assert rows.roles.position(role).ravel().tolist() == (before + positions).tolist(), role
     assert [rows.vocabulary[label] for label in np.asarray(rows.labels)] == ANSWERS
-    span = Inputs.from_text(model, PROMPTS[::2], roles={"her": "Mary"}, spans=["her"])
+    span = Inputs.from_text(model, PROMPTS[::2], roles={"her": "Mary"}, spans="her")
     assert span.roles.position("her").tolist() == [
         [2, 3],
         [3 + 6 * (side == "left"), 4 + 6 * (side == "left")],

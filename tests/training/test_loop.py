@@ -74,6 +74,9 @@ def test_stages_are_kept_with_their_siblings(tmp_path):
         torch.testing.assert_close(model.W_E, weights["embed.W_E"], msg=str(stage))
     with pytest.raises(RunError, match=r"no store has kept 'halves_gamma0.8_seed1'; did you mean"):
         trained.model(gamma=0.8, seed=1, stage="halves")
+    with pytest.raises(RunError, match=r"'end_gamma0.8_seed1'; known: final, init \("):
+        replace(trained, stores=()).model(gamma=0.8, seed=1, stage="end")
+    assert len(repr(trained)) < 1500  # no weights, no losses
     with pytest.raises(RunError, match="no member with gamma=0.4, seed=1"):
         trained.model(gamma=0.4, seed=1)
 
