@@ -50,7 +50,7 @@ PATTERNS = (
 )
 NAMES = ["Mary", "John", "Tom", "Anna", "Kate", "Paul", "Lucy", "Jack"]
 NAMES += ["Emma", "Mark", "Rose", "Fred", "Sara", "Adam", "Jane", "Luke"]
-NAMES += ["Lily", "Ben", "Nora", "Max", "Ruth", "Sam", "Olga", "Ian"]
+NAMES += ["Lily", "Ben", "Nora", "Max", "Ruth", "Sam", "Oscar", "Ian"]
 THINGS = ["book", "ball", "map", "coat", "key", "cup", "letter", "flower"]
 held_out = {frozenset(NAMES[i : i + 2]) for i in range(0, len(NAMES), 2)}  # Mary and John, ...
 
@@ -71,7 +71,8 @@ def sentences(n, rng, seen):
 # %% [markdown]
 # ## A model with a tokenizer of words
 #
-# With a hub at hand, GPT-2 small is one line, and all that follows takes it as it is.
+# With a hub at hand, GPT-2 small is two lines, and all cells behind the training take it as it is:
+# each name here is one of its tokens too. It has hundreds of paths, so take fewer sentences there.
 
 # %%
 words = sorted({word for text in PATTERNS for word in text.split()} | {*NAMES, *THINGS})
@@ -114,7 +115,9 @@ def small_model():
 
 
 model, untrained = (rb.scale_init(small_model(), gamma=0.5, seed=0) for _ in range(2))
-# model = HookedTransformer.from_pretrained("gpt2")  # in place of it and of the training below
+# In place of this line and of the training below:
+# model = HookedTransformer.from_pretrained("gpt2")
+# untrained = rb.scale_init(HookedTransformer.from_pretrained("gpt2"), gamma=0.5, seed=0)
 
 # %%
 steps, batches = 400, np.random.default_rng(0)
@@ -224,7 +227,7 @@ effects.sort_values("effect", ascending=False).head(4).round(3)
 # another word, to which somebody else has brought the answer? The null: the roles of another row.
 
 # %%
-later = effects.filter(regex="z.[12]", axis=0)
+later = effects.filter(regex="z.[1-9]", axis=0)
 mover = later.effect.idxmax()
 layer, head = map(int, mover.split(".")[1:])
 names = ["receiver", "giver", "again"]
@@ -291,8 +294,9 @@ losses.sort_values("loss_increase", ascending=False).head(5)[
 # objects.
 
 # %%
-senders = [f"z.{below}.{number}" for below in range(layer) for number in range(4)]
-groups = {part: [f"{part}.{layer}.{number}" for number in range(4)] for part in "qkv"}
+n_heads = model.cfg.n_heads
+senders = [f"z.{below}.{number}" for below in range(layer) for number in range(n_heads)]
+groups = {part: [f"{part}.{layer}.{number}" for number in range(n_heads)] for part in "qkv"}
 receivers = [*groups["v"], "logits"]
 paths = iv.path_matrix(
     model, corrupted, clean, senders, receivers, mlps="recomputed", control=control
@@ -384,7 +388,7 @@ ax.plot(counts, best, "o-", label="with the largest shares")
 ax.plot(counts, np.mean(random, 1), "o--", color="0.45", label="at random, mean of four draws")
 ax.plot(np.repeat(counts, 4), np.ravel(random), ".", color="0.75", label="at random, each draw")
 ax.axhline(0.5, color="0.8", linewidth=1)
-ax.set(xlabel="heads kept, of 12", ylabel="accuracy", ylim=(0, 1.05), xticks=counts)
+ax.set(xlabel=f"heads kept, of {len(ranked)}", ylabel="accuracy", ylim=(0, 1.05), xticks=counts)
 _ = ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
 # %% [markdown]
