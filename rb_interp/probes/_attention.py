@@ -223,7 +223,7 @@ def attention_of_last(attention: HeadAttention, roles: Roles) -> Measurement:
     noise = ~masks["key"] & ~masks["anchors"]
     masks["self"] = noise & is_last
     masks["noise"] = noise & ~is_last
-    queries = np.ones((len(pattern), 1, 1), dtype=bool)
+    queries = np.ones((len(pattern), 1, 1), bool)
     keys = np.stack(list(masks.values()), 2)
     pairs = {role: (0, number) for number, role in enumerate(masks)}
     last = attention._replace(pattern=pattern)
@@ -304,9 +304,7 @@ def measure_pairs(
     total = (queries.astype(float).swapaxes(-1, -2) @ pattern @ keys.astype(float)).sum(0)
     count = queries.sum((0, 1))[:, None]
     table = total / np.where(count > 0, count, np.nan)
-    values = {}
-    for name, pair in pairs.items():
-        values[name] = float(table[pair])
+    values = {name: float(table[pair]) for name, pair in pairs.items()}
     for name, (weights, offset, n) in excesses.items():
         key = keys[..., pairs[name][1]]
         mass = np.einsum("rqk,rq,rk->", pattern, weights, key)

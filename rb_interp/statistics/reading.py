@@ -13,6 +13,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from rb_interp.arguments import checked
+from rb_interp.errors import ArgumentError, nearest
 from rb_interp.table_repr import UNITS, TableRepr
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Null(TableRepr):
         if self.side == "less":
             extreme = ordered.searchsorted(value + self.tolerance, "right")
         else:
-            extreme = n - ordered.searchsorted(value - self.tolerance, "left")
+            extreme = n - ordered.searchsorted(value - self.tolerance)
         return float((1 + extreme) / (1 + n))
 
     @cached_property
@@ -172,28 +173,29 @@ class Reading(TableRepr):
 
         NaN is a cross, infinity an arrow at the edge. Draws on ``ax``, or on a new figure, and
         returns the axes. ``quantity`` draws those alone whose names end in it, such as
-        ``probability`` of a lens; ``mean_pattern`` of `uniformity` is a heat map.
+        ``probability`` of a lens; ``mean_pattern`` of `uniformity` is a heat map. Raises
+        ArgumentError if there is no such quantity.
         """
         from rb_interp.plots import NO_DRAWS, Point, attention, points
 
-        if quantity == "mean_pattern":
+        if quantity == "mean_pattern" and quantity in self.arrays:
             return attention(self.arrays[quantity], ax=ax)
         rows = []
         for name, value in self.values.items():
-            if not name.endswith(quantity):
-                continue
-            untrained = float(self.untrained.get(name, np.nan))
-            draws = self.nulls[name].draws if name in self.nulls else NO_DRAWS
-            rows.append(Point(name, float(value), beside=untrained, null=draws))
+            if name.endswith(quantity):
+                untrained = self.untrained.get(name, np.nan)
+                draws = self.nulls[name].draws if name in self.nulls else NO_DRAWS
+                rows.append(Point(name, value, beside=untrained, null=draws))
+        if quantity and not rows:
+            known = {name.rpartition(":")[2] for name in self.values}
+            raise ArgumentError(f"plot got quantity={quantity!r}; {nearest(quantity, known)}")
         unit = quantity or UNITS.get(self.probe, "value")
-        mixed = not quantity
-        return points(ax, rows, unit, self._title, beside="untrained", mixed=mixed)
+        return points(ax, rows, unit, self._title, beside="untrained", mixed=not quantity)
 
     def __repr__(self) -> str:
         numbers = [f"{name}={value:.4g}" for name, value in self.values.items()]
         if len(numbers) > MAX_QUANTITIES:
-            n_more = len(numbers) - MAX_QUANTITIES
-            numbers[MAX_QUANTITIES:] = [f"{n_more} more"]
+            numbers[MAX_QUANTITIES:] = [f"{len(numbers) - MAX_QUANTITIES} more"]
         text = f"{self.probe_text}, n={self.n}: {', '.join(numbers)}"
         return f"Reading({repr(text)[1:-1]})"  # names are the caller's, and may hold anything
 

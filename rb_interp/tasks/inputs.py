@@ -95,7 +95,7 @@ class Roles(TableRepr):
 
     def rest(self, shape: tuple[int, ...]) -> Bool[np.ndarray, "row pos"]:
         """Whether no role names a position, of rows of a shape ``(row, pos)``."""
-        free = np.ones(shape, dtype=bool)
+        free = np.ones(shape, bool)
         for positions in self.positions.values():
             free &= (positions[:, :, None] != np.arange(shape[1])).all(1)
         return free
@@ -193,7 +193,7 @@ def other_positions(roles: Mapping[str, np.ndarray], length: int) -> Int[np.ndar
     [[1, 2], [0, 2]]
     """
     role_columns = np.concatenate(list(roles.values()), axis=1)
-    free = np.ones((len(role_columns), length), dtype=bool)
+    free = np.ones((len(role_columns), length), bool)
     np.put_along_axis(free, role_columns, False, 1)
     return np.nonzero(free)[1].reshape(len(role_columns), length - role_columns.shape[1])
 
@@ -399,8 +399,7 @@ class Inputs(TableRepr):
             )
         tokens = self.tokens.copy()
         np.put_along_axis(tokens, positions, np.take_along_axis(other.tokens, positions, 1), 1)
-        vocabulary = {**self.vocabulary, **other.vocabulary}
-        return Inputs(tokens, self.labels, self.roles, vocabulary)
+        return Inputs(tokens, self.labels, self.roles, {**self.vocabulary, **other.vocabulary})
 
     @checked
     def show(self, row: int = 0) -> None:
@@ -408,10 +407,10 @@ class Inputs(TableRepr):
         import pandas as pd
 
         (number,) = selected([row], len(self))
-        tokens = self.tokens[number].tolist()
-        table = pd.DataFrame({"token": map(self.text_of, tokens), "roles": ""})
+        tokens = map(self.text_of, self.tokens[number].tolist())
+        table = pd.DataFrame({"token": tokens, "roles": ""})
         for role, positions in self.roles.positions.items():
-            table.loc[positions[number], "roles"] += f" {role}"
+            table.loc[table.index.isin(positions[number]), "roles"] += f" {role}"
         print(table.to_string(formatters={"token": repr}))
         if self.labels is not None:
             print("answer:", self.text_of(int(self.labels[number])))
@@ -444,7 +443,7 @@ class Inputs(TableRepr):
         table = pd.DataFrame(cells)
         if self.labels is not None:
             labels = self.labels[:VIEW_ROWS].tolist()
-            table["label"] = [self.vocabulary.get(x, x) if self.vocabulary else x for x in labels]
+            table["label"] = [self.vocabulary.get(x, x) for x in labels]
         sizes = " x ".join(map(str, self.tokens.shape))
         caption = f"{type(self).__name__}: {sizes} tokens of {self.roles.task}; the first {len(rows)} rows"
         return caption, table, []

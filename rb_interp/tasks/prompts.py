@@ -43,7 +43,8 @@ class Prompt(NamedTuple):
             n = len(self.tokens)
             if not -n <= words < n:
                 raise ValueError(f"has no position {words} among its {n} tokens")
-            return range(words % n, words % n + 1)
+            words %= n
+            return range(words, words + 1)
         if isinstance(words, str):
             count = self.text.count(words) if words else 0
             if count != 1:
@@ -160,16 +161,15 @@ def _positions(
     tokenizer: Any, prompts: Sequence[Prompt], role: str, words: RoleWords
 ) -> list[range]:
     """Positions of a role in each prompt; RolesError for words that are not there once."""
-    texts = [prompt.text for prompt in prompts]
     if callable(words):
-        of_rows = [words(text) for text in texts]
+        of_rows = [words(prompt.text) for prompt in prompts]
     elif isinstance(words, str | int):
-        of_rows = [words] * len(texts)
+        of_rows = [words] * len(prompts)
     else:
-        of_rows = words.tolist() if isinstance(words, np.ndarray) else list(words)
-    if len(of_rows) != len(texts):
+        of_rows = words.tolist() if isinstance(words, np.ndarray) else words
+    if len(of_rows) != len(prompts):
         raise RolesError(
-            f"the role '{role}' has {len(of_rows)} rows; there are {len(texts)} prompts."
+            f"the role '{role}' has {len(of_rows)} rows; there are {len(prompts)} prompts."
         )
     positions = []
     for row, (prompt, of_row) in enumerate(zip(prompts, of_rows, strict=True)):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from rb_interp.errors import ArgumentError
 from rb_interp.probes import Null, Reading
 
 READING = Reading(
@@ -55,3 +56,12 @@ def test_the_mean_pattern_is_a_heat_map():
     )
     drawn = ax.images[0].get_array()
     np.testing.assert_array_equal(drawn.filled(np.nan), [[1.0, np.nan], [0.25, 0.75]])
+
+
+@pytest.mark.parametrize(
+    ("quantity", "hint"), [("probabilty", "did you mean 'probability'"), ("mean_pattern", "known")]
+)
+def test_a_quantity_that_a_reading_has_not_is_no_empty_figure(quantity, hint):
+    reading = Reading("logit_lens", {"resid_pre.0:rank": 3.0, "resid_pre.0:probability": 0.1})
+    with pytest.raises(ArgumentError, match=f"plot got quantity='{quantity}'; {hint}"):
+        reading.plot(quantity=quantity)

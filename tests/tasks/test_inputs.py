@@ -230,3 +230,10 @@ def test_rows_are_chosen_by_a_list_an_array_or_a_mask():
             data.inputs(rows)
     with pytest.raises(RolesError, match="there are 3200 rows"):
         data.inputs([3200])
+
+
+def test_a_row_that_lacks_a_role_is_shown_without_it(capsys):
+    rows = Inputs([[7, 8], [9, 6]], [1, 2], Roles({"key": [[0], [-1]], "end": [[1], [1]]}))
+    rows.show(1)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[1:] == [["0", "'9'"], ["1", "'6'", "end"], ["answer:", "2"]]
