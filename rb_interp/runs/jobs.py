@@ -227,6 +227,7 @@ class JobFolder:
             if not run.store.is_current(PROBE):
                 _join(run, parts)
         if not run.store.is_current(PROBE):
+            print(f"measuring {run.folder}", file=sys.stderr)
             run.reproduce()
         return run
 
