@@ -10,6 +10,7 @@ from rb_interp.runs.jobs import JobFolder
 
 TEXT = """
 study = "one"
+verb = "train"
 [[points]]
 seeds = [0, 1, 2, 3]
 task.masked = [[11, 12], [12, 11]]
@@ -26,7 +27,9 @@ def test_seeds_with_held_out_pairs_of_their_own_are_one_run(tmp_path, capsys):
     folder = JobFolder.start(file, tmp_path / "out")
     first, second = folder.jobs
     folder.carry_out(first.name)
+    capsys.readouterr()
     assert folder.gather() == [folder.points[1].name]
+    assert f"measuring {folder.folder}/{next(iter(first.parts))}" in capsys.readouterr().err
     assert not (tmp_path / "out/gathered/run.json").exists()
     folder.carry_out(second.name)
     assert folder.gather() == folder.gather() == []
