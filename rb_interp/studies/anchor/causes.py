@@ -18,7 +18,6 @@ from contextlib import suppress
 
 import numpy as np
 import pandas as pd
-from torch import Tensor
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions.ablating import ablations
@@ -90,15 +89,16 @@ def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> S
 
     def intervene(models: MemberModels, member: Member) -> Iterator[tuple[str, str, Reading]]:
         data = sweep.dataset(member.seed)
+        inputs = _inputs(data, REASONING)
         same_circuit = _same_circuit(circuits, member)
         for stage in ("init", own_stage(sweep, member), "final"):
             patterns = []
-            if stage in ("half", "matched"):
-                patterns = _patterns(models, same_circuit, stage, data)
+            for other in same_circuit if stage in ("half", "matched") else ():
+                models.load(other, stage)
+                patterns.append(pattern_of(models.model, inputs.tokens))
             models.load(member, stage)
             effects = list(_effects(stage, models.model, data, entropies[member.seed]))
             if patterns:
-                inputs = _inputs(data, REASONING)
                 effect = forced_average(models.model, inputs, beside=patterns)
                 effects.append(("forced_average_matched", REASONING, effect))
             for name, set, effect in effects:
@@ -261,18 +261,6 @@ def _same_circuit(circuits: pd.DataFrame, member: Member) -> list[Member]:
     same_cause = same_gamma["cause"].isin(list(same_gamma["cause"][is_member]))
     seeds = same_gamma["seed"][same_cause & ~is_member]
     return [Member(member.gamma, int(seed)) for seed in seeds[:MAX_PATTERNS]]
-
-
-def _patterns(
-    models: MemberModels, members: list[Member], stage: str, data: AnchorDataset
-) -> list[Tensor]:
-    """L0's patterns of other members, at a stage of their own, on this member's inputs."""
-    tokens = _inputs(data, REASONING).tokens
-    patterns = []
-    for member in members:
-        models.load(member, stage)
-        patterns.append(pattern_of(models.model, tokens))
-    return patterns
 
 
 def _inputs(data: AnchorDataset, set: str) -> Inputs:

@@ -19,7 +19,7 @@ from rb_interp import probes
 from rb_interp.interventions.circuits import CAUSES, anchor_routes
 from rb_interp.models.arrays import ActivationSource
 from rb_interp.models.protocol import HookedModel
-from rb_interp.runs import Run, StudyResult, Sweep
+from rb_interp.runs import Run, StudyResult
 from rb_interp.runs.measurement import MemberModels, measure_members
 from rb_interp.runs.results import frame, readings_table
 from rb_interp.statistics.equal_loss import equal_loss_table
@@ -164,7 +164,8 @@ def _read(
     routes_at_start = anchor_routes(models.untrained, data, set=REASONING, n=config.probe_rows)
     yield "init", REASONING, routes_at_start
 
-    for stage in _stages(models.sweep, member):
+    stages = [stage for stage in UNIFORMITY_ALONE if stage in models.sweep.config.train.stages]
+    for stage in dict.fromkeys([*stages, "half", own_stage(models.sweep, member), "final"]):
         models.load(member, stage)
         sources = _sources(models.model, inputs)
         n_calls = 1 if stage in UNIFORMITY_ALONE else len(calls)
@@ -180,14 +181,6 @@ def _read(
             yield stage, call.set, reading
     routes = anchor_routes(models.model, data, set=REASONING, n=config.probe_rows)
     yield "final", REASONING, replace(routes, untrained=routes_at_start.values)
-
-
-def _stages(sweep: Sweep, member: Member) -> list[str]:
-    """The stages at which a trained member is read, each once."""
-    stages_of_uniformity = [
-        stage for stage in UNIFORMITY_ALONE if stage in sweep.config.train.stages
-    ]
-    return list(dict.fromkeys([*stages_of_uniformity, "half", own_stage(sweep, member), "final"]))
 
 
 def _sources(model: HookedModel, inputs: Mapping[str, Inputs]) -> dict[str, ActivationSource]:

@@ -41,7 +41,7 @@ def accuracy(set: str, gamma: float) -> Term:
     return phase(f"acc_{set}", gamma, f"accuracy on {set}")
 
 
-def _other_answers(gamma: float) -> tuple[Term, ...]:
+def other_answers(gamma: float) -> tuple[Term, ...]:
     """What stands beside a claim about answers to unseen: the other answers, and both with early
     keys alone."""
     return (
@@ -78,14 +78,14 @@ PHASE_CLAIMS = (
         "With small initialisation the unseen pair is answered inferentially.",
         "Fig. 2b",
         at_least(phase("I", SMALL), 0.90),
-        context=_other_answers(SMALL),
+        context=other_answers(SMALL),
     ),
     make_claim(
         "C2",
         "With larger initialisation the unseen pair is answered symmetrically.",
         "Fig. 2a",
         at_least(phase("S", MIDDLE), 0.90),
-        context=_other_answers(MIDDLE),
+        context=other_answers(MIDDLE),
     ),
     make_claim(
         "C3",

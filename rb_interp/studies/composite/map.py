@@ -32,7 +32,7 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.runs import Study
 from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
 from rb_interp.settings import Gammas, Rate, Seeds, distinct
-from rb_interp.studies.composite.claims import phase
+from rb_interp.studies.composite.claims import other_answers, phase
 from rb_interp.studies.composite.config import EPOCH, MIDDLE, MODELS, SMALL, TRAINING
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.training.config import TrainConfig
@@ -219,19 +219,15 @@ class CompositeMapConfig(StudyConfig):
         points = []
         for depth in self.depths:
             points.append(AxisPoint("depth", depth, str(depth), f"depth_{depth}"))
-        for factor in self.factors:
-            sweep = "depth_2" if factor == 1 else f"rate_{factor:g}"
-            rate = factor * self.train.lr
-            points.append(AxisPoint("rate", rate, f"{rate:.2g}", sweep))
-        for decay in self.decays:
-            points.append(AxisPoint("decay", decay, f"{decay:.2g}", f"decay_{decay:.3g}"))
-        for factor in self.unseen_factors:
-            rate = factor * self.train.lr
-            sweep = f"unseen_rate_{factor:g}"
-            points.append(AxisPoint("unseen_rate", rate, f"{rate:.2g}", sweep))
-        for decay in self.decays:
-            sweep = f"unseen_decay_{decay:.3g}"
-            points.append(AxisPoint("unseen_decay", decay, f"{decay:.2g}", sweep))
+        for prefix, factors in (("", self.factors), ("unseen_", self.unseen_factors)):
+            for factor in factors:
+                axis = f"{prefix}rate"
+                sweep = "depth_2" if factor == 1 and not prefix else f"{axis}_{factor:g}"
+                rate = factor * self.train.lr
+                points.append(AxisPoint(axis, rate, f"{rate:.2g}", sweep))
+            for decay in self.decays:
+                axis = f"{prefix}decay"
+                points.append(AxisPoint(axis, decay, f"{decay:.2g}", f"{axis}_{decay:.3g}"))
         for number, norm in enumerate(NORMS):
             points.append(AxisPoint("gpt2", number, norm, f"gpt2_{norm}"))
         return points
@@ -276,6 +272,7 @@ class CompositeMapConfig(StudyConfig):
 
 
 ORDER = "Spearman(gamma, I - S), gammas .5 to 1.0"
+CROSSES = "I - S crosses 0 inside the grid (1: yes)"
 
 
 DEPTHS_CROSSING = (2, 3, 4)
@@ -289,14 +286,8 @@ def of_map(quantity: str, label: str, sweep: str = "") -> Term:
 
 def _context(sweep: str) -> list[Term]:
     """I and S, also with early keys alone, at the small and the middle initialisation."""
-    terms = []
-    for gamma in (MIDDLE, SMALL):
-        terms.append(phase("I", gamma, "I", sweep))
-        terms.append(phase("S", gamma, "S", sweep))
-        terms.append(phase("I_early", gamma, "I, keys at positions 0 to length - 5", sweep))
-        terms.append(phase("S_early", gamma, "S, keys at positions 0 to length - 5", sweep))
-        terms.append(phase("acc_seen_test", gamma, "accuracy on seen_test", sweep))
-    return terms
+    terms = (*other_answers(MIDDLE), *other_answers(SMALL))
+    return [replace(term, sweep=sweep) for term in terms if term.quantity != "O"]
 
 
 def _setting(id: str, axis: str, name: str, symbol: str) -> Claim:
@@ -318,12 +309,6 @@ def _blocks(norm: str) -> list[Condition]:
         at_least(symmetric[0], 0.50, symmetric[1]),
         at_least(of_map("order", ORDER, sweep), 0.60),
     ]
-
-
-def _crossing(depth: int) -> Condition:
-    """A boundary at some depth."""
-    label = "I - S crosses 0 inside the grid (1: yes)"
-    return at_least(of_map("crosses", label, f"depth_{depth}"), 1.0)
 
 
 def _boundaries() -> list[Term]:
@@ -357,7 +342,7 @@ CLAIMS: tuple[Claim, ...] = (
         "C9",
         "At every depth there is a boundary between symmetric and inferential answers.",
         "Fig. 2, depth",
-        *tuple(_crossing(depth) for depth in DEPTHS_CROSSING),
+        *(at_least(of_map("crosses", CROSSES, f"depth_{n}"), 1.0) for n in DEPTHS_CROSSING),
         context=tuple(_boundaries()),
     ),
     _setting("C10", "rate", "learning rate", "lr"),

@@ -125,12 +125,9 @@ def _values(
             "S": answers == unseen_data.task.symmetric(keys, pairs),
         }
     )
-    shares = by_row[["I", "S"]].mean().to_dict()
-    early_shares = by_row.loc[early(unseen_data, rows), ["I", "S"]].mean().to_dict()
-    values["I"] = shares["I"]
-    values["S"] = shares["S"]
-    values["I_early"] = early_shares["I"]
-    values["S_early"] = early_shares["S"]
+    shares = by_row[["I", "S"]]
+    values |= shares.mean().to_dict()
+    values |= shares[early(unseen_data, rows)].mean().add_suffix("_early").to_dict()
     values["O"] = 1 - values["I"] - values["S"]
     positions = by_row.groupby("position")
     by_position = positions.agg(I=("I", "mean"), S=("S", "mean"), n=("I", "size"))

@@ -33,7 +33,7 @@ from rb_interp.runs import Sweep
 from rb_interp.statistics.learning_order import fraction_left
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.emb_mlp.config import AGREES
-from rb_interp.tasks import AnchorDataset, AnchorTask
+from rb_interp.tasks import AnchorDataset
 from rb_interp.training.config import learning_rate
 from rb_interp.training.member_group import Member
 from rb_interp.training.store import Checkpoint
@@ -67,7 +67,9 @@ class DriftTables(NamedTuple):
 def compare(sweep: Sweep, progress: bool = True) -> DriftTables:
     """Compare predicted and measured motion at every stored step of a sweep."""
     leaving_steps = sweep.stage_steps("leaving")
-    fractions = _fractions(sweep)
+    curve = sweep.curves().query("set == 'rsn_train'").set_index(["gamma", "seed", "step"])
+    left = fraction_left(curve["loss"].to_numpy(), sweep.config.task.d_vocab)
+    fractions = dict(zip(curve.index, left.tolist(), strict=True))
     drifts = []
     flows = []
     leaving = {}
@@ -88,14 +90,6 @@ def compare(sweep: Sweep, progress: bool = True) -> DriftTables:
     for member in sweep.members:
         readings += leaving[member]
     return DriftTables(pd.DataFrame(drifts), pd.DataFrame(flows), readings)
-
-
-def _fractions(sweep: Sweep) -> dict[tuple[float, int, int], float]:
-    """Share of ln d_vocab that is left of the reasoning loss, by gamma, seed and step."""
-    curves = sweep.curves()
-    curve = curves.query("set == 'rsn_train'").set_index(["gamma", "seed", "step"])
-    fractions = fraction_left(curve["loss"].to_numpy(), sweep.config.task.d_vocab)
-    return dict(zip(curve.index, fractions.tolist(), strict=True))
 
 
 def _predictions(sweep: Sweep) -> list[Prediction]:
@@ -141,16 +135,6 @@ def _pulls(data: AnchorDataset) -> dict[str, Tensor]:
         "population": torch.from_numpy(population),
         "last": theory.pull(tokens, labels, d_vocab, last=True, dtype=float64),
     }
-
-
-def _groups(task: AnchorTask) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Tokens of each group, and the kind of each token."""
-    groups = {}
-    for group, kinds in MOVING.items():
-        tokens = [task.tokens(kind) for kind in kinds]
-        kind_of_token = np.repeat(kinds, [len(ids) for ids in tokens])
-        groups[group] = (np.concatenate(tokens), kind_of_token)
-    return groups
 
 
 class Prediction:
@@ -213,16 +197,17 @@ class Prediction:
     def compare(self, checkpoint: Checkpoint) -> Iterator[dict[str, Any]]:
         """One row per group and prediction; NaN at step 0, where nothing has moved."""
         change = self._weight_change(checkpoint, "embed.W_E")
-        groups = _groups(self.task)
         for prediction, drift in self.drifts(checkpoint).items():
-            for group, (tokens, kinds) in groups.items():
-                measured = change[tokens]
-                predicted = drift[tokens]
+            for group, kinds in MOVING.items():
+                tokens = [self.task.tokens(kind) for kind in kinds]
+                kind_of_token = np.repeat(kinds, [len(ids) for ids in tokens])
+                measured = change[np.concatenate(tokens)]
+                predicted = drift[np.concatenate(tokens)]
                 cos, r2 = theory.agreement(predicted, measured)
                 cos_raw, r2_raw = theory.agreement(predicted, measured, centred=False)
                 r2_permuted = math.nan
                 if prediction == "each_step":
-                    r2_permuted = _finite(theory.permuted_r2(predicted, measured, kinds))
+                    r2_permuted = _finite(theory.permuted_r2(predicted, measured, kind_of_token))
                 yield {
                     "group": group,
                     "prediction": prediction,
