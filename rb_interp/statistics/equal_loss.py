@@ -26,7 +26,12 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from rb_interp.statistics.learning_order import Curve, by_set, readings_of_curves
+from rb_interp.statistics.learning_order import (
+    Curve,
+    by_set,
+    losses_and_accuracies,
+    readings_of_curves,
+)
 from rb_interp.statistics.reading import Reading
 
 __all__ = ["ACCURACIES", "LEVELS", "equal_loss", "equal_loss_table", "first_window"]
@@ -89,8 +94,7 @@ def equal_loss_table(curves: pd.DataFrame) -> pd.DataFrame:
 
     def read(member: pd.DataFrame, name: str, seed: int) -> Reading:
         sets = by_set(member)
-        losses = {name: rows["loss"].to_numpy(np.float64) for name, rows in sets.items()}
-        accuracies = {name: rows["accuracy"].to_numpy(np.float64) for name, rows in sets.items()}
-        return equal_loss(losses, accuracies, sets["rsn_train"]["step"].to_numpy())
+        steps = sets["rsn_train"]["step"].to_numpy()
+        return equal_loss(*losses_and_accuracies(sets), steps)
 
     return readings_of_curves(curves, read)

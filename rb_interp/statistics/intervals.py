@@ -153,20 +153,17 @@ def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Int
     return Interval(successes / n, low, high)
 
 
-def difference_of_paired_shares(
-    lost: int, gained: int, n: int, confidence: float = 0.95
-) -> Interval:
-    """Difference of two shares of the same n trials, in [-1, 1], with Tango's score interval.
+def difference_of_paired_shares(lost: int, gained: int, n: int) -> Interval:
+    """Difference of two shares of the same n trials, in [-1, 1], with Tango's score interval (95 %).
 
     It does not shrink to a point where all trials agree: there it reaches z^2 / (n + z^2) to both
-    sides. Its coverage is near the confidence: of 10 trials or 20, from 94 % on. Without trials it
+    sides. Its coverage is near 95 %: of 10 trials or 20, from 94 % on. Without trials it
     is [-1, 1] around NaN.
 
     Args:
         lost: trials that count for the first share alone.
         gained: trials that count for the second share alone.
         n: trials.
-        confidence: of the interval.
 
     Source: Tango (1998, Statistics in Medicine 17, 891-908).
 
@@ -175,7 +172,7 @@ def difference_of_paired_shares(
     """
     if n == 0:
         return Interval(np.nan, -1.0, 1.0)
-    square = special.ndtri((1 + confidence) / 2) ** 2
+    square = special.ndtri(0.975) ** 2
     estimate = (lost - gained) / n
     margin = 1e-9
 
@@ -296,7 +293,7 @@ class Auc(NamedTuple):
 
 
 def stratified_auc(
-    strata: Sequence[tuple[Observations, Observations]], confidence: float = 0.95
+    strata: Sequence[tuple[Observations, Observations]],
 ) -> Auc:
     """Chance that a number of the first group is the lower one, within strata.
 
@@ -305,7 +302,6 @@ def stratified_auc(
     Args:
         strata: the numbers of the first and of the second group in each. A stratum in which either
             group has none has no pairs.
-        confidence: of the interval.
 
     Raises ArgumentError for NaN among the numbers.
 
@@ -338,7 +334,7 @@ def stratified_auc(
 
     def excess(t: float) -> float:
         divergence = float(rel_entr([value, 1 - value], [t, 1 - t]).sum())
-        return independent * divergence - math.log(2 / (1 - confidence))
+        return independent * divergence - math.log(2 / (1 - 0.95))
 
     tiny = 1e-12
     low: Any = 0.0

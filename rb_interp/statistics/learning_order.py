@@ -95,7 +95,7 @@ def learning_order(
     return Reading(
         "learning_order",
         values | {"half_step": half_step},
-        untrained=start | {"half_step": math.nan},
+        untrained=start,
         arrays=arrays,
         n=len(steps),
     )
@@ -186,8 +186,7 @@ def learning_order_table(
 
     def read(member: pd.DataFrame, name: str, seed: int) -> Reading:
         sets = by_set(member)
-        losses = {name: rows["loss"].to_numpy(np.float64) for name, rows in sets.items()}
-        accuracies = {name: rows["accuracy"].to_numpy(np.float64) for name, rows in sets.items()}
+        losses, accuracies = losses_and_accuracies(sets)
         evaluations = member.drop_duplicates("step").sort_values("step")
         steps = sets.get("rsn_train", evaluations)["step"].to_numpy()
         entropies = {name: label_entropy.get((seed, name), math.nan) for name in SETS}
@@ -223,6 +222,17 @@ def readings_of_curves(
 def by_set(member: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """A member's evaluations of each set, by step."""
     return {str(name): rows.sort_values("step") for name, rows in member.groupby("set")}
+
+
+def losses_and_accuracies(
+    sets: Mapping[str, pd.DataFrame],
+) -> tuple[dict[str, Curve], dict[str, Curve]]:
+    """The two curves of each set, from `by_set`."""
+
+    def curves(column: str) -> dict[str, Curve]:
+        return {name: rows[column].to_numpy(np.float64) for name, rows in sets.items()}
+
+    return curves("loss"), curves("accuracy")
 
 
 def delta_loss(stories: Curve, prontoqa: Curve) -> Curve:
@@ -266,7 +276,7 @@ def corpus_loss(
     return Reading(
         "corpus_loss",
         _corpus_values(curves, entropies) | {"early_step": early_step},
-        untrained=_corpus_values(start, entropies) | {"early_step": math.nan},
+        untrained=_corpus_values(start, entropies),
         arrays={
             "steps": np.asarray(steps),
             "delta_loss": _delta(curves, TRAIN),

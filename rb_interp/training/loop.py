@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 
 import numpy as np
 import torch
@@ -188,8 +188,11 @@ class Training:
 
     def _evaluate(self, pool: ThreadPoolExecutor) -> np.ndarray:
         """Read the curves of all groups; returns losses and accuracies."""
-        by_share = pool.map(_read_curves, self.shares)
-        by_group = [curves for share in by_share for curves in share]
+
+        def read(groups: Sequence[MemberGroup]) -> list:
+            return [(group.evaluate(), group.spectra()) for group in groups]
+
+        by_group = list(chain.from_iterable(pool.map(read, self.shares)))
         values = np.concatenate([values for values, _ in by_group])
         for name in by_group[0][1]:
             eigenvalues = np.concatenate([spectra[name] for _, spectra in by_group])
@@ -334,13 +337,6 @@ class Training:
         saved = Checkpoint(self.step, (), curves)
         self.curves = saved_curves(saved, self.members, self.curves.sets)
         self.saved = (self.step, len(self.curves.evaluations))
-
-
-def _read_curves(
-    groups: Sequence[MemberGroup],
-) -> list[tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """Losses and accuracies of each group, and its spectra."""
-    return [(group.evaluate(), group.spectra()) for group in groups]
 
 
 def checkpoint_names(state: Checkpoint, train: TrainConfig, members: Sequence[Member]) -> list[str]:

@@ -335,10 +335,7 @@ class NextGroup(MemberGroup):
         """Cross entropy (nats) at every position, 0 without a target, and the logits."""
         with self.autocast():
             logits = stacked_logits(self.weights, tokens, self.model, every_position=True)
-        flat = logits.flatten(0, 2)
-        flat = flat.float() if flat.dtype == torch.bfloat16 else flat
-        losses = F.cross_entropy(flat, labels.flatten(), reduction="none", ignore_index=-1)
-        return losses.view(labels.shape), logits
+        return cross_entropy(logits, labels, ignore_index=-1), logits
 
     @torch.inference_mode()
     def evaluate(self) -> Float[np.ndarray, "member set 2"]:
@@ -375,9 +372,12 @@ def trimmed_lengths(labels: MemberTokens) -> Int[Tensor, "member row"]:
 
 
 def cross_entropy(
-    logits: Float[Tensor, "member batch d_vocab"], labels: Int[Tensor, "member batch"]
-) -> Float[Tensor, "member batch"]:
-    """Cross entropy of every row, in nats."""
-    flat = logits.flatten(0, 1)
+    logits: Float[Tensor, "*target d_vocab"],
+    labels: Int[Tensor, "*target"],
+    ignore_index: int = -100,
+) -> Float[Tensor, "*target"]:
+    """Cross entropy of every target, in nats, and 0 of those that are ``ignore_index``."""
+    flat = logits.flatten(0, -2)
     flat = flat.float() if flat.dtype == torch.bfloat16 else flat
-    return F.cross_entropy(flat, labels.flatten(), reduction="none").view_as(labels)
+    losses = F.cross_entropy(flat, labels.flatten(), ignore_index=ignore_index, reduction="none")
+    return losses.view_as(labels)

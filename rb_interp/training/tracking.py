@@ -115,8 +115,12 @@ class Batches:
         per_epoch = self.n_rows // self.size
         epoch, batch = divmod(step, per_epoch)
         if epoch != self.epoch and not self.whole:
-            order = np.stack([self._order(seed, epoch) for seed in self.seeds])
-            self.order.copy_(torch.from_numpy(order))
+            orders = []
+            for seed in self.seeds:
+                rng = np.random.default_rng([seed, 5, epoch])
+                starts = range(0, self.parts * self.n_rows, self.n_rows)
+                orders.append([rng.permutation(self.n_rows) + start for start in starts])
+            self.order.copy_(torch.from_numpy(np.array(orders)))
             self.epoch = epoch
         return batch, per_epoch - batch
 
@@ -129,11 +133,6 @@ class Batches:
         rows = self.order[:, :, columns].flatten(1)
         seeds = torch.arange(len(self.seeds), device=self.device)[:, None]
         return tuple(part[seeds, rows] for part in self.trained)
-
-    def _order(self, seed: int, epoch: int) -> Int[np.ndarray, "part row"]:
-        rng = np.random.default_rng([seed, 5, epoch])
-        starts = range(0, self.parts * self.n_rows, self.n_rows)
-        return np.stack([rng.permutation(self.n_rows) + start for start in starts])
 
 
 class Drift:
