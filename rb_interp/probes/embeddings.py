@@ -24,7 +24,6 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, describe, nearest
 from rb_interp.models.arrays import ActivationSource, Arrays, model_of
-from rb_interp.models.protocol import HookedModel
 from rb_interp.models.structure import (
     has_attention,
     hook_points,
@@ -348,21 +347,10 @@ def _input_candidates(
     residual, *outputs = inputs
     candidates = [("residual", residual), *(("normalised", x) for x in outputs)]
     if normalised in norm_hooks:
-        scaled = _with_weights(model, layer, outputs[0])
-        if scaled is not None:
+        weight, bias = norm_weights(model, layer)
+        if weight is not None:  # in TransformerLens 3.x the hook stands before these two
+            scaled = outputs[0].double() * weight.detach().cpu().double()
+            if bias is not None:
+                scaled = scaled + bias.detach().cpu().double()
             candidates.append(("normalised", scaled))
     return v, candidates
-
-
-def _with_weights(model: HookedModel, layer: int, x: Tensor) -> Tensor | None:
-    """``ln1.hook_normalized`` times LayerNorm's weight, plus its bias; None without a weight.
-
-    In TransformerLens 3.x the hook stands before these two.
-    """
-    weight, bias = norm_weights(model, layer)
-    if weight is None:
-        return None
-    scaled = x.double() * weight.detach().cpu().double()
-    if bias is not None:
-        scaled = scaled + bias.detach().cpu().double()
-    return scaled

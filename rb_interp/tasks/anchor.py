@@ -208,9 +208,8 @@ class AnchorTask(TaskSettings):
     def n_combinations(self) -> tuple[int, int]:
         """Numbers of memory and of reasoning combinations, without listing them."""
         n_groups = len(self.label_ranges) or 1
-        n_memory_anchors = self.memory_anchors[1] - self.memory_anchors[0] + 1
-        n_reasoning_anchors = self.reasoning_anchors[1] - self.reasoning_anchors[0] + 1
-        return n_groups * (n_memory_anchors // n_groups) ** self.q, n_reasoning_anchors**self.q
+        in_group = len(self.tokens("memory_anchor")) // n_groups
+        return n_groups * in_group**self.q, len(self.tokens("reasoning_anchor")) ** self.q
 
     @property
     def stages(self) -> Mapping[str, Stage]:
@@ -396,7 +395,7 @@ def _check_masked(task: AnchorTask) -> None:
             f"memory_labels='{task.memory_labels}' with {len(task.label_ranges)} label_ranges; "
             f"give both."
         )
-    n_anchors = task.memory_anchors[1] - task.memory_anchors[0] + 1
+    n_anchors = len(task.tokens("memory_anchor"))
     n_groups = len(task.label_ranges) or 1
     if n_anchors % n_groups:
         raise TaskError(
@@ -416,7 +415,7 @@ def _check_counts(task: AnchorTask) -> None:
             f"n_sequences={task.n_sequences} leaves some of {n_memory} memory and {n_reasoning} "
             f"reasoning combinations without a row; raise n_sequences."
         )
-    n_keys = task.keys[1] - task.keys[0] + 1
+    n_keys = len(task.tokens("key"))
     if task.balanced_keys and (memory_rows % n_keys or reasoning_rows % n_keys):
         raise TaskError(
             f"balanced_keys with n_sequences={task.n_sequences}: {memory_rows} rows for each memory "

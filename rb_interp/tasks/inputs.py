@@ -149,7 +149,14 @@ def role_positions(
     if role.isdecimal() and role not in known:
         known[role] = np.full((n_rows, 1), int(role))
     if role == REST and REST not in known:
-        known[REST] = _rest_positions(roles, shape)
+        free = roles.rest(shape)
+        counts = free.sum(1)
+        if not len(counts) or not counts[0] or (counts != counts[0]).any():
+            raise RolesError(
+                f"the role '{REST}' has {counts.min(initial=shape[1])} to {counts.max(initial=0)} "
+                f"positions in a row; expected as many in every row, and one at least."
+            )
+        known[REST] = free.nonzero()[1].reshape(len(free), -1)
     if role not in known:
         raise RolesError(
             f"{caller} needs the role '{role}'; {roles.task} has no such role (add it to Roles): "
@@ -172,18 +179,6 @@ def check_positions(
             f"{np.unique(positions).tolist()}; "
             f"there are {n_rows} rows with the positions 0 to {length - 1}. Pass roles of theirs."
         )
-
-
-def _rest_positions(roles: Roles, shape: tuple[int, ...]) -> Int[np.ndarray, "row n"]:
-    """Positions that no role names; RolesError if there are none, or not as many in every row."""
-    free = roles.rest(shape)
-    counts = free.sum(1)
-    if not len(counts) or not counts[0] or (counts != counts[0]).any():
-        raise RolesError(
-            f"the role '{REST}' has {counts.min(initial=shape[1])} to {counts.max(initial=0)} "
-            f"positions in a row; expected as many in every row, and one at least."
-        )
-    return free.nonzero()[1].reshape(len(free), -1)
 
 
 def other_positions(roles: Mapping[str, np.ndarray], length: int) -> Int[np.ndarray, "row n"]:

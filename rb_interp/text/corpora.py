@@ -237,7 +237,11 @@ def read_prontoqa(source: str | Path) -> list[Example]:
     source = full_name(source, "prontoqa")
     examples = []
     for row in _records(source):
-        for record in _ungrouped(row):
+        groups = row.values()
+        records = [row]
+        if "question" not in row and all(isinstance(group, Mapping) for group in groups):
+            records = [record for group in groups for record in group.values()]  # of the original
+        for record in records:
             try:
                 examples.append(_example(record))
             except TextError as error:
@@ -245,17 +249,6 @@ def read_prontoqa(source: str | Path) -> list[Example]:
     if not examples:
         raise TextError(f"{source} holds no example.")
     return examples
-
-
-def _ungrouped(row: Mapping[str, Any]) -> list[Any]:
-    """The records of a row: itself, or the examples within an example of the original."""
-    groups = row.values()
-    if "question" in row or not all(isinstance(group, Mapping) for group in groups):
-        return [row]
-    records = []
-    for group in groups:
-        records += group.values()
-    return records
 
 
 @checked
@@ -362,24 +355,20 @@ def _example(record: Any) -> Example:
             f"question, options, answer and explanation (Logic-LLM), all of them texts."
         )
     answer = str(fields["answer"]).strip()
-    example = Example(
-        fields[question].strip(),
-        _QUERY.sub(QUERY, fields[query].strip(), count=1),
-        tuple(sentence.strip() for sentence in sentences),
-        _answer_options(fields.get("options", "")).get(answer, answer),
-        (len(sentences) - 1) // 2,
-    )
-    verify(example)
-    return example
-
-
-def _answer_options(options: Any) -> dict[str, str]:
-    """Letter -> answer, of the options that a record offers."""
+    options = fields.get("options", "")
     if isinstance(options, Mapping):
         options = [f"{letter}) {option}" for letter, option in options.items()]
     if not isinstance(options, str):
         options = "\n".join(map(str, options))
-    return dict(_OPTION.findall(options))
+    example = Example(
+        fields[question].strip(),
+        _QUERY.sub(QUERY, fields[query].strip(), count=1),
+        tuple(sentence.strip() for sentence in sentences),
+        dict(_OPTION.findall(options)).get(answer, answer),
+        (len(sentences) - 1) // 2,
+    )
+    verify(example)
+    return example
 
 
 def files_of(source: str) -> list[Path]:

@@ -25,6 +25,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -36,7 +37,6 @@ from rb_interp.text.sentences import (
     FORM_EVERY,
     GROUND,
     PLURAL,
-    Clause,
     Statement,
     fact,
     parse_clause,
@@ -230,30 +230,21 @@ def _read_question(example: Example) -> tuple[tuple[Statement, ...], tuple[State
     """The rules of a context, and the premises that end it."""
     clauses = [parse_clause(sentence) for sentence in split_sentences(example.question)]
     n_rules = sum(clause.form != GROUND for clause in clauses)
-    statements = read_clauses(clauses, _facts(example.chain_of_thought))
+    facts = []
+    for sentence in example.chain_of_thought[::2]:
+        with suppress(TextError):  # a sentence of no form is left to `verify`, which compares it
+            facts.append(parse_clause(sentence))
+    facts = [clause for clause in facts if clause.form == GROUND]
+    statements = read_clauses(clauses, facts)
     premises = statements[n_rules:]
     if any(statement.form != GROUND for statement in premises):
         raise _fault("only the last sentences of a context may be of an entity")
-    last = statements[-1]
-    for premise in premises or [last]:
+    for premise in premises or statements[-1:]:
         if premise.form != GROUND or premise.negated or not premise.is_concept:
             raise _fault(
                 f"'{premise.sentence}' ends the context and is no premise 'Name is a concept.'"
             )
     return tuple(statements[:n_rules]), tuple(premises)
-
-
-def _facts(chain: Sequence[str]) -> list[Clause]:
-    """The facts of a chain of thought; a sentence of no form is left to `verify`, which compares it."""
-    facts = []
-    for sentence in chain[::2]:
-        try:
-            clause = parse_clause(sentence)
-        except TextError:
-            continue
-        if clause.form == GROUND:
-            facts.append(clause)
-    return facts
 
 
 def _follow(

@@ -280,7 +280,11 @@ class _Vocabulary:
                 word not in self.properties and _PLURAL_ENDING.fullmatch(word)
             ):
                 self._resolve(word)
-        self._check()
+        _refuse(self.singulars.keys() & self.properties, "is a concept and a property")
+        both_numbers = [noun for noun in self.concepts if self.singulars.get(noun, noun) != noun]
+        _refuse(both_numbers, "is a singular and the plural of another concept")
+        lower_case = {noun.lower(): noun for noun in self.concepts}
+        _refuse(self.concepts.keys() - lower_case.values(), "is written with and without a capital")
 
     def _resolve(self, plural: str) -> str:
         """The singular of a plural; TextError if the text has another plural of it."""
@@ -293,14 +297,6 @@ class _Vocabulary:
         if first != plural:
             _refuse([noun], f"has two plurals, '{first}' and '{plural}'")
         return noun
-
-    def _check(self) -> None:
-        """Raise TextError if the words contradict each other."""
-        _refuse(self.singulars.keys() & self.properties, "is a concept and a property")
-        both_numbers = [noun for noun in self.concepts if self.singulars.get(noun, noun) != noun]
-        _refuse(both_numbers, "is a singular and the plural of another concept")
-        lower_case = {noun.lower(): noun for noun in self.concepts}
-        _refuse(self.concepts.keys() - lower_case.values(), "is written with and without a capital")
 
 
 def _singular_words(clauses: Iterable[Clause]) -> tuple[dict[str, None], dict[str, None]]:
