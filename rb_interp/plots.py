@@ -103,7 +103,16 @@ def points(
         low = [row.beside_low for row in rows]
         high = [row.beside_high for row in rows]
         whiskers(ax, lines, low, high, COMPARISON_GREY)
-    _null_bars(ax, rows, f"{null}, 95 % of its draws")
+    ends = np.full((len(rows), 2), np.nan)
+    for line, row in enumerate(rows):
+        if len(row.null):
+            ends[line] = np.quantile(row.null, (0.025, 0.975))
+    if np.isfinite(ends).any():
+        label = f"{null}, 95 % of its draws"
+        low, high = ends.T
+        ax.hlines(lines, low, high, color=NULL_GREY, lw=7, label=label, zorder=1)
+        # ends of their own, so that draws that are all the same show too
+        ax.plot(ends, lines, "|", color=NULL_GREY, ms=12, mew=3, zorder=1)
     sizes = np.abs([*values, *compared])
     if mixed and (sizes[np.isfinite(sizes)] > 4).any():
         ax.set_xscale("symlog", linthresh=1)
@@ -121,21 +130,6 @@ def points(
     if value != "value" or len(ax.get_legend_handles_labels()[0]) > 1:
         legend_beside(ax)
     return ax
-
-
-def _null_bars(ax: Axes, rows: Sequence[Point], label: str) -> None:
-    """A grey bar over 95 % of the draws of each null that has any."""
-    ends = np.full((len(rows), 2), np.nan)
-    for line, row in enumerate(rows):
-        if len(row.null):
-            ends[line] = np.quantile(row.null, (0.025, 0.975))
-    if not np.isfinite(ends).any():
-        return
-    lines = np.arange(len(rows))
-    low, high = ends.T
-    ax.hlines(lines, low, high, color=NULL_GREY, lw=7, label=label, zorder=1)
-    # ends of their own, so that draws that are all the same show too
-    ax.plot(ends, lines, "|", color=NULL_GREY, ms=12, mew=3, zorder=1)
 
 
 def legend_beside(ax: Axes, title: str = "") -> None:

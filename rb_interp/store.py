@@ -90,13 +90,6 @@ def write_file(path: Path, content: bytes | Callable[[Path], object]) -> None:
         ) from None
 
 
-def remove_unfinished(folder: Path) -> None:
-    """Remove what `write_file` of a killed process left in a folder and below; nothing else."""
-    for leftover in folder.rglob(f"{UNFINISHED}????????"):
-        if leftover.is_dir() and not leftover.is_symlink():
-            rmtree(leftover, ignore_errors=True)
-
-
 class RunStore:
     """The files of a folder, by names relative to it, and the right to write them.
 
@@ -124,7 +117,10 @@ class RunStore:
             ) from None
         try:
             if self._lock.lock_counter == 1:
-                remove_unfinished(self.folder)
+                # what `write_file` of a killed process left
+                for leftover in self.folder.rglob(f"{UNFINISHED}????????"):
+                    if leftover.is_dir() and not leftover.is_symlink():
+                        rmtree(leftover, ignore_errors=True)
             yield
         finally:
             self._lock.release()

@@ -170,7 +170,11 @@ def _judge_claim(
         main_result = min(results, key=lambda result: result.n_meeting)
         outcome = _not_open(finding.outcome, max(met, default=-1) >= claim.first_seed)
     else:
-        met = _met_units(samples[0], claim)
+        # units count that meet the first condition, or are 1
+        is_interval = claim.unit == "interval"
+        met = {}
+        for unit, value in samples[0].values.items():
+            met[unit] = claim.conditions[0].met(value) if is_interval else value == 1
         outcomes = [result.outcome for result in results]
         undecided = [result for result in results if result.outcome in ("OPEN", "NOT JUDGED")]
         reason = joined_text(result.reason for result in undecided)
@@ -251,13 +255,6 @@ def _met(
             sample.condition.met(sample.values[seed]) for sample in samples
         )
     return met
-
-
-def _met_units(sample: ConditionSample, claim: Claim) -> dict[int, bool]:
-    """Which units of a claim's first condition count: those of value 1, or that meet it."""
-    if claim.unit == "interval":
-        return {unit: claim.conditions[0].met(value) for unit, value in sample.values.items()}
-    return {unit: value == 1 for unit, value in sample.values.items()}
 
 
 def _not_open(outcome: rule.Outcome, decidable: bool) -> rule.Outcome:

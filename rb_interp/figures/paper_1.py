@@ -67,17 +67,13 @@ def learning(
             if quantity == "loss":
                 axes.set(title=kit.title_of(evidence, gamma), xlabel="")
                 losses.append(axes)
-    losses[0].set(ylabel="cross entropy (nats)", ylim=(0, loss_limit(evidence)))
+    # the axis ends at what curves need after a twentieth of the steps, at most twice a guess's loss
+    guess = math.log(evidence.task.d_vocab)
+    later = evidence.curves.query("step > 0.05 * step.max()")["loss"]
+    highest = min(max([guess, *later]), 2 * guess)
+    losses[0].set(ylabel="cross entropy (nats)", ylim=(0, 1.1 * highest))
     figure.axes[len(losses)].set(ylabel="accuracy (share correct)", ylim=(-0.02, 1.02))
     return figure, grid, losses
-
-
-def loss_limit(evidence: Evidence) -> float:
-    """Upper end of the loss axis: what curves need after a twentieth of the steps, at most twice a
-    guess's loss."""
-    guess = math.log(evidence.task.d_vocab)
-    later = evidence.curves.query("step > 0.05 * step.max()")["loss"].to_numpy()
-    return 1.1 * min(max(float(later.max()) if len(later) else guess, guess), 2 * guess)
 
 
 def draw_learning(evidence: Evidence, family: str) -> Figure:
@@ -207,8 +203,11 @@ def scatter_tokens(
         if number != 1:  # memory anchors have no order that a line could show
             axes.plot(*points[members].T, color=colour, lw=0.6, alpha=0.55, zorder=1)
         shades = np.linspace(0.25, 1, len(members)) if number != 1 else np.full(len(members), 0.8)
+        base = np.array(to_rgb(colour))
+        ends = [(0, tuple(base + 0.75 * (1 - base))), (0.6, colour), (1, tuple(base * 0.5))]
+        ramp = LinearSegmentedColormap.from_list("shades", ends)
         look = {
-            "c": _ramp(colour)(shades),
+            "c": ramp(shades),
             "s": 24 if number else 14,
             "edgecolors": "white",
             "lw": 0.4,
@@ -243,15 +242,6 @@ def _name_ends(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np.nda
                 "va": "center",
             }
             kit.note(axes, str(tokens[end]), tuple(points[end].tolist()), "data", **look)
-
-
-def _ramp(colour: str) -> LinearSegmentedColormap:
-    """From a light to a dark shade of a colour, which itself lies at .6."""
-    base = np.array(to_rgb(colour))
-    light, dark = base + 0.75 * (1 - base), base * 0.5
-    return LinearSegmentedColormap.from_list(
-        "shades", [(0, tuple(light)), (0.6, colour), (1, tuple(dark))]
-    )
 
 
 def draw_theory(evidence: Evidence) -> Figure:

@@ -310,7 +310,12 @@ def attributed_cells(pair: PairedRun, cells: Cells) -> PatchedCells:
     """The metric of each row with each cell from each source, to first order."""
     model = pair.model
     tokens = as_rows(pair.base.tokens)
-    hooks = [gradient_hook(model, site) for site in cells.groups]
+    is_copy = resid_mid_is_a_copy(model)
+    hooks = []
+    for site in cells.groups:
+        # the copy reaches the MLP alone, attn_out all that resid_mid does
+        by_attention = is_copy and site.component == "resid_mid"
+        hooks.append(Site("attn_out", site.layer).hook if by_attention else site.hook)
     untouched, *of_sources = pair.activations
     positions = [cells.positions(pair.base, source) for source in pair.sources]
     patched = np.tile(pair.start, (len(of_sources), len(cells.groups), len(cells.roles), 1))
@@ -334,14 +339,6 @@ def attributed_cells(pair: PairedRun, cells: Cells) -> PatchedCells:
                     change = (slopes.double() * step.double()).flatten(1).sum(1)
                     patched[number, group, role, rows.numpy()] += change.numpy()
     return patched
-
-
-def gradient_hook(model: HookedModel, site: Site) -> str:
-    """The hook whose gradient is that of a site."""
-    if site.component == "resid_mid" and resid_mid_is_a_copy(model):
-        # the copy reaches the MLP alone, attn_out all that resid_mid does
-        return Site("attn_out", site.layer).hook
-    return site.hook
 
 
 def metric_gradient(pair: PairedRun) -> Float[Tensor, "row d_vocab"]:

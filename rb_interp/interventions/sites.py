@@ -36,7 +36,6 @@ from rb_interp.models.structure import (
     check_not_compiled,
     has_attention,
     has_mlp,
-    heads_sharing,
     hook_points,
     key_value_head,
 )
@@ -139,11 +138,13 @@ class Site:
         """Which other heads have the same keys or values; empty if each head has its own."""
         if self.unit is None or self.component not in ("k", "v"):
             return ""
-        heads = heads_sharing(model, self.unit)
-        if not heads:
+        groups = [key_value_head(model, head) for head in range(model.cfg.n_heads)]
+        sharing = [str(head) for head, group in enumerate(groups) if group == groups[self.unit]]
+        sharing.remove(str(self.unit))
+        if not sharing:
             return ""
-        noun = "head" if len(heads) == 1 else "heads"
-        return f"shared with {noun} {', '.join(map(str, heads))}"
+        noun = "head" if len(sharing) == 1 else "heads"
+        return f"shared with {noun} {', '.join(sharing)}"
 
     def check(self, model: HookedModel) -> None:
         """Raise ModelError if the model has no such component, layer, head or neuron."""

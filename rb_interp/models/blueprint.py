@@ -197,8 +197,14 @@ def memoriser(task: AnchorTask, rng: np.random.Generator, label_seed: int) -> Bl
     _look_up(blueprint, table, identity)
     for y in answers:
         blueprint.weights["unembed.W_U"][blueprint.at[f"answer_{y}"], y] = 2 * KAPPA
-    # the answer if no unit is active
-    blueprint.weights["unembed.b_U"][_free_token(task, answers)] = KAPPA
+    held_out = np.add.outer(task.tokens("key"), task.combinations("rsn_test").sum(1))
+    free = np.setdiff1d(np.arange(task.d_vocab), [*answers, *held_out.flat])
+    if not len(free):
+        raise ModelError(
+            "the memoriser needs a token that is never a label, for what it does not know; raise "
+            "d_vocab."
+        )
+    blueprint.weights["unembed.b_U"][free[0]] = KAPPA  # the answer if no unit is active
     return blueprint
 
 
@@ -247,15 +253,3 @@ def _look_up(
     blueprint.weights["blocks.1.mlp.b_in"][:] = -5.0  # three tokens match, or the unit is silent
     columns = [blueprint.at[f"answer_{y}"] for y in table.labels]
     W_out[np.arange(len(columns)), columns] = 1.0
-
-
-def _free_token(task: AnchorTask, answers: Sequence[int] | np.ndarray) -> int:
-    """The first token that is never a label; ModelError if there is none."""
-    held_out = np.add.outer(task.tokens("key"), task.combinations("rsn_test").sum(1))
-    free = np.setdiff1d(np.arange(task.d_vocab), [*answers, *held_out.flat])
-    if not len(free):
-        raise ModelError(
-            "the memoriser needs a token that is never a label, for what it does not know; raise "
-            "d_vocab."
-        )
-    return int(free[0])

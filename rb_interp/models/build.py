@@ -23,7 +23,6 @@ from rb_interp.models.protocol import HookedModel, split_layers, write_split_par
 from rb_interp.models.schemes import (
     DRAW_RULES,
     DrawRule,
-    Parameter,
     Rule,
     draw,
     intended_std,
@@ -172,10 +171,18 @@ def scale_init(
         for item, part_stds in zip(tensors, stds, strict=True):
             if item.tied_to:
                 continue
-            if item.parameter.d_in:
-                _fill(item, part_stds, standard_draw(item.parameter, scheme, seed))
-            else:
+            if not item.parameter.d_in:
                 item.tensor.fill_(item.parameter.constant)
+                continue
+            scale: Any = part_stds[0]
+            if item.values is not None:
+                shape = [1] * item.tensor.ndim
+                shape[item.axis] = len(item.values)
+                scale = torch.where(item.values, part_stds[1], scale).double().reshape(shape)
+            values = standard_draw(item.parameter, scheme, seed)
+            item.tensor.copy_(torch.from_numpy(values) * scale)
+            if item.padding is not None:
+                item.tensor[item.padding] = 0
         by_name = {item.parameter.name: item.tensor for item in tensors}
         for item in tensors:
             if item.repeats:
@@ -216,18 +223,6 @@ def rule_for(
     d_model = getattr(config, "d_model", None) or getattr(config, "hidden_size", None)
     n_layers = getattr(config, "n_layers", None) or getattr(config, "num_hidden_layers", None)
     return Rule(scheme, gammas, d_model or 0, n_layers or 0)
-
-
-def _fill(item: ModelTensor, stds: list[float], draw: np.ndarray) -> None:
-    """Write one tensor: a draw times the standard deviation of each of its parts."""
-    scale: Any = stds[0]
-    if item.values is not None:
-        shape = [1] * item.tensor.ndim
-        shape[item.axis] = len(item.values)
-        scale = torch.where(item.values, stds[1], stds[0]).double().reshape(shape)
-    item.tensor.copy_(torch.from_numpy(draw) * scale)
-    if item.padding is not None:
-        item.tensor[item.padding] = 0
 
 
 @checked
@@ -275,35 +270,34 @@ def initialisation_table(
     if gamma is not None or per or scheme is not None:
         draw_rule = DrawRule(rule_for(model, tensors, per, scheme or "fan_in"), gamma)
     rows = []
-    for item in tensors:
-        rows += [_row(item, part, draw_rule) for part in item.parts()]
+    parts = [(item, part) for item in tensors for part in item.parts()]
+    for item, part in parts:
+        entries = item.entries(part.group)
+        if entries.element_size() <= 2:
+            entries = entries.float()
+        std = float(entries.std(correction=0))
+        intended = math.nan
+        error = 0.0
+        if draw_rule is not None:
+            intended = intended_std(part, *draw_rule)
+            uniform = draw_rule.rule.scheme == "torch_default" and part.group != "embedding"
+            kurtosis = 1.8 if uniform else 3.0
+            # of a standard deviation, to leading order
+            error = intended * math.sqrt((kurtosis - 1) / (4 * entries.numel()))
+        fitted = part.d_in > 1 and std > 0
+        rows.append(
+            {
+                "parameter": part.name,
+                "shape": part.shape,
+                "group": part.group,
+                "d_in": part.d_in,
+                "mean": float(entries.mean()),
+                "measured_std": std,
+                "fitted_gamma": -math.log(std) / math.log(part.d_in) if fitted else math.nan,
+                "intended_at_init": intended,
+                "z": (std - intended) / error if error > 0 else math.nan,
+                "trained": part.trained,
+                "tied_to": item.tied_to,
+            }
+        )
     return pd.DataFrame(rows)
-
-
-def _row(item: ModelTensor, part: Parameter, draw_rule: DrawRule | None) -> dict:
-    entries = item.entries(part.group)
-    if entries.element_size() <= 2:
-        entries = entries.float()
-    std = float(entries.std(correction=0))
-    intended = math.nan
-    error = 0.0
-    if draw_rule is not None:
-        intended = intended_std(part, *draw_rule)
-        uniform = draw_rule.rule.scheme == "torch_default" and part.group != "embedding"
-        kurtosis = 1.8 if uniform else 3.0
-        # of a standard deviation, to leading order
-        error = intended * math.sqrt((kurtosis - 1) / (4 * entries.numel()))
-    fitted = part.d_in > 1 and std > 0
-    return {
-        "parameter": part.name,
-        "shape": part.shape,
-        "group": part.group,
-        "d_in": part.d_in,
-        "mean": float(entries.mean()),
-        "measured_std": std,
-        "fitted_gamma": -math.log(std) / math.log(part.d_in) if fitted else math.nan,
-        "intended_at_init": intended,
-        "z": (std - intended) / error if error > 0 else math.nan,
-        "trained": part.trained,
-        "tied_to": item.tied_to,
-    }

@@ -268,13 +268,6 @@ def key_value_head(model: HookedModel, head: int) -> int:
     return head * n_groups // model.cfg.n_heads
 
 
-def heads_sharing(model: HookedModel, head: int) -> list[int]:
-    """The other heads that have the same keys and values as a head."""
-    group = key_value_head(model, head)
-    heads = range(model.cfg.n_heads)
-    return [other for other in heads if other != head and key_value_head(model, other) == group]
-
-
 def layer_heads(
     source: ActivationSource, layer: int, name: str
 ) -> Float[Tensor, "head rows columns"]:

@@ -194,12 +194,12 @@ def _tied(tensors: list[ModelTensor]) -> list[ModelTensor]:
     for item in tensors:
         parameter = item.parameter
         owner = owners[memory_of(item.tensor)]
-        repeats = (
-            owner.name == parameter.name
-            and bool(embeddings)
-            and parameter.name.endswith("W_U")
-            and _repeats(item.tensor, embeddings[0].tensor)
-        )
+        repeats = False
+        if owner.name == parameter.name and embeddings and parameter.name.endswith("W_U"):
+            # HookedTransformer has no other way to tie an unembedding than to copy the embedding
+            W_U, W_E = item.tensor, embeddings[0].tensor
+            same = W_U.device == W_E.device and torch.equal(W_U, W_E.T)
+            repeats = same and bool(W_E[:1].ne(W_E).any())
         if repeats:
             owner = embeddings[0].parameter
         if owner.name != parameter.name:
@@ -207,12 +207,6 @@ def _tied(tensors: list[ModelTensor]) -> list[ModelTensor]:
             item = replace(item, parameter=tied, tied_to=owner.name, repeats=repeats)
         result.append(item)
     return result
-
-
-def _repeats(W_U: Tensor, W_E: Tensor) -> bool:
-    """Whether an unembedding is a copy of the embedding: HookedTransformer has no other way to tie
-    them."""
-    return W_U.device == W_E.device and torch.equal(W_U, W_E.T) and bool(W_E[:1].ne(W_E).any())
 
 
 def _described(model: nn.Module) -> Iterator[Described]:

@@ -135,18 +135,17 @@ class JobFolder:
     def seconds_left(self, states: Mapping[str, str]) -> float | None:
         """Seconds until all jobs are done if each takes as long as those that are; None if none
         is."""
-        seconds = [self._seconds(job) for job in self.jobs if states[job.name] == DONE]
+        seconds = []
+        for job in self.jobs:
+            times = []
+            for folder in job.parts if states[job.name] == DONE else ():
+                records = RunStore(self.folder / folder).steps.values()
+                times += [datetime.fromisoformat(record["finished"]) for record in records]
+            if times:
+                seconds.append((max(times) - min(times)).total_seconds())
         n_running = list(states.values()).count(RUNNING)
         n_left = len(self.jobs) - len(seconds)
         return sum(seconds) / len(seconds) * n_left / max(1, n_running) if seconds else None
-
-    def _seconds(self, job: Job) -> float:
-        """Seconds from the beginning of a finished job to its end."""
-        times = []
-        for folder in job.parts:
-            records = RunStore(self.folder / folder).steps.values()
-            times += [datetime.fromisoformat(record["finished"]) for record in records]
-        return (max(times) - min(times)).total_seconds()
 
     def carry_out(self, name: str, command: str = "") -> None:
         """Carry out a job from wherever it was stopped; a run that fails keeps no other of the job

@@ -215,7 +215,23 @@ def write_result(run: RunFolder, result: StudyResult) -> None:
 
     Raises StudyError if the tables are not those that the study declares.
     """
-    tables = _checked_tables(run, result)
+    keys = run.table_keys
+    name_of_study = run.study.name
+    tables = {"curves_summary": curves_summary(run.curves), **result.tables}
+    tables["readings"] = result.readings
+    if {*tables, "curves", "summary"} != set(keys):
+        raise StudyError(
+            f"study '{name_of_study}' declares the tables {sorted(keys)} and measured "
+            f"{sorted(tables)}; make both agree."
+        )
+    columns = {**keys, "readings": READINGS}
+    for name, table in tables.items():
+        tables[name] = table = with_reached(run.sweeps, table)
+        missing = [column for column in columns[name].split() if column not in table]
+        if missing:
+            raise StudyError(
+                f"study '{name_of_study}' measured the table '{name}' without the columns {missing}."
+            )
     measured = replace(result, readings=tables.pop("readings"), tables=tables)
     write_tables(run, measured, [run])
 
@@ -235,28 +251,6 @@ def write_tables(run: RunFolder, result: StudyResult, parts: Sequence[RunFolder]
         run.store.write_json(name, content)
     files = [*(f"{name}.parquet" for name in tables), ARRAYS, *verdicts]
     run.store.finish(PROBE, files, _code_version(run))
-
-
-def _checked_tables(run: RunFolder, result: StudyResult) -> dict[str, pd.DataFrame]:
-    """Every table but the summary, with what was reached; StudyError if they are not as declared."""
-    keys = run.table_keys
-    name_of_study = run.study.name
-    tables = {"curves_summary": curves_summary(run.curves), **result.tables}
-    tables["readings"] = result.readings
-    if {*tables, "curves", "summary"} != set(keys):
-        raise StudyError(
-            f"study '{name_of_study}' declares the tables {sorted(keys)} and measured "
-            f"{sorted(tables)}; make both agree."
-        )
-    columns = {**keys, "readings": READINGS}
-    for name, table in tables.items():
-        tables[name] = table = with_reached(run.sweeps, table)
-        missing = [column for column in columns[name].split() if column not in table]
-        if missing:
-            raise StudyError(
-                f"study '{name_of_study}' measured the table '{name}' without the columns {missing}."
-            )
-    return tables
 
 
 def is_measured(run: RunFolder) -> bool:

@@ -104,7 +104,12 @@ def read_jobs(path: Path) -> tuple[SweepFile, list[AxesPoint], list[Job]]:
         name = re.sub(r"[^\w.=+-]+", "_", ",".join(parts))[:100]
         nested = _nested({**settings, **values})
         config = from_mapping(file.definition.load("config"), nested, str(path))
-        config = overlay(config, _nested(_one_worker(config)), str(path))
+        # a job has one core, and its bits do not hang on its machine's
+        workers = {
+            f"{name}.train.workers".lstrip("."): config.sweeps[name].train.workers or 1
+            for name in ([""] if "" in config.sweeps else config.sweeps)
+        }
+        config = overlay(config, _nested(workers), str(path))
         for sweep_name, sweep in config.sweeps.items():
             axis = f"{sweep_name}.train.lr".lstrip(".")
             if axis in values and {gamma for gamma, _ in sweep.rates} >= {*sweep.gammas}:
@@ -135,16 +140,6 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
     return tables
 
 
-def _one_worker(config: StudyConfig) -> dict[str, int]:
-    """Settings by which each sweep trains on one core if they do not name a number: a job has one
-    core, and its bits do not hang on its machine's."""
-    names = [""] if "" in config.sweeps else list(config.sweeps)
-    return {
-        f"{name}.train.workers".lstrip("."): config.sweeps[name].train.workers or 1
-        for name in names
-    }
-
-
 def _jobs(points: Sequence[AxesPoint], members: int) -> list[Job]:
     """Jobs of points: those together whose runs can share a stack, up to a number of members."""
     stacked: list[dict[str, StudyConfig]] = []
@@ -152,20 +147,16 @@ def _jobs(points: Sequence[AxesPoint], members: int) -> list[Job]:
     for point in points:
         for folder, config in point.parts.items():
             n_members = len(config.seeds) * _n_gammas(config)
-            key = _stack(config)
+            rates = any(sweep.rates for sweep in config.sweeps.values())
+            settings = {
+                key: value
+                for key, value in flat(comparable(config)).items()
+                if rates or not key.endswith(OF_STACK)
+            }
+            key = json.dumps(settings)
             parts = last_of.get(key, {})
             if not parts or (len(parts) + 1) * n_members > members:
                 parts = last_of[key] = {}
                 stacked.append(parts)
             parts[folder] = config
     return [Job(next(iter(parts)).partition("/")[2], parts) for parts in stacked]
-
-
-def _stack(config: StudyConfig) -> str:
-    """A text that configurations share whose sweeps can train in one stack."""
-    settings = flat(comparable(config))
-    rates = any(sweep.rates for sweep in config.sweeps.values())
-    stack_settings = {
-        key: value for key, value in settings.items() if rates or not key.endswith(OF_STACK)
-    }
-    return json.dumps(stack_settings)

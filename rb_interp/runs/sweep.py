@@ -217,12 +217,6 @@ class Sweep:
         nothing is left."""
         if self._finished(seeds):
             return None
-        self._write_provenance()
-        store = self.stores[seeds]
-        return store.read("state", CURVES).step if store.exists("state") else -1
-
-    def _write_provenance(self) -> None:
-        """Write down what seeds draw from, of those that have not begun."""
         then = self.provenance
         new = {}
         for data_seed in dict.fromkeys(map(self.config.data_seed_of, self.seeds)):
@@ -231,6 +225,8 @@ class Sweep:
                 new[data_seed] = sources
         if new:
             self.write_provenance({**then, **new})
+        store = self.stores[seeds]
+        return store.read("state", CURVES).step if store.exists("state") else -1
 
     def write_provenance(self, sources: Mapping[int, Any]) -> None:
         """Keep what seeds draw from; `provenance` reads it."""

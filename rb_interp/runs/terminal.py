@@ -114,14 +114,13 @@ def print_run(run: Run, console: Console | None = None) -> None:
 def _sweep(sweep: Sweep, is_copy: bool) -> str:
     model = sweep.config.model
     train = sweep.config.train
-    parts = [f"gammas {list(sweep.config.gammas)}"]
     size = (
         f"{model.n_layers} layers, {model.n_heads} heads, d_model {model.d_model}, norm "
         f"{model.norm}"
     )
     if model.architecture != "transformer":
         size = f"{model.architecture}, {train.optimiser}, {size}"
-    parts.append(size)
+    parts = [f"gammas {list(sweep.config.gammas)}", size]
     if is_copy:
         parts.append(f"{train.steps:,} steps; without checkpoints")
         return "; ".join(parts)
