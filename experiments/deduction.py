@@ -4,9 +4,10 @@ models that write chains.
     python experiments/deduction.py RUN      a run of the language study, preset ``facts``
 
 A row is a held-out example of two steps or more, cut before the object of its first rule, which the
-model must find in the prompt. Roles: ``subject`` and ``object`` of the rule that applies,
-``other_subjects`` and ``other_objects`` of the five that do not, the ``premise``'s class, the class
-as it is ``written`` again, and ``last``, where the object is predicted.
+model must find in the prompt. Roles: ``subject`` and ``object`` of the rule that applies, at both
+places where the prompt states it, ``other_subjects`` and ``other_objects`` of the five that do not,
+the ``premise``'s class, the class as it is ``written`` again, and ``last``, where the object is
+predicted (that is where the class is written, if a predicate is one token).
 
 Patching takes a head's z from the same text with the object's class and one other exchanged
 everywhere: a valid example, whose chain goes on with the other class. The control exchanges two
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -65,8 +67,8 @@ def exchanged(example: Example, first: str, second: str) -> Example:
 
 
 def class_of(word: str) -> str:
-    """The class of a word of a sentence, singular or plural."""
-    return next(name for name in CLASSES if word.lower().startswith(name))
+    """The class in a word or a predicate, singular or plural."""
+    return next(name for name in CLASSES if name in word.lower())
 
 
 def deduction_rows(examples: Sequence[Example], tokenizer: Tokenizer) -> rb.Inputs:
@@ -85,9 +87,11 @@ def deduction_rows(examples: Sequence[Example], tokenizer: Tokenizer) -> rb.Inpu
             return token(subject + 1), token(at + len(sentence) - len(clause.predicate))
 
         position = len("Q: ")
-        subjects, objects = {}, {}
+        subjects, objects = defaultdict(list), defaultdict(list)
         for sentence in split_sentences(example.question):
-            subjects[sentence], objects[sentence] = places(sentence, position)
+            subject, object_of_rule = places(sentence, position)
+            subjects[sentence].append(subject)
+            objects[sentence].append(object_of_rule)
             position += len(sentence) + 1
         premise = split_sentences(example.question)[-1]
         stated = chain[RULE]
@@ -95,11 +99,11 @@ def deduction_rows(examples: Sequence[Example], tokenizer: Tokenizer) -> rb.Inpu
         others = [one for one in subjects if one not in (stated, premise)]
         roles.append(
             {
-                "subject": [subjects[stated]],
-                "object": [objects[stated]],
-                "other_subjects": [subjects[one] for one in others],
-                "other_objects": [objects[one] for one in others],
-                "premise": [objects[premise]],
+                "subject": subjects[stated],
+                "object": objects[stated],
+                "other_subjects": [at for one in others for at in subjects[one]],
+                "other_objects": [at for one in others for at in objects[one]],
+                "premise": objects[premise],
                 "written": [written],
                 "last": [end - 1],
             }

@@ -1,9 +1,10 @@
 """Examples of PrOntoQA about classes alone, and facts of the same form.
 
 A prompt has the eight classes in two chains, each rule from one class to the next: six rules, at
-any number of hops, and at most one for each class. So a premise fixes the chain of thought, and the
-query says where it ends: at a class (``Prove: Max is a yumpus.``) or after a number of steps
-(``2 steps:``).
+any number of hops, and at most one for each class. It states all of them twice, in two orders: a
+rule that comes again is looked up as a step of a chain is, and so teaches to look up. A premise
+fixes the chain of thought, and the query says where it ends: at a class (``Prove: Max is a
+yumpus.``) or after a number of steps (``2 steps:``).
 
     class    the last object stands in the question, so one hop is copying
     steps    no object of the chain stands outside the rules
@@ -28,13 +29,12 @@ from rb_interp.arguments import checked
 from rb_interp.text.prontoqa import (
     CONCEPTS,
     ENTITIES,
-    FORMS,
     GOAL,
     Example,
     steps_query,
     write_chain,
 )
-from rb_interp.text.sentences import Statement, fact, rule
+from rb_interp.text.sentences import FORM_EACH, Statement, fact, rule
 from rb_interp.text.settings import TextSettings
 
 _NAMES = """
@@ -68,7 +68,7 @@ def generate_classes(
 
     >>> example = generate_classes(1, seed=0, hops=(2,))[0]
     >>> example.query, example.chain_of_thought[-1]
-    ('Prove: Alex is a zumpus.', 'Alex is a zumpus.')
+    ('Prove: Stella is a zumpus.', 'Stella is a zumpus.')
     """
     # TextSettings says what is wrong with a setting
     settings = TextSettings(hops=tuple(hops), ordering=ordering, query=query)  # pyright: ignore[reportArgumentType]
@@ -81,7 +81,7 @@ def generate_classes(
 def _example(rng: random.Random, hops: int, ordering: str, query: str) -> Example:
     classes = rng.sample(CLASSES, len(CLASSES))
     length = rng.randint(hops + 1, len(CLASSES) - 1)
-    rules = draw_rules(rng, classes, length)
+    rules = draw_rules(classes, length)
     start = rng.randrange(length - hops)
     steps = rules[start : start + hops]
     premise = fact(rng.choice(ENTITIES), classes[start], True, False)
@@ -90,20 +90,22 @@ def _example(rng: random.Random, hops: int, ordering: str, query: str) -> Exampl
     return Example(write_question(rng, rules, premise, ordering), text, chain, "", hops)
 
 
-def draw_rules(rng: random.Random, classes: Sequence[str], length: int) -> list[Statement]:
+def draw_rules(classes: Sequence[str], length: int) -> list[Statement]:
     """The rules of two chains, the first of which has ``length`` classes; lowest class first."""
     links = [*pairwise(classes[:length]), *pairwise(classes[length:])]
-    return [rule(*link, True, False, rng.choice(FORMS)) for link in links]
+    return [rule(*link, True, False, FORM_EACH) for link in links]
 
 
 def write_question(
     rng: random.Random, rules: Sequence[Statement], premise: Statement, ordering: str = "random"
 ) -> str:
-    """The rules in their order, then the premise."""
+    """The rules in their order, the rules again, then the premise."""
     ordered = list(rules) if ordering == "postorder" else list(reversed(rules))
+    again = list(ordered)
     if ordering == "random":
         rng.shuffle(ordered)
-    return " ".join(statement.sentence for statement in (*ordered, premise))
+        rng.shuffle(again)
+    return " ".join(statement.sentence for statement in (*ordered, *again, premise))
 
 
 FactTable = Mapping[tuple[str, str], Statement]
@@ -116,13 +118,13 @@ def fact_table(n: int, seed: int) -> FactTable:
 
     >>> table = fact_table(20, seed=0)
     >>> table["Ben", "wumpus"].sentence
-    'Wumpuses are yumpuses.'
+    'Each wumpus is a rompus.'
     """
     rng = random.Random(repr((int(seed), "facts")))
     table = {}
     for name, subject in list(product(NAMES, CLASSES))[:n]:
         classes = [name for name in CLASSES if name != subject]
-        table[name, subject] = rule(subject, rng.choice(classes), True, False, rng.choice(FORMS))
+        table[name, subject] = rule(subject, rng.choice(classes), True, False, FORM_EACH)
     return table
 
 
@@ -138,7 +140,7 @@ def generate_facts(
 
     >>> example = generate_facts(1, seed=0, table=fact_table(20, seed=0), first=10)[0]
     >>> example.chain_of_thought
-    ('Ben is a zumpus.', 'Zumpuses are vumpuses.', 'Ben is a vumpus.')
+    ('Ben is a zumpus.', 'Each zumpus is a tumpus.', 'Ben is a tumpus.')
     """
     rng = random.Random(repr((int(seed), conflict)))
     facts = list(table.items())
@@ -149,7 +151,7 @@ def generate_facts(
         position = rng.randrange(len(classes) - 1 if conflict else len(classes))
         length = rng.randint(position + 2, len(classes)) if conflict else position + 1
         classes.insert(position, subject)
-        rules = draw_rules(rng, classes, length)
+        rules = draw_rules(classes, length)
         if conflict:
             if rules[position].predicate == step.predicate:
                 continue

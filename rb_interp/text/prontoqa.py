@@ -227,7 +227,7 @@ def steps_query(n: int) -> str:
 
 
 def _read_question(example: Example) -> tuple[tuple[Statement, ...], tuple[Statement, ...]]:
-    """The rules of a context, and the premises that end it."""
+    """The rules of a context, each once, and the premises that end it."""
     clauses = [parse_clause(sentence) for sentence in split_sentences(example.question)]
     n_rules = sum(clause.form != GROUND for clause in clauses)
     facts = []
@@ -244,7 +244,7 @@ def _read_question(example: Example) -> tuple[tuple[Statement, ...], tuple[State
             raise _fault(
                 f"'{premise.sentence}' ends the context and is no premise 'Name is a concept.'"
             )
-    return tuple(statements[:n_rules]), tuple(premises)
+    return tuple(dict.fromkeys(statements[:n_rules])), tuple(premises)
 
 
 def _follow(

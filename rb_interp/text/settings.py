@@ -50,16 +50,16 @@ class TextSettings(TaskSettings):
         "quick": {},
         "facts": {
             "stories": "facts",
-            "query": "steps",
+            "query": "class",
             "hops": (1, 2, 3),
             "sequences": 16_384,
             "held_out": 128,
             "answers": 300,
-            "tokenizer": "words",
-            "n_ctx": 104,
+            "tokenizer": "phrases",
+            "n_ctx": 96,
             "layout": "padded",
             "chain_weight": 10.0,
-            "curves": ("template", "form", "rule", "stop", "fact"),
+            "curves": ("template", "rule", "stop", "fact"),
         },
         "paper": {
             "stories": "hub",
@@ -108,9 +108,10 @@ class TextSettings(TaskSettings):
     """Held-out PrOntoQA examples on which answers and chains are judged."""
     tokenizer: str = "train"
     """``train`` (byte-level BPE of the mix), ``words`` (a token for each word, plurals split off),
-    ``gpt2`` (from the hub), a folder or a tokenizer.json."""
+    ``phrases`` (a token for each predicate and other word), ``gpt2`` (from the hub), a folder or a
+    tokenizer.json."""
     d_vocab: Annotated[int, Field(ge=LEAST_D_VOCAB, le=1_000_000)] = 2048
-    """For ``train`` and ``words`` the size at most, for others the size they must have (GPT-2: 50,257)."""
+    """For ``train``, ``words`` and ``phrases`` the size at most, for others the size they must have (GPT-2: 50,257)."""
     n_ctx: Annotated[int, Field(ge=2, le=100_000)] = 256
     """Tokens that a model sees of a row; a row holds one more, the last target."""
     layout: Literal["packed", "padded"] = "packed"

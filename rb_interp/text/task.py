@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,11 @@ from rb_interp.text.tokens import (
     word_tokenizer,
 )
 
-TRAINED = {"train": train_tokenizer, "words": word_tokenizer}
+TRAINED = {
+    "train": train_tokenizer,
+    "words": word_tokenizer,
+    "phrases": partial(word_tokenizer, phrases=True),
+}
 """Kinds of tokenizers that are made from the text."""
 TOKENIZER_DOCUMENTS = 500
 """Documents of each corpus on which a tokenizer is trained, at most; of seed 0 for all seeds."""
@@ -189,7 +193,7 @@ def tokenizer_of(config: TextSettings) -> Tokenizer:
 def _trained(config: TextSettings, stamps: tuple) -> Tokenizer:
     corpora = [Documents(config, corpus, seed=0) for corpus in CORPORA]
     # a rare word must be seen, a rare pair of letters need not
-    n = TOKENIZER_DOCUMENTS * (8 if config.tokenizer == "words" else 1)
+    n = TOKENIZER_DOCUMENTS * (1 if config.tokenizer == "train" else 8)
     texts = (documents.texts(0, n) for documents in corpora)
     make = TRAINED[config.tokenizer]
     return make(chain.from_iterable(texts), config.d_vocab)

@@ -41,7 +41,7 @@ class Tokenizer:
 
     Attributes:
         backend: the ``tokenizers.Tokenizer``.
-        kind: ``train``, ``words``, ``gpt2`` or the source that it was read from.
+        kind: ``train``, ``words``, ``phrases``, ``gpt2`` or the source that it was read from.
         end: id of ``<|endoftext|>``.
         d_vocab: number of entries; ids run from 0 to one below it.
         fingerprint: sha256 of its tokenizer.json, 64 hex digits.
@@ -86,7 +86,7 @@ class Tokenizer:
             return getattr(self.backend, method)(list(texts), add_special_tokens=False)
         except Exception:  # tokenizers raises bare Exceptions
             known = self.backend.get_vocab()
-            for word in words_of(texts):
+            for word in words_of(texts, self.backend.pre_tokenizer):
                 if word not in known:
                     raise TextError(
                         f"'{word.strip()}' is none of the {self.d_vocab} words of tokenizer "
@@ -141,35 +141,42 @@ def train_tokenizer(texts: Iterable[str], d_vocab: int) -> Tokenizer:
     return Tokenizer(backend, "train")
 
 
+_WORD = r" ?\w+|[^\w\s]|\s"
 WORDS = pre_tokenizers.Sequence(
     [
-        pre_tokenizers.Split(Regex(r" ?\w+|[^\w\s]|\s"), "isolated"),
+        pre_tokenizers.Split(Regex(_WORD), "isolated"),
         pre_tokenizers.Split(Regex(r"(?<=us)es$"), "isolated"),
     ]
 )
 """Words with the space before them, signs, and the plural's ending apart: `` wumpus``, ``es``."""
+PHRASES = pre_tokenizers.Split(Regex(rf" (?:is|are) (?:not )?(?:an? )?\w+|{_WORD}"), "isolated")
+"""Predicates, `` is a wumpus``, and the words and signs around them."""
 
 
-def words_of(texts: Iterable[str]) -> list[str]:
-    """The different words of texts as a tokenizer of words cuts them, sorted.
+def words_of(texts: Iterable[str], cut: Any = WORDS) -> list[str]:
+    """The different words of texts as a tokenizer of words, or another one, cuts them, sorted.
 
     >>> words_of(["Wumpuses are yumpuses."])
     [' are', ' yumpus', '.', 'Wumpus', 'es']
+    >>> words_of(["Each wumpus is a yumpus."], PHRASES)
+    [' is a yumpus', ' wumpus', '.', 'Each']
     """
-    return sorted({word for text in texts for word, _ in WORDS.pre_tokenize_str(text)})
+    return sorted({word for text in texts for word, _ in cut.pre_tokenize_str(text)})
 
 
 @checked
-def word_tokenizer(texts: Iterable[str], d_vocab: int) -> Tokenizer:
+def word_tokenizer(texts: Iterable[str], d_vocab: int, phrases: bool = False) -> Tokenizer:
     """A token for each word of some texts, of at most d_vocab entries; entry 0 ends a document.
 
+    With ``phrases`` a predicate is one token, so that a rule's subject and object are neighbours.
     Raises TextError if there are more words.
 
     >>> tokenizer = word_tokenizer(["Wumpuses are hot. Each wumpus is hot."], d_vocab=20)
     >>> tokenizer.d_vocab, tokenizer.decode(tokenizer.encode("Wumpuses are hot."))
     (9, 'Wumpuses are hot.')
     """
-    words = [END, *words_of(texts)]
+    cut = PHRASES if phrases else WORDS
+    words = [END, *words_of(texts, cut)]
     if len(words) > d_vocab:
         raise TextError(
             f"d_vocab={d_vocab}; the text has {len(words) - 1:,} different words. Give more, or "
@@ -178,9 +185,9 @@ def word_tokenizer(texts: Iterable[str], d_vocab: int) -> Tokenizer:
     vocabulary = {word: number for number, word in enumerate(words)}
     backend = tokenizers.Tokenizer(models.WordLevel(vocabulary))
     backend.add_special_tokens([END])
-    backend.pre_tokenizer = WORDS
+    backend.pre_tokenizer = cut
     backend.decoder = decoders.Fuse()
-    return Tokenizer(backend, "words")
+    return Tokenizer(backend, "phrases" if phrases else "words")
 
 
 @checked

@@ -8,7 +8,7 @@ import pytest
 from rb_interp.errors import TextError
 from rb_interp.probes.chain import chain_inputs, judge
 from rb_interp.text.classes import CLASSES, generate_classes
-from rb_interp.text.prontoqa import Example, generate, verify
+from rb_interp.text.prontoqa import Example, verify
 from rb_interp.text.sentences import split_sentences
 from rb_interp.text.tokens import word_tokenizer
 
@@ -75,21 +75,28 @@ def test_examples_are_proved_and_prompts_are_alike_at_every_hop(query, ordering)
     assert verify(GOAL).rules == verify(STEPS).rules
 
 
-def test_a_word_is_a_token_and_every_text_comes_back():
+@pytest.mark.parametrize(
+    ("phrases", "tokens"),
+    [
+        (False, [" Wumpus", "es", " are", " not", " hot", "."]),
+        (True, [" Wumpuses", " are not hot", "."]),
+    ],
+)
+def test_a_word_is_a_token_and_every_text_comes_back(phrases, tokens):
     texts = [example.text for example in generate_classes(400, 0)]
-    tokenizer = word_tokenizer(texts, 200)
-    assert tokenizer.d_vocab == 38
+    sentence = " Wumpuses are not hot."
+    tokenizer = word_tokenizer([*texts, sentence], 200, phrases)
+    assert list(map(tokenizer.token_text, tokenizer.encode(sentence))) == tokens
     for ids, text in zip(tokenizer.encode_batch(texts), texts, strict=True):
         assert tokenizer.decode(ids) == text
-    plural, single = tokenizer.encode(" are wumpuses."), tokenizer.encode(" a wumpus.")
-    assert plural[1] == single[1]
-    assert tokenizer.token_text(plural[2]) == "es"
+    known, rule = map(tokenizer.encode, (" Max is a wumpus.", " Each yumpus is a wumpus."))
+    assert known[1:] == rule[2:]  # a known class is written as the object of a rule
     with pytest.raises(
-        TextError, match=r"^'cat' is none of the \d+ words of tokenizer 'words'; use"
+        TextError, match=rf"none of the \d+ words of tokenizer '{tokenizer.kind}'; use"
     ):
-        tokenizer.encode("Each wumpus is a cat.")
-    with pytest.raises(TextError, match=r"^d_vocab=10; the text has 53 different words"):
-        word_tokenizer([*texts, generate(1, 0)[0].text], 10)
+        tokenizer.encode("Each cat is a wumpus.")
+    with pytest.raises(TextError, match=r"^d_vocab=10; the text has \d\d different words"):
+        word_tokenizer(texts, 10, phrases)
 
 
 def test_without_an_answer_the_decision_to_stop_is_judged():

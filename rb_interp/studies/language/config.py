@@ -48,9 +48,9 @@ TRAINING = {
         stages=STAGES,
     ),
     "facts": TrainConfig(
-        steps=7000,
+        steps=6000,
         batch_size=16,
-        lr=3e-3,
+        lr=2e-3,
         lr_final=1e-3,
         warmup=50,
         eval_every=100,

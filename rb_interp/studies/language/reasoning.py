@@ -33,7 +33,7 @@ from rb_interp.statistics.reading import Reading
 from rb_interp.studies.language.config import FACTS
 from rb_interp.text.classes import CLASSES, fact_table, generate_classes, generate_facts
 from rb_interp.text.prontoqa import Example, generate
-from rb_interp.text.sentences import parse_clause, split_sentences
+from rb_interp.text.sentences import split_sentences
 from rb_interp.text.settings import MOST_STEPS
 from rb_interp.text.targets import KINDS, target_kinds
 from rb_interp.text.task import TextData
@@ -85,15 +85,11 @@ def _reasoning(model: HookedModel, text: TextData) -> dict[str, float]:
     table = fact_table(config.facts, text.seed)
     n = len(text.examples)
     facts = generate_facts(n, text.seed + 1, table)
-    logits, tokens = _at_objects(model, facts, text, "fact")
-    values["knows_fact"] = float(np.mean(logits.argmax(1) == tokens))
+    logits, remembered = _at_objects(model, facts, text, "fact")
+    values["knows_fact"] = float(np.mean(logits.argmax(1) == remembered))
+    # the same names and classes in the same order
     conflicts = generate_facts(n, text.seed + 1, table, conflict=True)
     logits, tokens = _at_objects(model, conflicts, text, "object")
-    remembered = []
-    for example in conflicts:
-        premise = parse_clause(example.chain_of_thought[0])
-        known = table[premise.subject, premise.predicate].predicate
-        remembered.append(text.tokenizer.encode(f" {known}")[0])
     rows = np.arange(n)
     values["follows_prompt"] = float(np.mean(logits[rows, tokens] > logits[rows, remembered]))
     return values
@@ -141,9 +137,9 @@ def decisive_readings(run: Run, texts: Mapping[int, TextData]) -> pd.DataFrame:
 
 
 def _rule_baseline(text: TextData) -> float:
-    """Mean of ln(rules of the prompt) over held-out chains of two steps or more, in nats."""
+    """Mean of ln(different rules of the prompt) over held-out chains of two steps or more, in nats."""
     examples = [example for example in text.examples if example.hops > 1]
-    return float(np.mean([math.log(len(split_sentences(e.question)) - 1) for e in examples]))
+    return float(np.mean([math.log(len({*split_sentences(e.question)}) - 1) for e in examples]))
 
 
 def best_of_gammas(readings: pd.DataFrame) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from rb_interp.text.sentences import parse_clause, split_sentences
 from rb_interp.text.task import TextTask
 
 TASK = TextTask(
-    **{"query": "class", "hops": (1, 2), "stories": "facts", "facts": 20, "tokenizer": "words"},
+    **{"query": "class", "hops": (1, 2), "stories": "facts", "facts": 20, "tokenizer": "phrases"},
     **{"layout": "padded", "sequences": 40, "held_out": 20, "answers": 30, "n_ctx": 116},
 )
 MODEL = SimpleNamespace(cfg=SimpleNamespace(n_ctx=116))
@@ -36,10 +36,7 @@ class Reasoner:
         step = {}
         for sentence in sentences[:-2]:
             clause = parse_clause(sentence)
-            subject = clause.subject.lower()
-            subject = subject.removesuffix("es") if clause.form == "plural" else subject
-            noun = clause.predicate
-            step[subject] = sentence, noun.removesuffix("es") if clause.form == "plural" else noun
+            step[clause.subject] = sentence, clause.predicate
         chain = [sentences[-2]]
         known, name = premise.predicate, premise.subject
         while chain[-1] != goal:
@@ -89,6 +86,8 @@ def test_what_a_model_that_reasons_reads(monkeypatch, reads, follows):
     values = reasoning._reasoning(MODEL, text)
     assert (values["knows_fact"], values["follows_prompt"]) == (1.0, follows)
     assert values["chain_more"] == 0.5
+    # six rules, each stated twice
+    np.testing.assert_allclose(reasoning._rule_baseline(text), np.log(6))
 
 
 def test_the_best_gamma_of_each_seed_counts_and_longer_chains_only_where_chains_are_written():
