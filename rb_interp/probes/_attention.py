@@ -304,7 +304,9 @@ def measure_pairs(
     total = (queries.astype(float).swapaxes(-1, -2) @ pattern @ keys.astype(float)).sum(0)
     count = queries.sum((0, 1))[:, None]
     table = total / np.where(count > 0, count, np.nan)
-    values = {name: float(table[pair]) for name, pair in pairs.items()}
+    values = {}
+    for name, pair in pairs.items():
+        values[name] = float(table[pair])
     for name, (weights, offset, n) in excesses.items():
         key = keys[..., pairs[name][1]]
         mass = np.einsum("rqk,rq,rk->", pattern, weights, key)
