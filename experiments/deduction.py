@@ -186,7 +186,7 @@ def main(folder: str) -> None:
             for row in read(models, source, base, control):
                 table.append({**labels, **row, "n": len(base)})
         print(f"gamma {member.gamma:g}, seed {member.seed}", flush=True)
-    pd.DataFrame(table).round(4).to_csv(TABLE, index=False)
+        pd.DataFrame(table).round(4).to_csv(TABLE, index=False)
 
 
 if __name__ == "__main__":
