@@ -61,7 +61,7 @@ def exchanged(example: Example, first: str, second: str) -> Example:
         return re.sub(f"(?i){first}|{second}", other, text)
 
     chain = tuple(map(swap, example.chain_of_thought))
-    swapped = Example(swap(example.question), example.query, chain, "", example.hops)
+    swapped = Example(swap(example.question), swap(example.query), chain, "", example.hops)
     verify(swapped)
     return swapped
 

@@ -1,5 +1,6 @@
 """Roles of rows that are cut before a rule's object, against the chain that the verifier proves."""
 
+import pytest
 from deduction import class_of, deduction_rows, three_texts
 
 from rb_interp.text.classes import generate_classes
@@ -7,8 +8,9 @@ from rb_interp.text.prontoqa import verify
 from rb_interp.text.tokens import word_tokenizer
 
 
-def test_roles_name_what_the_proof_uses_and_an_exchanged_text_follows_the_other_object():
-    examples = generate_classes(60, 0, (2, 3), query="steps")
+@pytest.mark.parametrize("query", ["class", "steps"])
+def test_roles_name_what_the_proof_uses_and_an_exchanged_text_follows_the_other_object(query):
+    examples = generate_classes(60, 0, (2, 3), query=query)
     texts = three_texts(examples, seed=1)
     tokenizer = word_tokenizer([one.text for text in texts for one in text], 99, phrases=True)
     rows = [deduction_rows(text, tokenizer) for text in texts]
