@@ -47,6 +47,8 @@ DECISIVE = {
 """Kind of target -> label, colour, and among how many objects a guess is."""
 BY_CHANCE = 0.50
 """Share of two-way answers that are right by guessing."""
+N_TIMES = 5
+"""Kept steps whose chains are shown, the first and the last among them."""
 NAMED, LONGEST = 20, 9
 """How many tokens are shown with their texts, and how much of a text."""
 
@@ -144,8 +146,9 @@ def draw_reasoning(evidence: Evidence) -> Figure:
         chains.axis("off")
         with kit.missing(chains):
             written = evidence.table("chains", gamma=gamma, seed=evidence.seeds[0], example=0)
+            shown = np.unique(np.linspace(0, len(written) - 1, N_TIMES).astype(int))
             texts = []
-            for row in written.sort_values("step").to_dict("records"):
+            for row in written.sort_values("step").iloc[shown].to_dict("records"):
                 mark = "right" if row["right"] else "wrong"
                 texts.append(f"step {row['step']:,}, {mark}")
                 texts += textwrap.wrap(row["written"], 42, max_lines=4)
