@@ -63,6 +63,8 @@ def test_examples_are_proved_and_prompts_are_alike_at_every_hop(query, ordering)
         proof = verify(example)
         assert len(proof.rules) == example.hops
         assert len(proof.context) == len(CLASSES) - 2
+        *stated, _ = split_sentences(example.question)
+        assert Counter(stated) == {rule.sentence: 2 for rule in proof.context}
         steps = [proof.context.index(rule) for rule in proof.rules]
         positions.update((example.hops, step) for step in steps)
         if query == "steps":  # no object of the chain stands outside the rules
