@@ -1,25 +1,31 @@
-"""Which heads read the rule that applies? Attention, patching and ablations by role, on language
-models that write chains.
+"""Which heads read the rule that applies, and where is a fact looked up? Attention, patching and
+ablations by role, on language models that write chains.
 
     python experiments/deduction.py RUN      a run of the language study, preset ``facts``
 
 A row is a held-out example of two steps or more, cut before the object of its first rule, which the
 model must find in the prompt. Roles: ``subject`` and ``object`` of the rule that applies, at both
-places where the prompt states it, ``other_subjects`` and ``other_objects`` of the five that do not,
-the ``premise``'s class, the class as it is ``written`` again, and ``last``, where the object is
-predicted (that is where the class is written, if a predicate is one token).
+places where the prompt states it, ``behind``, the subject of the sentence that follows each of them,
+``other_subjects`` and ``other_objects`` of the five that do not apply, the ``premise``'s class, the
+class as it is ``written`` again, and ``last``, where the object is predicted (that is where the class
+is written, if a predicate is one token).
 
-Patching takes a head's z from the same text with the object's class and one other exchanged
-everywhere: a valid example, whose chain goes on with the other class. The control exchanges two
-classes that the rule does not name. Adds to ``results/deduction.csv`` a line for each member, kept
-step, head and quantity, with the untrained model or the control beside it, and p where there is a
-null:
+Patching takes a head's z, or the stream, from the same text with the object's class and one other
+exchanged everywhere: a valid example, whose chain goes on with the other class. The control exchanges
+two classes that the rule does not name. Adds to ``results/deduction.csv`` a line for each member,
+kept step, head and quantity, with the untrained model or the control beside it, and p where there is
+a null:
 
-    last_to_object, object_to_subject    attention, a share; null: roles of other rows
-    recovered    share of the way to the other object by the head's z, by that at ``last``, and of
-                 the stream that enters L0 at ``object``
+    QUERY_to_KEY attention between roles, a share; null: roles of other rows
+    recovered    share of the way to the other object by the head's z, by that at ``last``, and by
+                 the stream that enters a layer at a role
     lost         share right without the head's z (mean over rows), less that with it
     right        share of rows whose object is the likeliest token
+
+Facts are cut at the same place, and read at the last step alone. Their name, or their class, is that
+of another fact, whose object differs; the control is as above. ``name_`` or ``class_recovered`` is the
+share of the way to the other object by a layer's input, attention or MLP at a role: ``premise_name``,
+``premise``, ``name`` and ``class`` of the chain's first sentence, and ``last``.
 """
 
 from __future__ import annotations
@@ -28,6 +34,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +45,7 @@ import rb_interp as rb
 from rb_interp import interventions as iv
 from rb_interp import probes
 from rb_interp.runs.measurement import MemberModels
-from rb_interp.text.classes import CLASSES
+from rb_interp.text.classes import CLASSES, FactTable, fact_table, generate_facts
 from rb_interp.text.prontoqa import Example, verify
 from rb_interp.text.sentences import parse_clause, split_sentences
 from rb_interp.text.tokens import Tokenizer
@@ -47,23 +54,30 @@ TABLE = Path(__file__).parents[1] / "results/deduction.csv"
 N_ROWS = 64
 RULE = 1
 """Number of the first rule among the sentences of a chain."""
+ATTENDS = (
+    *(("last", "object"), ("last", "behind"), ("last", "other_objects")),
+    *(("object", "subject"), ("behind", "object"), ("behind", "subject")),
+)
+"""Pairs of roles whose attention is read."""
+STREAMS = ("object", "behind", "other_objects", "premise", "written")
+"""Roles whose stream is taken from the other text."""
 
 
 def exchanged(example: Example, first: str, second: str) -> Example:
     """The example with two classes exchanged everywhere; it is proved, so it is valid."""
-    names = {first: second, second: first}
-
-    def other(found: re.Match) -> str:
-        name = names[found.group().lower()]
-        return name.capitalize() if found.group()[0].isupper() else name
-
-    def swap(text: str) -> str:
-        return re.sub(f"(?i){first}|{second}", other, text)
-
-    chain = tuple(map(swap, example.chain_of_thought))
-    swapped = Example(swap(example.question), swap(example.query), chain, "", example.hops)
+    question, query, *chain = (
+        exchanged_words(text, first, second)
+        for text in (example.question, example.query, *example.chain_of_thought)
+    )
+    swapped = Example(question, query, tuple(chain), "", example.hops)
     verify(swapped)
     return swapped
+
+
+def exchanged_words(text: str, first: str, second: str) -> str:
+    """A text with two words exchanged."""
+    names = {first: second, second: first}
+    return re.sub(f"{first}|{second}", lambda found: names[found.group()], text)
 
 
 def class_of(word: str) -> str:
@@ -71,50 +85,109 @@ def class_of(word: str) -> str:
     return next(name for name in CLASSES if name in word.lower())
 
 
+def tokens_of(starts: np.ndarray, sentence: str, at: int) -> tuple[int, int]:
+    """Positions of the subject and of the predicate's first token, of a sentence at a character."""
+    clause = parse_clause(sentence)
+    subject = at + sentence.index(clause.subject) + 1
+    characters = [subject, at + len(sentence) - len(clause.predicate)]
+    # the character lies in the token before the next that begins; one more token stands in front
+    subject, predicate = np.searchsorted(starts, characters, side="right")
+    return int(subject), int(predicate)
+
+
 def deduction_rows(examples: Sequence[Example], tokenizer: Tokenizer) -> rb.Inputs:
     """Examples cut before the object of their first rule, with roles; filled up behind their end."""
-    rows, labels, roles = [], [], []
+    roles, ends = [], []
     for example in examples:
-        text, chain = example.text, example.chain_of_thought
-        starts = np.array(tokenizer.starts([text])[0])
-
-        def token(character: int, starts: np.ndarray = starts) -> int:
-            return int(np.searchsorted(starts, character, side="right"))  # one more stands in front
-
-        def places(sentence: str, at: int, token: Any = token) -> tuple[int, int]:
-            clause = parse_clause(sentence)
-            subject = at + sentence.index(clause.subject)
-            return token(subject + 1), token(at + len(sentence) - len(clause.predicate))
-
-        position = len("Q: ")
-        subjects, objects = defaultdict(list), defaultdict(list)
-        for sentence in split_sentences(example.question):
-            subject, object_of_rule = places(sentence, position)
-            subjects[sentence].append(subject)
-            objects[sentence].append(object_of_rule)
+        starts = np.array(tokenizer.starts([example.text])[0])
+        sentences = split_sentences(example.question)
+        position, places = len("Q: "), []
+        for sentence in sentences:
+            places.append(tokens_of(starts, sentence, position))
             position += len(sentence) + 1
-        premise = split_sentences(example.question)[-1]
-        stated = chain[RULE]
-        written, end = places(stated, len(example.prompt) + len(chain[0]) + 2)
-        others = [one for one in subjects if one not in (stated, premise)]
-        roles.append(
-            {
-                "subject": subjects[stated],
-                "object": objects[stated],
-                "other_subjects": [at for one in others for at in subjects[one]],
-                "other_objects": [at for one in others for at in objects[one]],
-                "premise": objects[premise],
-                "written": [written],
-                "last": [end - 1],
-            }
-        )
-        tokens = [tokenizer.end, *tokenizer.encode(text)]
-        rows.append(tokens[:end])
-        labels.append(tokens[end])
-    longest = max(map(len, rows))
-    filled = np.array([row + [tokenizer.end] * (longest - len(row)) for row in rows])
+        premise, stated = example.chain_of_thought[:2]
+        written, end = tokens_of(starts, stated, len(example.prompt) + len(premise) + 2)
+        of_rule: dict[str, list[int]] = defaultdict(list)
+        for number, sentence in enumerate(sentences[:-1]):
+            other = "" if sentence == stated else "other_"
+            plural = "s" if other else ""
+            of_rule[f"{other}subject{plural}"].append(places[number][0])
+            of_rule[f"{other}object{plural}"].append(places[number][1])
+            if not other:
+                of_rule["behind"].append(places[number + 1][0])
+        rest = {"premise": [places[-1][1]], "written": [written], "last": [end - 1]}
+        roles.append({**of_rule, **rest})
+        ends.append(end)
+    return cut_rows(examples, tokenizer, ends, roles)
+
+
+def fact_rows(examples: Sequence[Example], tokenizer: Tokenizer) -> rb.Inputs:
+    """Facts cut before their object, with roles."""
+    roles, ends = [], []
+    for example in examples:
+        starts = np.array(tokenizer.starts([example.text])[0])
+        premise, stated = example.chain_of_thought[:2]
+        before = len("Q: ") + len(example.question) - len(premise)
+        chain = len(example.prompt) + 1
+        _, end = tokens_of(starts, stated, chain + len(premise) + 1)
+        of_row: dict[str, list[int]] = {"last": [end - 1]}
+        for names, at in ((("premise_name", "premise"), before), (("name", "class"), chain)):
+            places = tokens_of(starts, premise, at)
+            of_row |= {name: [place] for name, place in zip(names, places, strict=True)}
+        roles.append(of_row)
+        ends.append(end)
+    return cut_rows(examples, tokenizer, ends, roles)
+
+
+def cut_rows(
+    examples: Sequence[Example],
+    tokenizer: Tokenizer,
+    ends: Sequence[int],
+    roles: Sequence[dict[str, list[int]]],
+) -> rb.Inputs:
+    """Examples before a token, which is their label; filled up behind their end."""
+    texts = [[tokenizer.end, *tokenizer.encode(example.text)] for example in examples]
+    filled = np.full((len(texts), max(ends)), tokenizer.end)
+    for row, (tokens, end) in enumerate(zip(texts, ends, strict=True)):
+        filled[row, :end] = tokens[:end]
+    labels = [tokens[end] for tokens, end in zip(texts, ends, strict=True)]
     positions = {name: np.array([row[name] for row in roles]) for name in roles[0]}
     return rb.Inputs(filled, np.array(labels), roles=rb.Roles(positions))
+
+
+def fact_texts(
+    table: FactTable, examples: Sequence[Example], seed: int
+) -> dict[str, list[Example]]:
+    """Facts; the same about another name, and of another class, whose object differs; and with two
+    classes exchanged that the fact does not name."""
+    rng = np.random.default_rng(seed)
+    texts: dict[str, list[Example]] = defaultdict(list)
+    for example in examples:
+        premise = parse_clause(example.chain_of_thought[0])
+        name, subject = premise.subject, class_of(premise.predicate)
+        own = table[name, subject].predicate
+        names, classes = ({key[i] for key in table} for i in (0, 1))
+        others = {
+            "name": [(one, subject) for one in sorted(names)],
+            "class": [(name, one) for one in sorted(classes)],
+        }
+        others = {
+            kind: [key for key in keys if key in table and table[key].predicate != own]
+            for kind, keys in others.items()
+        }
+        if not all(others.values()):
+            continue
+        texts["base"].append(example)
+        for kind, keys in others.items():
+            other = keys[rng.integers(len(keys))]
+            question = exchanged_words(example.question, subject, other[1])
+            question = question.replace(f"{name} ", f"{other[0]} ")
+            sentences = [f"{other[0]} is a {other[1]}.", table[other].sentence]
+            texts[kind].append(replace(example, question=question, chain_of_thought=(*sentences,)))
+        free = rng.permutation([one for one in CLASSES if one not in (subject, own)])
+        question = exchanged_words(example.question, free[0], free[1])
+        texts["control"].append(replace(example, question=question))
+    return texts
 
 
 def three_texts(examples: Sequence[Example], seed: int) -> list[list[Example]]:
@@ -136,7 +209,7 @@ def read(models: MemberModels, source: rb.Inputs, base: rb.Inputs, control: rb.I
     """What is read of a member at a step: rows of the table."""
     model, untrained = models.model, models.untrained
     rows: list[dict[str, Any]] = []
-    for query, to in (("last", "object"), ("object", "subject")):
+    for query, to in ATTENDS:
         options = {"query": query, "to": to, "untrained": untrained}
         found = probes.scan(probes.attention, model, base, **options)
         found = found[found["quantity"] == f"{query}_to_{to}"]
@@ -145,14 +218,12 @@ def read(models: MemberModels, source: rb.Inputs, base: rb.Inputs, control: rb.I
     options = {"metric": "logit_diff", "answer_at": "last", "control": control}
     for head, roles, components in (
         ("all", ("all", "last"), ["z"]),
-        (None, ("object", "premise", "written"), ["resid_pre"]),
+        (None, STREAMS, ["resid_pre"]),
     ):
         for role in roles:
             where = {"roles": None if role == "all" else [role], "components": components}
             cells = iv.patching_matrix(model, source, base, head=head, **where, **options)
             for cell in cells.to_frame().to_dict("records"):
-                if cell["component"] == "resid_pre" and cell["layer"] > 0:
-                    continue
                 rows.append(
                     {
                         "quantity": f"recovered_{cell['component']}@{cell['role']}",
@@ -170,6 +241,25 @@ def read(models: MemberModels, source: rb.Inputs, base: rb.Inputs, control: rb.I
     return rows
 
 
+def read_facts(models: MemberModels, inputs: dict[str, rb.Inputs]) -> list:
+    """Where a fact's object is looked up: rows of the table."""
+    rows: list[dict[str, Any]] = []
+    for kind in ("name", "class"):
+        cells = iv.patching_matrix(
+            models.model,
+            inputs[kind],
+            inputs["base"],
+            components=["resid_pre", "attn_out", "mlp_out"],
+            answer_at="last",
+            control=inputs["control"],
+        )
+        for cell in cells.to_frame().to_dict("records"):
+            quantity = f"{kind}_recovered_{cell['component']}@{cell['role']}"
+            of_cell = {"value": cell["recovered"], "beside": cell["control"]}
+            rows.append({"quantity": quantity, "layer": cell["layer"], **of_cell})
+    return rows
+
+
 def main(folder: str) -> None:
     run = rb.Run.open(folder)
     sweep = run.sweep()
@@ -180,11 +270,17 @@ def main(folder: str) -> None:
         examples = [one for one in text.examples if one.hops > 1][:N_ROWS]
         texts = three_texts(examples, member.seed)
         base, source, control = (deduction_rows(one, text.tokenizer) for one in texts)
+        facts = fact_table(text.config.facts, member.seed)
+        known = generate_facts(2 * N_ROWS, member.seed + 1, facts)
+        of_facts = fact_texts(facts, known, member.seed)
+        inputs = {kind: fact_rows(one[:N_ROWS], text.tokenizer) for kind, one in of_facts.items()}
+        labels = {"gamma": member.gamma, "seed": member.seed}
         for step in sweep.checkpoint_steps:
             models.load(member, step)
-            labels = {"gamma": member.gamma, "seed": member.seed, "step": step}
             for row in read(models, source, base, control):
-                table.append({**labels, **row, "n": len(base)})
+                table.append({**labels, "step": step, **row, "n": len(base)})
+        for row in read_facts(models, inputs):
+            table.append({**labels, "step": step, **row, "n": len(inputs["base"])})
         print(f"gamma {member.gamma:g}, seed {member.seed}", flush=True)
         pd.DataFrame(table).round(4).to_csv(TABLE, index=False)
 

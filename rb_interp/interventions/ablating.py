@@ -39,7 +39,7 @@ from rb_interp.interventions.edits import (
     values_at,
     with_edits,
 )
-from rb_interp.interventions.effect import SHARE_NAMES, Direction, Effect
+from rb_interp.interventions.effect import SHARE_NAMES, Direction, Effect, row_interval
 from rb_interp.interventions.metrics import AnswerAt, MetricLike, metric_of
 from rb_interp.interventions.paired_run import PairedRun, equal_note, uneven_note
 from rb_interp.interventions.patching import PROGRESS_AFTER_SECONDS, CellRuns
@@ -285,9 +285,9 @@ def ablations(
 ) -> pd.DataFrame:
     """Every ablation of every site, from one capture: means over inputs of what ``ablation`` gives.
 
-    Columns: component, method, accuracy (without it), accuracy_drop, loss_increase, both for the
-    control (NaN without one), n, answered (share of rows that the untouched model answers rightly),
-    note. With other metrics the columns have their names; ``head="all"`` adds layer and head, for
+    Columns: component, method, accuracy (without it), accuracy_drop, its 95 % interval over rows low
+    and high, loss_increase, these four for the control (NaN without one), n, answered (share of rows
+    that the untouched model answers rightly), note. With other metrics the columns have their names; ``head="all"`` adds layer and head, for
     ``rb.plots.heads``.
 
     Args:
@@ -333,10 +333,11 @@ def ablations(
     positions = {site: site_positions(site, inputs) for site in parsed}
 
     def means(site: Site, new: Tensor) -> list[float]:
-        """The first metric with other values at a site, and what is lost in each."""
+        """The first metric with other values at a site, its change with its ends, other changes."""
         logits = runs.logits(site, positions[site], new)
-        drops = [pair.lost(pair.of(logits)).mean() for pair in pairs]
-        return [first.of(logits).mean(), *drops]
+        lost, *others = (pair.lost(pair.of(logits)) for pair in pairs)
+        interval = row_interval(lost, first.metric.change, -1)
+        return [first.of(logits).mean(), *interval, *(other.mean() for other in others)]
 
     captured = first.activations
     values, control_values = {}, {}
@@ -351,7 +352,7 @@ def ablations(
     bar = tqdm(parsed, "ablations", delay=PROGRESS_AFTER_SECONDS, leave=False, unit="site")
     for site in bar:
         notes = dict(first.notes) | (padding if site.role in (None, "all") else {})
-        control_lost = [np.nan] * len(pairs)
+        control_lost = [np.nan] * (2 + len(pairs))
         if site in control_values:
             equal = (values[site] == control_values[site]).flatten(1).all(1).numpy()
             notes |= equal_note(equal, str(site))
@@ -363,6 +364,7 @@ def ablations(
             unit = site.unit if site.component in PER_HEAD else None
             rows.append([str(site), method, *drops, *control_lost, *about, site.layer, unit])
     changes = [pair.metric.change for pair in pairs]
+    changes[1:1] = ["low", "high"]
     control_changes = [f"control_{change}" for change in changes]
     columns = ["component", "method", first.metric.name, *changes, *control_changes]
     index = pd.Index([*columns, "n", "answered", "note", "layer", "head"])

@@ -189,7 +189,7 @@ class Effect(TableRepr):
         columns = {"effect": self.values, "control": control, "difference": self.values - control}
         for name, values in columns.items():
             lowest = -1 if name == "difference" else 0
-            interval = _interval(values, self.quantity, lowest)
+            interval = row_interval(values, self.quantity, lowest)
             prefix = "" if name == "effect" else f"{name}_"
             row[name], row[f"{prefix}low"], row[f"{prefix}high"] = interval
         for name in ("p_value", "control_name", "before", "after", "answered"):
@@ -267,7 +267,7 @@ def notes_with_caution(notes: Mapping[str, str], answered: float) -> list[str]:
     return lines
 
 
-def _interval(values: RowValues, quantity: str, lowest: int) -> Interval:
+def row_interval(values: RowValues, quantity: str, lowest: int) -> Interval:
     """That of a share of inputs, from ``lowest`` on, of a difference of shares, or of a mean."""
     interval = t_interval(values)
     if quantity not in ("moved_as_predicted", "accuracy_drop"):

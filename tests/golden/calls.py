@@ -484,7 +484,7 @@ CALLS: dict[str, Callable[[Subject], Any]] = {
     },
     "ablations": lambda s: ablations(
         s.model, s.inputs, ["attn_out.0", "mlp_out.1"], control=s.noise
-    ).drop(columns=["answered", "note"]),
+    ).drop(columns=["answered", "note", "low", "high", "control_low", "control_high"]),
     "patching_matrix": _matrix(do.patching_matrix, "denoise"),
     "patching_matrix, noise": _matrix(do.patching_matrix, "noise"),
     "attribution_matrix": _matrix(do.attribution_matrix, "denoise", components=("attn_out", "z")),

@@ -76,6 +76,10 @@ def test_many_at_once_are_the_single_ones():
             )
             assert row[quantity] == pytest.approx(single.values.mean(), abs=1e-9)
             assert row[f"control_{quantity}"] == pytest.approx(single.control.mean(), abs=1e-9)
+            if metric == "accuracy":
+                ends = ["low", "high", "control_low"]
+                given = [row[name] for name in ends]
+                assert given == pytest.approx([single.summary()[name] for name in ends], abs=1e-9)
     clean = (last_logits(model, INPUTS.tokens).argmax(1).numpy() == INPUTS.labels).mean()
     np.testing.assert_allclose(table["accuracy"] + table["accuracy_drop"], clean)
     alone = ablations(model, INPUTS, ["z.1@key"], methods=["zero"])
@@ -98,7 +102,7 @@ def test_many_at_once_under_another_metric():
     rows = Inputs(INPUTS.tokens, None, INPUTS.roles)
     table = ablations(model, rows, ["z.0"], methods=["zero"], control=NOISE, metric="kl")
     single = ablation(model, rows, "z.0", method="zero", control=NOISE, metric="kl")
-    assert list(table.columns[2:5]) == ["kl", "kl_increase", "control_kl_increase"]
+    assert list(table.columns[2:5]) == ["kl", "kl_increase", "low"]
     assert table["kl_increase"][0] == pytest.approx(single.values.mean(), abs=1e-9) != 0
     assert table["control_kl_increase"][0] == pytest.approx(single.control.mean(), abs=1e-9)
     assert table["answered"].isna().all()

@@ -210,7 +210,8 @@ def contributions(model: HookedModel, data: AnchorDataset) -> Iterator[tuple[str
         if len(rows):
             control = data.task.counterfactual(data, rows, "noise")
             table = ablations(model, data.inputs(rows), sites, control=control)
-            yield set, table.drop(columns=["answered", "note"])
+            ends = ["low", "high", "control_low", "control_high"]
+            yield set, table.drop(columns=["answered", "note", *ends])
 
 
 def matrices(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFrame]:
