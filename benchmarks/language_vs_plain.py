@@ -26,8 +26,8 @@ from rb_interp.text.task import TextTask
 from rb_interp.training.config import TrainConfig
 
 CASES = {
-    "quick": (TextTask(), MODELS["quick"], TRAINING["quick"]),
-    "facts": (TextTask.preset("facts"), MODELS["facts"], TRAINING["facts"]),
+    "stories": (TextTask(), MODELS["stories"], TRAINING["stories"]),
+    "quick": (TextTask.preset("quick"), MODELS["quick"], TRAINING["quick"]),
 }
 
 

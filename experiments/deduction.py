@@ -1,7 +1,7 @@
 """Which heads read the rule that applies, and where is a fact looked up? Attention, patching and
 ablations by role, on language models that write chains.
 
-    python experiments/deduction.py RUN      a run of the language study, preset ``facts``
+    python experiments/deduction.py RUN      a run of the language study, preset ``quick``
 
 A row is a held-out example of two steps or more, cut before the object of its first rule, which the
 model must find in the prompt. Roles: ``subject`` and ``object`` of the rule that applies, at both

@@ -28,12 +28,12 @@ from rb_interp.training.members import train_members
 ROWS = Path(__file__).parents[1] / "results/language_search.csv"
 GAMMA = 0.6
 SETTINGS: dict[str, dict[str, Any]] = {"class": {}, "steps": {"query": "steps"}}
-"""What differs from the preset ``facts``: names of its settings of text, model and training."""
+"""What differs from the preset ``quick``: names of its settings of text, model and training."""
 
 
 def train_setting(changes: dict[str, Any], seed: int) -> dict[str, Any]:
     """One row of the table without its name."""
-    config = LanguageConfig.from_preset("facts")
+    config = LanguageConfig.from_preset("quick")
     parts = [config.task, config.model, config.train]
     for number, part in enumerate(parts):
         own = {name: changes[name] for name in changes if hasattr(part, name)}

@@ -287,8 +287,8 @@ def ablations(
 
     Columns: component, method, accuracy (without it), accuracy_drop, its 95 % interval over rows low
     and high, loss_increase, these four for the control (NaN without one), n, answered (share of rows
-    that the untouched model answers rightly), note. With other metrics the columns have their names; ``head="all"`` adds layer and head, for
-    ``rb.plots.heads``.
+    that the untouched model answers rightly), note. With other metrics the columns have their names;
+    ``head="all"`` adds layer and head, for ``rb.plots.heads``.
 
     Args:
         model: any model with TransformerLens's hooks.

@@ -15,12 +15,18 @@ A member that never gets to p has its last step as a lower bound of t_p. So a ra
 ``ratio_P_low`` and ``ratio_P_high``, which are equal where both tokens are learned; an end that
 nothing bounds is -64 or 64. t_rule_P and t_fact_P are the steps, or the bound.
 
+Where some rows are trained again and again (``repeated``, the loss of rules on these rows):
+
+    gap_LEVEL   rule - repeated in nats, mean over the first five evaluations in a row whose mean of
+                repeated is at most the level (``statistics.equal_loss``); nan if there are none
+
     same_sign  1 if ratio_50 at gamma .8 less that at .3 has one sign at every number of facts, else 0
 
 How it can mislead. How soon a table is learned depends on how many facts it has, and on how often
 each is seen: one ratio says little, differences of ratios between members on the same rows more. A
 plateau at p = 0 is a copy of any object, no reasoning. Steps are compared, so the learning rate
-plays a part in each t_p, less in their ratio.
+plays a part in each t_p, less in their ratio. A gap of a member that reads rules is near 0, of one
+that remembers rows large; one that does neither has none, and its seed does not count.
 """
 
 import math
@@ -31,12 +37,28 @@ import pandas as pd
 from jaxtyping import Int
 
 from rb_interp.settings import LARGE, SMALL
-from rb_interp.statistics.learning_order import Curve, by_set, readings_of_curves
+from rb_interp.statistics.equal_loss import first_window
+from rb_interp.statistics.learning_order import (
+    Curve,
+    by_set,
+    losses_and_accuracies,
+    readings_of_curves,
+)
 from rb_interp.statistics.reading import Reading
 
-__all__ = ["NO_BOUND", "SHARES", "decisive_table", "decisive_tokens", "same_sign", "time_to"]
+__all__ = [
+    "LEVELS",
+    "NO_BOUND",
+    "SHARES",
+    "decisive_table",
+    "decisive_tokens",
+    "same_sign",
+    "time_to",
+]
 
 SHARES = (0.3, 0.5, 0.7)
+LEVELS = (1.0, 0.6)
+"""Losses of rules on repeated rows at which gaps are read, in nats; from seed 200."""
 NO_BOUND = 64.0
 """An end of a ratio that nothing bounds; no training has 2^64 steps."""
 
@@ -66,13 +88,21 @@ def decisive_tokens(
     fact: Curve,
     steps: Int[np.ndarray, " evaluation"],
     baselines: tuple[float, float],
+    repeated: Curve | None = None,
 ) -> Reading:
-    """Read one member's ratios from its curves of rules and facts, and their baselines in nats.
+    """Read one member's ratios from its curves of rules and facts, and their baselines in nats; and
+    its gaps, from the curve of rules on rows that are trained again and again.
 
     The untrained model never learns either. ``n`` is the number of evaluations.
     """
     values = _values(rule, fact, steps, baselines)
     untrained = _values(rule[:1], fact[:1], steps[-1:], baselines)
+    if repeated is not None:
+        for level in LEVELS:
+            window = first_window(repeated, level)
+            gap = float((rule - repeated)[window].mean()) if window else math.nan
+            values[f"gap_{level:g}"] = gap
+            untrained[f"gap_{level:g}"] = math.nan
     return Reading("decisive", values, untrained=untrained, n=len(steps))
 
 
@@ -100,8 +130,10 @@ def decisive_table(
 
     def read(member: pd.DataFrame, name: str, seed: int) -> Reading:
         sets = by_set(member)
-        rule, fact = (sets[kind]["loss"].to_numpy(np.float64) for kind in ("rule", "fact"))
-        return decisive_tokens(rule, fact, sets["rule"]["step"].to_numpy(), baselines[seed])
+        losses, _ = losses_and_accuracies(sets)
+        steps = sets["rule"]["step"].to_numpy()
+        given = losses["rule"], losses["fact"], steps, baselines[seed], losses.get("repeated")
+        return decisive_tokens(*given)
 
     return readings_of_curves(curves, read)
 

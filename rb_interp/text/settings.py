@@ -47,8 +47,8 @@ class TextSettings(TaskSettings):
             "d_vocab": 512,
             "n_ctx": 256,
         },
-        "quick": {},
-        "facts": {
+        "stories": {},
+        "quick": {
             "stories": "facts",
             "query": "class",
             "hops": (1, 2, 3),

@@ -8,6 +8,7 @@ import pytest
 
 from rb_interp.claims import judge
 from rb_interp.statistics.decisive import (
+    LEVELS,
     NO_BOUND,
     decisive_table,
     decisive_tokens,
@@ -51,6 +52,20 @@ def test_ends_of_ratios_say_what_a_bound_leaves_open():
     assert ends(falls(20), never) == pytest.approx((math.log2(80 / math.sqrt(200)), NO_BOUND))
     assert ends(NEVER, fact) == pytest.approx((-NO_BOUND, math.log2(math.sqrt(3200) / 80)))
     assert ends(NEVER, never) == (-NO_BOUND, NO_BOUND)
+
+
+def test_gaps_are_read_where_repeated_rows_are_learned_equally_far():
+    falling = np.linspace(2.0, 0.0, 21)  # two windows: the first five whose mean is a level
+    rule = np.full(21, 2.5)
+    given = rule, rule, np.arange(21), BASELINES
+    reading = decisive_tokens(*given, repeated=falling)
+    for level in LEVELS:
+        assert reading.values[f"gap_{level:g}"] == pytest.approx(2.5 - level)
+        assert math.isnan(reading.untrained[f"gap_{level:g}"])
+    late = decisive_tokens(*given, repeated=np.maximum(falling, LEVELS[0])).values
+    assert late[f"gap_{LEVELS[0]:g}"] > 0
+    assert math.isnan(late[f"gap_{LEVELS[1]:g}"])
+    assert "gap_" not in "".join(decisive_tokens(*given).values)
 
 
 def curves(*members: tuple[int, float, list[float], list[float]]) -> pd.DataFrame:

@@ -18,8 +18,8 @@ LANGUAGE = Study(
     ),
     cost={
         "smoke": "about a minute",
-        "quick": "half an hour to three quarters on two CPU cores",
-        "facts": "about twenty minutes on two CPU cores",
+        "quick": "about twenty minutes on two CPU cores",
+        "stories": "half an hour to three quarters on two CPU cores",
         "paper": "by count an hour a member on one H200",
     },
     config=f"{__name__}.config:LanguageConfig",

@@ -3,8 +3,8 @@
 Paper 1 gives GPT-2, 5,000 + 5,000 sequences, 200 epochs and gamma .3, .5 and .8; its size, context,
 tokenizer, learning rate, batch and weight decay are not known to us. The preset ``paper`` takes
 GPT-2 small, its tokenizer, rows of 512 tokens with one document each, and the constant 5e-5 without
-weight decay of the group's GPT-2 code for another paper, in bfloat16. ``smoke``, ``quick`` and
-``facts`` (rules beside facts of the same form) are our own: see docs/language.md.
+weight decay of the group's GPT-2 code for another paper, in bfloat16. ``smoke``, ``quick`` (rules
+beside facts of the same form) and ``stories`` are our own: see docs/language.md.
 
 Delta L = (L_stories - L_prontoqa) / L_prontoqa is the paper's metric, here its mean over the
 evaluations of training. PrOntoQA is templated, so that its loss is the lower one with any
@@ -22,6 +22,7 @@ from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import StudyConfig, SweepConfig, sizes
 from rb_interp.settings import LARGE, MIDDLE, SMALL, Draws, ReadRows, distinct
+from rb_interp.statistics.decisive import LEVELS
 from rb_interp.text.task import TextTask, text_provenance
 from rb_interp.training.config import TrainConfig
 
@@ -32,8 +33,8 @@ FACTS = "facts"
 _GPT2 = ModelConfig(act="gelu_new", norm="pre", train_biases=True, tied=True)
 MODELS = {
     "smoke": replace(_GPT2, n_layers=2, n_heads=2, d_model=32, d_head=16, d_mlp=128),
-    "facts": replace(_GPT2, n_layers=2, n_heads=4, d_model=64, d_head=16, d_mlp=128),
-    "quick": replace(_GPT2, n_layers=2, n_heads=4, d_model=128, d_head=32, d_mlp=512),
+    "quick": replace(_GPT2, n_layers=2, n_heads=4, d_model=64, d_head=16, d_mlp=128),
+    "stories": replace(_GPT2, n_layers=2, n_heads=4, d_model=128, d_head=32, d_mlp=512),
     "paper": replace(_GPT2, n_layers=12, n_heads=12, d_model=768, d_head=64, d_mlp=3072),
 }
 TRAINING = {
@@ -47,7 +48,7 @@ TRAINING = {
         n_checkpoints=1,
         stages=STAGES,
     ),
-    "facts": TrainConfig(
+    "quick": TrainConfig(
         steps=6000,
         batch_size=16,
         lr=2e-3,
@@ -60,7 +61,7 @@ TRAINING = {
         stages=(*STAGES, FACTS),
         save_every=120.0,
     ),
-    "quick": TrainConfig(
+    "stories": TrainConfig(
         steps=1000,
         batch_size=8,
         lr=3e-3,
@@ -101,14 +102,15 @@ class LanguageConfig(SweepConfig, StudyConfig):
     LATER: ClassVar[tuple] = ("fact_counts",)
     PRESETS: ClassVar[dict] = {
         "smoke": {"seeds": (0, 1), **sizes(TextTask, "smoke", MODELS, TRAINING)},
-        "quick": {},
-        "facts": {"seeds": (10, 11), **sizes(TextTask, "facts", MODELS, TRAINING)},
+        "quick": {"seeds": (10, 11), **sizes(TextTask, "quick", MODELS, TRAINING)},
+        "stories": {},
         "paper": sizes(TextTask, "paper", MODELS, TRAINING),
     }
 
+    preset: str = "stories"
     task: TextTask = field(default_factory=TextTask)
-    model: ModelConfig = MODELS["quick"]
-    train: TrainConfig = TRAINING["quick"]
+    model: ModelConfig = MODELS["stories"]
+    train: TrainConfig = TRAINING["stories"]
     probe_rows: ReadRows = 16
     """Held-out rows of each corpus that attention is read on, at most."""
     n_null: Draws = 200
@@ -132,6 +134,13 @@ class LanguageConfig(SweepConfig, StudyConfig):
             raise ConfigError(
                 f"architecture='{self.model.architecture}'; language models are transformers."
             )
+
+    def adapt_claim(self, claim: Claim) -> Claim:
+        """The claim about the second corpus that there is."""
+        if self.task.stories != "facts":
+            return claim
+        statement = claim.statement.replace("TinyStories", "facts of the same form")
+        return replace(claim, statement=statement)
 
     @property
     def reads_facts(self) -> bool:
@@ -177,6 +186,11 @@ def _end(share: int, gamma: float, end: str) -> Term:
     return Term("decisive", f"ratio_{share}_{end}", gamma, "final", label=label)
 
 
+def _gap(level: float, gamma: float) -> Term:
+    label = f"gap of rules at {level:g} nats on repeated rows"
+    return Term("decisive", f"gap_{level:g}", gamma, "final", label=label)
+
+
 def _later(share: int, gamma: float, larger: float) -> Condition:
     """The ratio at a gamma is above that at a larger initialisation; bounds count against it."""
     return Condition(_end(share, gamma, "low"), ">", 0.0, _end(share, larger, "high"))
@@ -212,6 +226,13 @@ REASONING_CLAIMS: tuple[Claim, ...] = (
         "The sign of G4 is the same at a quarter, one and four times the number of facts.",
         "control",
         at_least(Term("decisive", "same_sign", None, "final", label="one sign"), 1.0),
+        learned=_WRITES_CHAINS,
+    ),
+    make_claim(
+        "G5",
+        "At equal loss on repeated rows small initialisation generalises more.",
+        "beside A6",
+        *(Condition(_gap(level, LARGE), ">", 0.0, _gap(level, SMALL)) for level in LEVELS),
         learned=_WRITES_CHAINS,
     ),
     make_claim(
