@@ -15,18 +15,19 @@ A member that never gets to p has its last step as a lower bound of t_p. So a ra
 ``ratio_P_low`` and ``ratio_P_high``, which are equal where both tokens are learned; an end that
 nothing bounds is -64 or 64. t_rule_P and t_fact_P are the steps, or the bound.
 
+    same_sign  1 if ratio_50 at gamma .8 less that at .3 has one sign at every number of facts, else 0
+
 Where some rows are trained again and again (``repeated``, the loss of rules on these rows):
 
     gap_LEVEL   rule - repeated in nats, mean over the first five evaluations in a row whose mean of
                 repeated is at most the level (``statistics.equal_loss``); nan if there are none
 
-    same_sign  1 if ratio_50 at gamma .8 less that at .3 has one sign at every number of facts, else 0
-
 How it can mislead. How soon a table is learned depends on how many facts it has, and on how often
 each is seen: one ratio says little, differences of ratios between members on the same rows more. A
 plateau at p = 0 is a copy of any object, no reasoning. Steps are compared, so the learning rate
-plays a part in each t_p, less in their ratio. A gap of a member that reads rules is near 0, of one
-that remembers rows large; one that does neither has none, and its seed does not count.
+plays a part in each t_p, less in their ratio. A member that reads rules has a gap near 0, and a
+member that remembers rows a large one. A member that does neither has none, and its seed does not
+count.
 """
 
 import math

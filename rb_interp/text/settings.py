@@ -11,7 +11,7 @@ from rb_interp.settings import ReadRows, distinct
 from rb_interp.tasks.dataset import TaskSettings
 
 CORPORA = ("prontoqa", "stories")
-"""The two corpora, by their index everywhere: 0 reasoning (PrOntoQA), 1 memory (TinyStories)."""
+"""The two corpora by their index everywhere: 0 reasoning (PrOntoQA), 1 memory (facts, stories)."""
 TEXT_SETS = ("prontoqa_train", "stories_train", "prontoqa_test", "stories_test")
 """The sets of a language study; ``_test`` is held out."""
 TRAIN = TEXT_SETS[: len(CORPORA)]

@@ -300,7 +300,7 @@ def content_key(texts: Sequence[str]) -> str:
 
 
 class TextTask(TextSettings):
-    """Next-token prediction on PrOntoQA and TinyStories, 1:1 (paper 1, Figs. 1 and 7).
+    """Next-token prediction on PrOntoQA and facts or stories, 1:1 (paper 1, Figs. 1 and 7).
 
     Raises ConfigError where a value is out of range or settings contradict each other.
 

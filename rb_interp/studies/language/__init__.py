@@ -1,5 +1,5 @@
-"""The study of language: is the text that needs reasoning learned before stories? (paper 1, Figs. 1
-and 7)"""
+"""The study of language: is the text that needs reasoning learned before facts or stories? (paper
+1, Figs. 1 and 7)"""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The language study: GPT-2 at several initialisation rates on PrOntoQA and stories, and claims.
+"""The language study: GPT-2 at several initialisation rates on two texts at once, and claims.
 
 Paper 1 gives GPT-2, 5,000 + 5,000 sequences, 200 epochs and gamma .3, .5 and .8; its size, context,
 tokenizer, learning rate, batch and weight decay are not known to us. The preset ``paper`` takes
@@ -91,7 +91,7 @@ TRAINING = {
 
 
 class LanguageConfig(SweepConfig, StudyConfig):
-    """A gamma sweep of language models on PrOntoQA and stories (paper 1, Figs. 1 and 7).
+    """A gamma sweep of language models on PrOntoQA and facts or stories (paper 1, Figs. 1, 7).
 
     A seed fixes the text that is drawn, batch order and normal draws, shared across gammas.
 
