@@ -216,23 +216,17 @@ def read(models: MemberModels, source: rb.Inputs, base: rb.Inputs, control: rb.I
         columns = ["quantity", "layer", "head", "value", "untrained", "p_value"]
         rows += found[columns].rename(columns={"untrained": "beside"}).to_dict("records")
     options = {"metric": "logit_diff", "answer_at": "last", "control": control}
-    for head, roles, components in (
-        ("all", ("all", "last"), ["z"]),
-        (None, STREAMS, ["resid_pre"]),
+    for component, head, roles in (
+        *(("z", "all", None), ("z", "all", ["last"])),
+        ("resid_pre", None, STREAMS),
     ):
-        for role in roles:
-            where = {"roles": None if role == "all" else [role], "components": components}
-            cells = iv.patching_matrix(model, source, base, head=head, **where, **options)
-            for cell in cells.to_frame().to_dict("records"):
-                rows.append(
-                    {
-                        "quantity": f"recovered_{cell['component']}@{cell['role']}",
-                        "layer": cell["layer"],
-                        "head": cell.get("head"),
-                        "value": cell["recovered"],
-                        "beside": cell.get("control"),
-                    }
-                )
+        where = {"roles": roles, "components": [component], "head": head}
+        cells = iv.patching_matrix(model, source, base, **where, **options)
+        for cell in cells.to_frame().to_dict("records"):
+            of_cell = {"value": cell["recovered"], "beside": cell.get("control")}
+            quantity = f"recovered_{component}@{cell['role']}"
+            place = {"layer": cell["layer"], "head": cell.get("head")}
+            rows.append({"quantity": quantity, **place, **of_cell})
     lost = iv.ablations(model, base, head="all", methods=["mean"], metric="accuracy")
     for row in lost.to_dict("records"):
         of_head = {"layer": row["layer"], "head": row["head"]}
