@@ -7,7 +7,7 @@ from rb_interp.runs import Study
 
 LANGUAGE = Study(
     name="language",
-    title="Language study: is the text that needs reasoning learned before stories?",
+    title="Language study: is the text that needs reasoning learned first?",
     question=(
         "A GPT-2 learns two texts at once: PrOntoQA, questions answered by a chain of deductions, "
         "and TinyStories, or facts of the same form. "
