@@ -5,14 +5,14 @@ ablations by role, on language models that write chains.
 
 A row is a held-out example of two steps or more, cut before the object of its first rule, which the
 model must find in the prompt. Roles: ``subject`` and ``object`` of the rule that applies, at both
-places where the prompt states it, ``behind``, the subject of the sentence that follows each of them,
-``other_subjects`` and ``other_objects`` of the five that do not apply, the ``premise``'s class, the
-class as it is ``written`` again, and ``last``, where the object is predicted (that is where the class
-is written, if a predicate is one token).
+places where the prompt states it, the full ``stop`` there, ``behind``, the subject of the sentence
+that follows, ``other_subjects`` and ``other_objects`` of the five that do not apply, the
+``premise``'s class, the class as it is ``written`` again, and ``last``, where the object is predicted
+(that is where the class is written, if a predicate is one token).
 
 Patching takes a head's z, or the stream, from the same text with the object's class and one other
 exchanged everywhere: a valid example, whose chain goes on with the other class. The control exchanges
-two classes that the rule does not name. Adds to ``results/deduction.csv`` a line for each member,
+two classes that the rule does not name. Adds to ``results/deduction.parquet`` a line for each member,
 kept step, head and quantity, with the untrained model or the control beside it, and p where there is
 a null:
 
@@ -50,16 +50,16 @@ from rb_interp.text.prontoqa import Example, verify
 from rb_interp.text.sentences import parse_clause, split_sentences
 from rb_interp.text.tokens import Tokenizer
 
-TABLE = Path(__file__).parents[1] / "results/deduction.csv"
+TABLE = Path(__file__).parents[1] / "results/deduction.parquet"
 N_ROWS = 64
 RULE = 1
 """Number of the first rule among the sentences of a chain."""
 ATTENDS = (
-    *(("last", "object"), ("last", "behind"), ("last", "other_objects")),
+    *(("last", "object"), ("last", "stop"), ("last", "behind"), ("last", "other_objects")),
     *(("object", "subject"), ("behind", "object"), ("behind", "subject")),
 )
 """Pairs of roles whose attention is read."""
-STREAMS = ("object", "behind", "other_objects", "premise", "written")
+STREAMS = ("object", "stop", "behind", "other_objects", "premise", "written")
 """Roles whose stream is taken from the other text."""
 
 
@@ -85,14 +85,15 @@ def class_of(word: str) -> str:
     return next(name for name in CLASSES if name in word.lower())
 
 
-def tokens_of(starts: np.ndarray, sentence: str, at: int) -> tuple[int, int]:
-    """Positions of the subject and of the predicate's first token, of a sentence at a character."""
+def tokens_of(starts: np.ndarray, sentence: str, at: int) -> list[int]:
+    """Positions of the subject, of the predicate's first token, and of the full stop, of a sentence
+    at a character."""
     clause = parse_clause(sentence)
+    end = at + len(sentence)
     subject = at + sentence.index(clause.subject) + 1
-    characters = [subject, at + len(sentence) - len(clause.predicate)]
     # the character lies in the token before the next that begins; one more token stands in front
-    subject, predicate = np.searchsorted(starts, characters, side="right")
-    return int(subject), int(predicate)
+    characters = [subject, end - len(clause.predicate), end - 1]
+    return np.searchsorted(starts, characters, side="right").tolist()
 
 
 def deduction_rows(examples: Sequence[Example], tokenizer: Tokenizer) -> rb.Inputs:
@@ -106,7 +107,7 @@ def deduction_rows(examples: Sequence[Example], tokenizer: Tokenizer) -> rb.Inpu
             places.append(tokens_of(starts, sentence, position))
             position += len(sentence) + 1
         premise, stated = example.chain_of_thought[:2]
-        written, end = tokens_of(starts, stated, len(example.prompt) + len(premise) + 2)
+        written, end, _ = tokens_of(starts, stated, len(example.prompt) + len(premise) + 2)
         of_rule: dict[str, list[int]] = defaultdict(list)
         for number, sentence in enumerate(sentences[:-1]):
             other = "" if sentence == stated else "other_"
@@ -114,6 +115,7 @@ def deduction_rows(examples: Sequence[Example], tokenizer: Tokenizer) -> rb.Inpu
             of_rule[f"{other}subject{plural}"].append(places[number][0])
             of_rule[f"{other}object{plural}"].append(places[number][1])
             if not other:
+                of_rule["stop"].append(places[number][2])
                 of_rule["behind"].append(places[number + 1][0])
         rest = {"premise": [places[-1][1]], "written": [written], "last": [end - 1]}
         roles.append({**of_rule, **rest})
@@ -129,10 +131,10 @@ def fact_rows(examples: Sequence[Example], tokenizer: Tokenizer) -> rb.Inputs:
         premise, stated = example.chain_of_thought[:2]
         before = len("Q: ") + len(example.question) - len(premise)
         chain = len(example.prompt) + 1
-        _, end = tokens_of(starts, stated, chain + len(premise) + 1)
+        _, end, _ = tokens_of(starts, stated, chain + len(premise) + 1)
         of_row: dict[str, list[int]] = {"last": [end - 1]}
         for names, at in ((("premise_name", "premise"), before), (("name", "class"), chain)):
-            places = tokens_of(starts, premise, at)
+            places = tokens_of(starts, premise, at)[:2]
             of_row |= {name: [place] for name, place in zip(names, places, strict=True)}
         roles.append(of_row)
         ends.append(end)
@@ -276,7 +278,7 @@ def main(folder: str) -> None:
         for row in read_facts(models, inputs):
             table.append({**labels, "step": step, **row, "n": len(inputs["base"])})
         print(f"gamma {member.gamma:g}, seed {member.seed}", flush=True)
-        pd.DataFrame(table).round(4).to_csv(TABLE, index=False)
+        pd.DataFrame(table).round(4).to_parquet(TABLE, index=False)
 
 
 if __name__ == "__main__":

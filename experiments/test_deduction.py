@@ -40,6 +40,7 @@ def test_roles_name_what_the_proof_uses_and_an_exchanged_text_follows_the_other_
             others = [one for one in clauses[:-1] if one.sentence != rule.sentence]
             assert words["other_subjects"] == [one.subject for one in others]
             assert words["other_objects"] == [one.predicate for one in others]
+            assert words["stop"] == ["."] * 2
             behind = [
                 two.subject for one, two in pairwise(clauses) if one.sentence == rule.sentence
             ]
