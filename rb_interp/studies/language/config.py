@@ -139,7 +139,7 @@ class LanguageConfig(SweepConfig, StudyConfig):
         """The claim about the second corpus that there is."""
         if self.task.stories != "facts":
             return claim
-        statement = claim.statement.replace("TinyStories", "facts of the same form")
+        statement = claim.statement.replace("TinyStories", "the facts")
         return replace(claim, statement=statement)
 
     @property
