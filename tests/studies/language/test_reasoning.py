@@ -11,6 +11,7 @@ from rb_interp.probes import chain
 from rb_interp.probes.chain import written_chains
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.language import reasoning
+from rb_interp.studies.language.config import CLAIMS, LanguageConfig
 from rb_interp.text.classes import fact_table, generate_classes, generate_facts
 from rb_interp.text.sentences import parse_clause, split_sentences
 from rb_interp.text.task import TextTask
@@ -100,3 +101,10 @@ def test_the_best_gamma_of_each_seed_counts_and_longer_chains_only_where_chains_
     table = best.pivot_table("value", "seed", "quantity")
     assert table["most_chain_2"].tolist() == [0.7, 0.4]
     np.testing.assert_array_equal(table["most_chain_more"], [0.3, 0.0])
+
+
+def test_claims_about_stories_are_worded_of_facts_where_there_are_facts():
+    for preset, about in (("quick", "the facts"), ("stories", "TinyStories")):
+        config = LanguageConfig.from_preset(preset)
+        [g1] = [config.adapt_claim(claim) for claim in CLAIMS if claim.id == "G1"]
+        assert g1.statement.endswith(f"the loss on PrOntoQA is below that on {about}.")
