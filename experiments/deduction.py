@@ -12,9 +12,9 @@ that follows, ``other_subjects`` and ``other_objects`` of the five that do not a
 
 Patching takes a head's z, or the stream, from the same text with the object's class and one other
 exchanged everywhere: a valid example, whose chain goes on with the other class. The control exchanges
-two classes that the rule does not name. Adds to ``results/deduction.parquet`` a line for each member,
-kept step, head and quantity, with the untrained model or the control beside it, and p where there is
-a null:
+two classes that the rule does not name. Writes ``results/deduction.parquet``, and of the members that
+read rules ``results/deduction_places.csv``. A line of the first is a member, kept step, head and
+quantity, with the untrained model or the control beside it, and p where there is a null:
 
     QUERY_to_KEY attention between roles, a share; null: roles of other rows
     recovered    share of the way to the other object by the head's z, by that at ``last``, and by
@@ -54,12 +54,14 @@ TABLE = Path(__file__).parents[1] / "results/deduction.parquet"
 N_ROWS = 64
 RULE = 1
 """Number of the first rule among the sentences of a chain."""
+PLACES = ("object", "stop", "behind", "other_objects")
+"""Roles from which L1 may take the object."""
 ATTENDS = (
-    *(("last", "object"), ("last", "stop"), ("last", "behind"), ("last", "other_objects")),
+    *(("last", place) for place in PLACES),
     *(("object", "subject"), ("behind", "object"), ("behind", "subject")),
 )
 """Pairs of roles whose attention is read."""
-STREAMS = ("object", "stop", "behind", "other_objects", "premise", "written")
+STREAMS = (*PLACES, "premise", "written")
 """Roles whose stream is taken from the other text."""
 
 
@@ -109,14 +111,16 @@ def deduction_rows(examples: Sequence[Example], tokenizer: Tokenizer) -> rb.Inpu
         premise, stated = example.chain_of_thought[:2]
         written, end, _ = tokens_of(starts, stated, len(example.prompt) + len(premise) + 2)
         of_rule: dict[str, list[int]] = defaultdict(list)
-        for number, sentence in enumerate(sentences[:-1]):
-            other = "" if sentence == stated else "other_"
-            plural = "s" if other else ""
-            of_rule[f"{other}subject{plural}"].append(places[number][0])
-            of_rule[f"{other}object{plural}"].append(places[number][1])
-            if not other:
-                of_rule["stop"].append(places[number][2])
-                of_rule["behind"].append(places[number + 1][0])
+        for sentence, place, following in zip(sentences, places, places[1:], strict=False):
+            subject, predicate, stop = place
+            if sentence == stated:
+                of_rule["subject"].append(subject)
+                of_rule["object"].append(predicate)
+                of_rule["stop"].append(stop)
+                of_rule["behind"].append(following[0])
+            else:
+                of_rule["other_subjects"].append(subject)
+                of_rule["other_objects"].append(predicate)
         rest = {"premise": [places[-1][1]], "written": [written], "last": [end - 1]}
         roles.append({**of_rule, **rest})
         ends.append(end)
@@ -168,14 +172,10 @@ def fact_texts(
         premise = parse_clause(example.chain_of_thought[0])
         name, subject = premise.subject, class_of(premise.predicate)
         own = table[name, subject].predicate
-        names, classes = ({key[i] for key in table} for i in (0, 1))
+        differing = [key for key in sorted(table) if table[key].predicate != own]
         others = {
-            "name": [(one, subject) for one in sorted(names)],
-            "class": [(name, one) for one in sorted(classes)],
-        }
-        others = {
-            kind: [key for key in keys if key in table and table[key].predicate != own]
-            for kind, keys in others.items()
+            "name": [key for key in differing if key[1] == subject],
+            "class": [key for key in differing if key[0] == name],
         }
         if not all(others.values()):
             continue
@@ -185,7 +185,9 @@ def fact_texts(
             question = exchanged_words(example.question, subject, other[1])
             question = question.replace(f"{name} ", f"{other[0]} ")
             sentences = [f"{other[0]} is a {other[1]}.", table[other].sentence]
-            texts[kind].append(replace(example, question=question, chain_of_thought=(*sentences,)))
+            texts[kind].append(
+                replace(example, question=question, chain_of_thought=tuple(sentences))
+            )
         free = rng.permutation([one for one in CLASSES if one not in (subject, own)])
         question = exchanged_words(example.question, free[0], free[1])
         texts["control"].append(replace(example, question=question))
@@ -256,6 +258,23 @@ def read_facts(models: MemberModels, inputs: dict[str, rb.Inputs]) -> list:
     return rows
 
 
+def places_read(table: pd.DataFrame) -> pd.DataFrame:
+    """From where L1 takes the object, of each member that is right in more than .9 of the rows at its
+    last step: the share of the way by its input at a place, and the largest attention of a head."""
+    end = table[table["step"] == table["step"].max()]
+    member = ["gamma", "seed"]
+    values = (
+        end.groupby([*member, "quantity", "layer"], dropna=False)["value"].max().unstack(member)
+    )
+    columns = {"right": values.loc["right"].iloc[0]}
+    for role in PLACES:
+        columns[role] = values.loc[f"recovered_resid_pre@{role}", 1]
+    for role in PLACES:
+        columns[f"to_{role}"] = values.loc[f"last_to_{role}", 1]
+    of_member = pd.DataFrame(columns)
+    return of_member[of_member["right"] > 0.9].drop(columns="right").round(3).add(0.0).reset_index()
+
+
 def main(folder: str) -> None:
     run = rb.Run.open(folder)
     sweep = run.sweep()
@@ -278,7 +297,9 @@ def main(folder: str) -> None:
         for row in read_facts(models, inputs):
             table.append({**labels, "step": step, **row, "n": len(inputs["base"])})
         print(f"gamma {member.gamma:g}, seed {member.seed}", flush=True)
-        pd.DataFrame(table).round(4).to_parquet(TABLE, index=False)
+        readings = pd.DataFrame(table).round(4)
+        readings.to_parquet(TABLE, index=False)
+    places_read(readings).to_csv(TABLE.with_name("deduction_places.csv"), index=False)
 
 
 if __name__ == "__main__":

@@ -133,8 +133,8 @@ def decisive_table(
         sets = by_set(member)
         losses, _ = losses_and_accuracies(sets)
         steps = sets["rule"]["step"].to_numpy()
-        given = losses["rule"], losses["fact"], steps, baselines[seed], losses.get("repeated")
-        return decisive_tokens(*given)
+        repeated = losses.get("repeated")
+        return decisive_tokens(losses["rule"], losses["fact"], steps, baselines[seed], repeated)
 
     return readings_of_curves(curves, read)
 

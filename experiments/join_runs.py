@@ -1,0 +1,49 @@
+"""Tables of runs that differ in their seeds alone, or in which pair is held out, as of one run.
+
+    python experiments/join_runs.py results/anchor_paper_lr1e-4 RUN RUN ...
+
+Writes curves, readings and circuits of all runs, and the claims judged on all seeds at once, as the
+first run's preset adapts them. Claims without a reading are left out.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import pandas as pd
+
+import rb_interp as rb
+from rb_interp.claims import judge
+
+TABLES = ("curves", "readings", "circuits")
+VERDICT = ["id", "criterion", "outcome", "n_meeting", "n_seeds", "share_low", "share_high"]
+VERDICT += ["decided_after", "statistic", "effect", "low", "high", "untrained"]
+VERDICT += ["met_at_initialisation", "calibrated", "learned", "reason"]
+
+
+def joined(runs: Sequence[rb.Run], name: str) -> pd.DataFrame:
+    return pd.concat([run.table(name) for run in runs], ignore_index=True)
+
+
+def judged(runs: Sequence[rb.Run]) -> pd.DataFrame:
+    first = runs[0]
+    standings = {} if first.calibration is None else first.calibration.standings
+    claims = map(first.config.adapt_claim, first.study.load("claims"))
+    verdicts = judge(joined(runs, "readings"), claims, standings=standings)
+    return pd.DataFrame([asdict(verdict) for verdict in verdicts])[VERDICT].round(4)
+
+
+def main(folder: str, *runs: str) -> None:
+    opened = [rb.Run.open(run) for run in runs]
+    for name in TABLES:
+        table = joined(opened, name)
+        table.to_parquet(
+            Path(folder) / f"{name}.parquet", index=False, compression_level=19, compression="zstd"
+        )
+    verdicts = judged(opened)
+    verdicts[verdicts["n_seeds"] > 0].to_csv(Path(folder) / "verdicts.csv", index=False)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
