@@ -68,6 +68,21 @@ def test_gaps_are_read_where_repeated_rows_are_learned_equally_far():
     assert "gap_" not in "".join(decisive_tokens(*given).values)
 
 
+def test_a_seed_meets_g5_where_the_gap_is_smaller_at_small_initialisation_at_both_levels():
+    rows = []
+    gaps = {(0, 0.3): (2, 2), (0, 0.8): (1, 1), (1, 0.3): (1, 2), (1, 0.8): (2, 1)}
+    for (seed, gamma), of_member in gaps.items():
+        place = {"seed": seed, "gamma": gamma, "probe": "decisive", "untrained": math.nan}
+        for level, gap in zip(LEVELS, of_member, strict=True):
+            rows.append({**place, "quantity": f"gap_{level:g}", "value": float(gap)})
+    for seed in (0, 1):
+        best = {"probe": "reasoning", "quantity": "most_chain_2", "value": 1.0}
+        rows.append({"seed": seed, "gamma": math.nan, "untrained": 0.0, **best})
+    readings = pd.DataFrame(rows).assign(stage="final", set="", layer=math.nan)
+    [g5] = judge(readings, [claim for claim in REASONING_CLAIMS if claim.id == "G5"])
+    assert (g5.n_meeting, g5.n_seeds) == (1, 2)
+
+
 def curves(*members: tuple[int, float, list[float], list[float]]) -> pd.DataFrame:
     rows = []
     for seed, gamma, rule, fact in members:
