@@ -325,21 +325,25 @@ def draw_next_token(evidence: Evidence) -> Figure:
 
 
 def draw_skills(evidence: Evidence) -> Figure:
-    """Accuracy at the last step against hops: answers above, steps and whole chains below, a column
-    per rate."""
-    gammas = evidence.shown_gammas
-    figure, axes = kit.panels(2, len(gammas), 4.4, max(kit.WIDTH, 2.1 * len(gammas)), sharey=True)
-    kinds = [*KINDS]
-    rows_of_panels = (("answer", kinds[:2]), ("chain of thought", kinds[2:]))
+    """Accuracy at the last step against hops: answers, where questions have some, above steps and
+    whole chains; a column per rate."""
+    gammas, kinds = evidence.shown_gammas, [*KINDS]
+    rows_of_panels = [("chain of thought", kinds[2:])]
+    if evidence.config.task.query == "property":
+        rows_of_panels.insert(0, ("answer", kinds[:2]))
+    n_rows, width = len(rows_of_panels), max(kit.WIDTH, 2.1 * len(gammas))
+    figure, axes = kit.panels(n_rows, len(gammas), 2.2 * n_rows, width, sharey=True)
     for line, (title, members) in zip(axes, rows_of_panels, strict=True):
         for panel, gamma in zip(line, gammas, strict=True):
             with kit.missing(panel):
                 _skills(panel, evidence, gamma, members)
             panel.set(title=f"{title}, γ = {gamma:g}", ylim=(-0.03, 1.05), xlabel="hops")
+            panel.set_xticks(evidence.config.task.hops)
             if title == "answer":
                 kit.zero(panel, BY_CHANCE, ls=kit.DASHED)
     axes[0, 0].set_ylabel("share right")
-    kit.legend(figure, 3, [kit.line("chance of two answers", kit.GREY, kit.DASHED, 0.8)])
+    chance = kit.line("chance of two answers", kit.GREY, kit.DASHED, 0.8)
+    kit.legend(figure, 3, [chance] if n_rows == 2 else [])
     return figure
 
 
