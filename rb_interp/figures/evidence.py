@@ -116,8 +116,8 @@ class Evidence:
 
     @cached_property
     def seeds(self) -> list[int]:
-        """Seeds in the run, ascending."""
-        return sorted(self.curves["seed"].astype(int).unique().tolist())
+        """Seeds in the run, ascending; those of the configuration in a study without members."""
+        return sorted(self.curves["seed"].astype(int).unique().tolist() or self.config.seeds)
 
     def sweep(self, name: str) -> Evidence:
         """The evidence of one sweep, as if it were alone; that itself for an empty name.

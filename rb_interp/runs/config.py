@@ -1,10 +1,10 @@
 """What a study is: its configuration, question, measurement, claims, figures and report.
 
 A study's configuration is a `StudyConfig`: the same frozen object is the Python object, the
-command's flags and the TOML file. It has one sweep (it is a `SweepConfig` itself) or several (its
-fields of that type, by name). A class's ``host_fields`` say where and how something is computed;
-they belong to no fingerprint. Its ``source_fields`` say where data comes from; they do not change
-the scale of a run.
+command's flags and the TOML file. It has one sweep (it is a `SweepConfig` itself), several (its
+fields of that type, by name), or none, if it reads tables that others made. A class's
+``host_fields`` say where and how something is computed; they belong to no fingerprint. Its
+``source_fields`` say where data comes from; they do not change the scale of a run.
 
 A `StudyDefinition` is found by its entry point, and its fields load at first use. ``runs.studies``
 adds how it is carried out.
@@ -195,7 +195,7 @@ def check_lr(config: StudyConfig) -> None:
     replaced.
     """
     base = type(config).from_preset(config.preset).sweeps
-    first = next(iter(base.values()))
+    first = next(iter(base.values()), None)
     settable = {"": config.sweeps[""]} if "" in config.sweeps else config.sweeps
     for name, sweep in settable.items():
         of_preset = base.get(name, first)  # sweeps of other data are all like the first
@@ -361,7 +361,7 @@ def _check_sources(
 ) -> None:
     """Raise StudyError for a term about a sweep, gamma, stage or set that no preset has."""
     sweeps = [sweep for name, sweep in named_sweeps if term.sweep in ("", name)]
-    if not sweeps:
+    if term.sweep and not sweeps:
         hint = nearest(term.sweep, dict(named_sweeps))
         raise StudyError(f"{subject} names the sweep '{term.sweep}'; {hint}")
     gammas = sorted({gamma for sweep in sweeps for gamma in sweep.gammas})

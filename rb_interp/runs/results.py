@@ -227,7 +227,8 @@ class RunFolder:
         """Whether the folder is a copy without checkpoints: it opens and reports, and has no
         members."""
         folders = [sweep.folder / "checkpoints" for sweep in self.sweeps.values()]
-        return TRAIN in self.store.steps and not any(folder.is_dir() for folder in folders)
+        found = any(folder.is_dir() for folder in folders)
+        return TRAIN in self.store.steps and bool(folders) and not found
 
     def check_checkpoints(self) -> None:
         """Raise RunError for a copy without checkpoints, which has no members."""
@@ -268,7 +269,8 @@ class RunFolder:
         if self.is_copy:
             return self.table("curves")
         tables = [sweep.curves().assign(sweep=name) for name, sweep in self.sweeps.items()]
-        table = pd.concat(tables, ignore_index=True)
+        none = frame([], "gamma seed step set loss accuracy sweep")
+        table = pd.concat(tables or [none], ignore_index=True)
         table.insert(0, "sweep", table.pop("sweep"))
         return table
 

@@ -1,0 +1,73 @@
+"""The claims N1 to N6 and N8; docs/claims.md has them in words, written before the first member."""
+
+from rb_interp.claims import Claim, Condition, Term
+
+FIRST_SEED = 30
+NORMS = ("none", "post", "pre")
+
+
+def number(quantity: str, label: str) -> Term:
+    """A number of one seed, of all its members together."""
+    return Term("census", quantity, None, "final", label=label)
+
+
+def claim(id: str, statement: str, *conditions: Condition, **options: str) -> Claim:
+    first = 0 if options else FIRST_SEED  # cells are numbered from 0
+    return Claim(id, statement, "census", conditions, first_seed=first, **options)
+
+
+def one_sign(quantity: str, label: str) -> tuple[Condition, Condition]:
+    """A difference of .10 at least in size, that has one sign in all seeds."""
+    sign = number(f"{quantity}_has_one_sign", "1 where all seeds have one sign")
+    return Condition(number(f"{quantity}_size", label), ">=", 0.10), Condition(sign, ">=", 1.0)
+
+
+def generalises_more(norm: str) -> Claim:
+    """A6 under one norm."""
+    gap = number(f"gap_{norm}", "gap in loss at .3 less at .8 (nats)")
+    conditions = [Condition(gap, ">=", 0.30)]
+    for level in ("3", "2.65"):
+        label = f"gap in accuracy at {level} nats, at .3 less at .8"
+        conditions.append(Condition(number(f"acc_gap_{level}_{norm}", label), ">", 0.0))
+    words = "without LayerNorm" if norm == "none" else f"with {norm}-norm"
+    statement = f"At equal training loss small initialisation generalises more, {words}."
+    return claim(f"N5{norm}", statement, *conditions)
+
+
+CLAIMS = (
+    claim(
+        "N1",
+        "Small initialisation makes the paper's circuit.",
+        Condition(number("rho_gamma", "Spearman of gamma and average-then-key"), ">=", 0.20),
+    ),
+    claim(
+        "N2",
+        "A low learning rate makes the paper's circuit.",
+        Condition(number("rho_rate", "Spearman of rate and average-then-key"), "<=", -0.20),
+    ),
+    claim(
+        "N3",
+        "Settings do not decide the circuit.",
+        Condition(number("two_circuits", "cells with two circuits, two members each"), ">=", 0.50),
+        unit="share",
+    ),
+    claim(
+        "N4",
+        "The circuit decides how well a member generalises.",
+        *one_sign("gap_by_circuit", "gap at 2.65 nats by circuit"),
+    ),
+    *map(generalises_more, NORMS),
+    claim(
+        "N6",
+        "The optimiser's epsilon does not make the bias.",
+        *(
+            Condition(number(f"bias_by_eps_{norm}", f"B by eps, less by chaos, {norm}"), "<=", 0.02)
+            for norm in ("none", "post")
+        ),
+    ),
+    claim(
+        "N8",
+        "Averaging in L0 decides how well a member generalises.",
+        *one_sign("gap_by_average", "gap at 3 nats, L0 fixed less free"),
+    ),
+)

@@ -1,0 +1,103 @@
+"""Numbers of planted members are those worked out by hand, and the study reads and draws them."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from census import STUDY
+from census.measure import GROUPS, PAPERS, best_rates, cells, groups, numbers
+
+GAMMAS, RATES, SEEDS = (0.3, 0.5, 0.8), (0.001, 0.002), range(30, 38)
+
+
+def members(**settings):
+    """A row for each combination, with nothing learned but the loss."""
+    rows = pd.DataFrame(list(product(*settings.values())), columns=list(settings))
+    usual = {"L0": "free", "lr": 0.002, "eps": 1e-8, "weight_decay": 0.01, "batch_size": 128}
+    usual |= {"norm": "none", "run": "", "circuit": "mixed", "accuracy_rsn_test": 1.0, "bias": 0.0}
+    usual |= {"loss_mem": 0.0, "loss_rsn_train": 1.0, "tv_half": 0.1}
+    usual |= dict.fromkeys(("gap_3", "gap_2.65", "acc_gap_3", "acc_gap_2.65"), 0.0)
+    usual |= {f"gammas.{group}": 0.5 for group in GROUPS}
+    rows = rows.assign(**{name: value for name, value in usual.items() if name not in rows})
+    rows["run"] = np.arange(len(rows)).astype(str)
+    return rows
+
+
+@pytest.fixture
+def planted():
+    """Average-then-key at .8 alone, key-to-anchors below; L0 fixed has a gap that is .2 smaller."""
+    map = members(norm=["none", "post"], lr=RATES, gamma=GAMMAS, seed=SEEDS, L0=["free", "fixed"])
+    small = map["gamma"] == 0.8
+    map["circuit"] = np.where(small, PAPERS, "key-to-anchors")
+    map["gap_3"] = map["gap_2.65"] = np.where(small, 0.1, 0.5) - 0.2 * (map["L0"] == "fixed")
+    map["acc_gap_3"] = map["acc_gap_2.65"] = np.where(small, 0.0, 0.1)
+    map.loc[map["norm"] == "post", "gap_3"] = np.nan
+    map["loss_rsn_train"] = np.where(map["lr"] == 0.002, 1.0, 2.0)
+    factorial = members(
+        norm=["none"], seed=range(30, 34), **{f"gammas.{g}": (0.5, 0.8) for g in GROUPS}
+    )
+    large = {group: factorial[f"gammas.{group}"] == 0.8 for group in GROUPS}
+    factorial["bias"] = 1.0 * large["qk"] + 2.0 * (large["vo"] & large["mlp"])
+    factorial["gamma"] = 0.5
+    optimiser = members(norm=["none", "post"], seed=SEEDS, gamma=[0.8], eps=[1e-12, 1e-8, 1.01e-8])
+    optimiser["bias"] = optimiser["eps"].map({1e-12: 0.3, 1e-8: 0.2, 1.01e-8: 0.15})
+    return {"map": map, "factorial": factorial, "optimiser": optimiser}
+
+
+def test_the_numbers_of_a_planted_census(planted):
+    found = {}
+    for part in numbers(**planted):
+        for seed, quantity, value in part:
+            found.setdefault(quantity, {})[seed] = value
+    assert found["rho_gamma"][30] == pytest.approx(np.sqrt(3) / 2)  # ranks 1, 2, 3 and 0, 0, 1
+    assert found["rho_rate"][30] == pytest.approx(0.0)
+    assert set(found["two_circuits"].values()) == {0.0}
+    assert found["gap_by_circuit"][37] == pytest.approx(0.4)
+    assert found["gap_by_circuit_has_one_sign"][37] == 1.0
+    assert found["gap_by_average"][33] == pytest.approx(-0.2)
+    assert found["gap_by_average_size"][33] == pytest.approx(0.2)
+    assert found["gap_none"][30] == pytest.approx(0.4)
+    assert "gap_post" not in found  # nobody came to 3 nats
+    assert found["acc_gap_3_post"][30] == pytest.approx(0.1)
+    assert found["bias_by_eps_none"][30] == pytest.approx(0.05)
+
+
+def test_a_cell_counts_where_two_circuits_have_two_members_each():
+    here = members(gamma=GAMMAS[:2], seed=SEEDS)
+    here["circuit"] = (
+        [PAPERS] * 2 + ["key-to-anchors"] * 2 + ["mixed"] * 4 + ["mixed"] * 7 + [PAPERS]
+    )
+    assert [value for _, _, value in cells(here)] == [1.0, 0.0]
+    assert list(cells(here[here["seed"] < 35])) == []  # five members a cell
+
+
+def test_the_rate_is_that_of_the_lowest_loss_of_both_gammas_together():
+    here = members(lr=RATES, gamma=[0.3, 0.8], seed=[30])
+    here["loss_rsn_train"] = [1.0, 4.0, 2.0, 2.0]
+    assert best_rates(here) == {"none": 0.002}
+
+
+def test_effects_of_groups_and_of_pairs(planted):
+    bias = groups(planted["factorial"]).query("number == 'bias'").set_index("term")["mean"]
+    assert bias["qk"] == pytest.approx(1.0)
+    assert bias["vo"] == bias["mlp"] == pytest.approx(1.0)
+    assert bias["mlp x vo" if "mlp x vo" in bias else "vo x mlp"] == pytest.approx(1.0)
+    assert bias["embedding"] == bias["embedding x qk"] == pytest.approx(0.0)
+
+
+def test_the_study_judges_and_draws_what_there_is(planted, tmp_path):
+    (tmp_path / "members").mkdir()
+    for name, table in planted.items():
+        table.to_parquet(tmp_path / f"members/{name}.parquet")
+    run = STUDY.run(out=tmp_path / "run", members=f"{tmp_path}/members", progress=False)
+    outcomes = {verdict.id: verdict.outcome for verdict in run.verdicts}
+    assert outcomes == {
+        "N1": "HOLDS", "N2": "FAILS", "N3": "FAILS", "N4": "HOLDS", "N5none": "HOLDS",
+        "N5post": "NOT JUDGED", "N5pre": "NOT JUDGED", "N6": "FAILS", "N8": "HOLDS",
+    }  # fmt: skip
+    page = run.report.read_text("utf-8")
+    assert "<strong>quick</strong>, 8 seeds." in page
+    assert "1.01×10⁻⁸" in page
+    again = STUDY.run(out=tmp_path / "none", members=f"{tmp_path}/nothing", progress=False)
+    assert {verdict.outcome for verdict in again.verdicts} == {"NOT JUDGED"}
