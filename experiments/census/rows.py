@@ -7,7 +7,8 @@ stopped, and called again while jobs run. Then a run's checkpoints may go.
 
 A member is read at the stage ``settled``: 1,000 steps after .999 of its reasoning rows are right,
 or at the last step. Accuracies and losses at the end are means of the last ten evaluations.
-``command`` trains the members of a row's job again, to the same bits on the same kind of processor.
+``command`` trains the members of a row's job again, to the same bits on the same kind of processor;
+the table is called as the sweep's file.
 """
 
 import argparse
@@ -132,12 +133,15 @@ def main() -> None:
     parser.add_argument("jobs", type=Path)
     parser.add_argument("table", type=Path)
     options = parser.parse_args()
-    folder = JobFolder(options.jobs)
+    folder, sweep = JobFolder(options.jobs), options.table.stem
     table = pd.read_parquet(options.table) if options.table.is_file() else pd.DataFrame()
     for job in folder.jobs:
         if folder.state(job) != "done":
             continue
-        command = f"rb-interp sweep job FOLDER {shlex.quote(job.name)}"
+        make = (
+            f"rb-interp sweep experiments/census/{sweep}.toml --print-commands --out runs/{sweep}"
+        )
+        command = f"{make} && rb-interp sweep job runs/{sweep} {shlex.quote(job.name)}"
         for part in job.parts:
             name = Path(part).name
             if len(table) and name in set(table["run"]):
