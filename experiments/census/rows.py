@@ -6,7 +6,8 @@ Reads the runs of finished jobs that the table lacks, and writes the table after
 stopped, and called again while jobs run. Then a run's checkpoints may go.
 
 A member is read at the stage ``settled``: 1,000 steps after .999 of its reasoning rows are right,
-or at the last step. Accuracies and losses at the end are means of the last ten evaluations.
+or at the last step; those of a sweep without ``stop_at`` are named at both. Accuracies and losses
+at the end are means of the last ten evaluations.
 ``command`` trains the members of a row's job again, to the same bits on the same kind of processor;
 the table is called as the sweep's file.
 """
@@ -30,6 +31,7 @@ from rb_interp.statistics.equal_loss import equal_loss_table
 from rb_interp.statistics.learning_order import learning_order_of
 from rb_interp.store import write_file
 from rb_interp.studies.anchor.circuits import ROUTES, name_circuit
+from rb_interp.tasks.anchor import AnchorDataset
 from rb_interp.training.member_group import Member
 
 SET = "rsn_train"
@@ -68,13 +70,21 @@ def read_member(models: MemberModels, member: Member) -> dict[str, Any]:
     row["key_attention"] = attention["key"]
     row["anchor_attention"] = attention["anchors"]
     row["carry"] = to_key["key_from_last_anchor"]
-    routes = anchor_routes(models.model, data, set=SET, n=N).values
-    row |= {column: routes.get(term.quantity, float("nan")) for column, term in ROUTES.items()}
+    row |= routes(models, data)
     losses = iv.ablations(models.model, inputs, SITES, methods=["mean"])
     largest = losses.loc[losses["accuracy_drop"].idxmax()]
     row["largest_ablation"] = largest["component"]
     row["accuracy_lost"] = largest["accuracy_drop"]
+    if not models.sweep.config.train.stop_at:
+        models.load(member, "final")
+        row |= {f"{column}_at_end": share for column, share in routes(models, data).items()}
     return row
+
+
+def routes(models: MemberModels, data: AnchorDataset) -> dict[str, float]:
+    """The shares that name a circuit by cause, of the member that is loaded."""
+    shares = anchor_routes(models.model, data, set=SET, n=N).values
+    return {column: shares.get(term.quantity, float("nan")) for column, term in ROUTES.items()}
 
 
 def read_curves(sweep: Sweep) -> pd.DataFrame:
@@ -110,7 +120,10 @@ def read_run(run: Run, name: str, command: str) -> pd.DataFrame:
             of_member = dict(zip(sound, weights, strict=True))
             rows = pd.DataFrame([of_member.get(member, {}) for member in members])
             table = pd.concat([table, rows], axis=1)
-            table[["circuit", "by_attention"]] = [names(row) for row in table.to_dict("records")]
+            records = table.to_dict("records")
+            table[["circuit", "by_attention"]] = [names(row) for row in records]
+            if not sweep.config.train.stop_at:
+                table["circuit_at_end"] = [names(row, "_at_end")[0] for row in records]
         tables.append(table)
     settings = flat(plain(run.config))
     for column, setting in enumerate(SETTINGS):
@@ -120,10 +133,12 @@ def read_run(run: Run, name: str, command: str) -> pd.DataFrame:
     return pd.concat(tables).assign(run=name, command=command)
 
 
-def names(row: dict[str, Any]) -> tuple[str, str]:
-    """The circuit of a member, by cause and by attention."""
+def names(row: dict[str, Any], when: str = "") -> tuple[str, str]:
+    """The circuit of a member, by cause and by attention; ``when`` ends the names of the shares."""
     accuracy = row["accuracy_rsn_train"]
-    shares = {term.quantity: row.get(column, float("nan")) for column, term in ROUTES.items()}
+    shares = {}
+    for column, term in ROUTES.items():
+        shares[term.quantity] = row.get(f"{column}{when}", float("nan"))
     numbers = {name: row.get(name, float("nan")) for name in NUMBERS}
     return circuit_by_cause(shares, accuracy), name_circuit(**numbers, accuracy=accuracy)
 
