@@ -11,6 +11,7 @@ import inspect
 import json
 import re
 import runpy
+import sys
 from collections.abc import Hashable
 from functools import cache
 from importlib import import_module
@@ -138,8 +139,12 @@ def claims(*names: str) -> str:
 
 @cache
 def every_claim() -> dict:
-    """The claims of all studies by id."""
-    return {claim.id: claim for study in STUDIES for claim in rb.study(study).load("claims")}
+    """The claims of all studies by id, and those of the census."""
+    sys.path.append(str(ROOT / "examples/census"))
+    claims = list(import_module("census.claims").CLAIMS)
+    for study in STUDIES:
+        claims += rb.study(study).load("claims")
+    return {claim.id: claim for claim in claims}
 
 
 def checks() -> str:
