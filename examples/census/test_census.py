@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from census import STUDY
-from census.measure import GROUPS, PAPERS, best_rates, cells, groups, numbers
+from census import STUDY, measure
+from census.measure import GROUPS, PAPERS, along_most, best_rates, cells, groups, numbers, whole
 
 GAMMAS, RATES, SEEDS = (0.3, 0.5, 0.8), (0.001, 0.002), range(30, 38)
 
@@ -16,7 +16,7 @@ def members(**settings):
     rows = pd.DataFrame(list(product(*settings.values())), columns=list(settings))
     usual = {"L0": "free", "lr": 0.002, "eps": 1e-8, "weight_decay": 0.01, "batch_size": 128}
     usual |= {"norm": "none", "run": "", "circuit": "mixed", "accuracy_rsn_test": 1.0, "bias": 0.0}
-    usual |= {"loss_mem": 0.0, "loss_rsn_train": 1.0, "tv_half": 0.1}
+    usual |= {"loss_1000": 1.0, "tv_half": 0.1}
     usual |= dict.fromkeys(("gap_3", "gap_2.65", "acc_gap_3", "acc_gap_2.65"), 0.0)
     usual |= {f"gammas.{group}": 0.5 for group in GROUPS}
     rows = rows.assign(**{name: value for name, value in usual.items() if name not in rows})
@@ -25,15 +25,17 @@ def members(**settings):
 
 
 @pytest.fixture
-def planted():
+def planted(monkeypatch):
     """Average-then-key at .8 alone, key-to-anchors below; L0 fixed has a gap that is .2 smaller."""
+    monkeypatch.setattr(measure, "N_GAMMAS", len(GAMMAS))
+    monkeypatch.setattr(measure, "MEMBERS_A_GAMMA", len(RATES) * len(SEEDS))
     map = members(norm=["none", "post"], lr=RATES, gamma=GAMMAS, seed=SEEDS, L0=["free", "fixed"])
     small = map["gamma"] == 0.8
     map["circuit"] = np.where(small, PAPERS, "key-to-anchors")
     map["gap_3"] = map["gap_2.65"] = np.where(small, 0.1, 0.5) - 0.2 * (map["L0"] == "fixed")
     map["acc_gap_3"] = map["acc_gap_2.65"] = np.where(small, 0.0, 0.1)
     map.loc[map["norm"] == "post", "gap_3"] = np.nan
-    map["loss_rsn_train"] = np.where(map["lr"] == 0.002, 1.0, 2.0)
+    map["loss_1000"] = np.where(map["lr"] == 0.002, 1.0, 2.0)
     factorial = members(
         norm=["none"], seed=range(30, 34), **{f"gammas.{g}": (0.5, 0.8) for g in GROUPS}
     )
@@ -51,31 +53,55 @@ def test_the_numbers_of_a_planted_census(planted):
         for seed, quantity, value in part:
             found.setdefault(quantity, {})[seed] = value
     assert found["rho_gamma"][30] == pytest.approx(np.sqrt(3) / 2)  # ranks 1, 2, 3 and 0, 0, 1
+    assert found["rho_gamma_within"][30] == pytest.approx(np.sqrt(3) / 2)
     assert found["rho_rate"][30] == pytest.approx(0.0)
+    assert np.isnan(found["rho_rate_within"][30])  # no gamma has both
     assert set(found["two_circuits"].values()) == {0.0}
     assert found["gap_by_circuit"][37] == pytest.approx(0.4)
-    assert found["gap_by_circuit_has_one_sign"][37] == 1.0
-    assert found["gap_by_average"][33] == pytest.approx(-0.2)
-    assert found["gap_by_average_size"][33] == pytest.approx(0.2)
+    assert "gap_by_circuit_near" not in found  # .5 and .8 are three steps apart
+    assert found["gap_by_average_signed"][33] == pytest.approx(-0.2)
+    assert found["gap_by_average"][33] == pytest.approx(0.2)
     assert found["gap_none"][30] == pytest.approx(0.4)
     assert "gap_post" not in found  # nobody came to 3 nats
     assert found["acc_gap_3_post"][30] == pytest.approx(0.1)
     assert found["bias_by_eps_none"][30] == pytest.approx(0.05)
+    assert found["bias_by_eps_none_control"][30] == pytest.approx(0.05)
 
 
 def test_a_cell_counts_where_two_circuits_have_two_members_each():
     here = members(gamma=GAMMAS[:2], seed=SEEDS)
     here["circuit"] = (
-        [PAPERS] * 2 + ["key-to-anchors"] * 2 + ["mixed"] * 4 + ["mixed"] * 7 + [PAPERS]
+        ["gather-at-last-anchor"] * 2 + ["key-to-anchors"] * 2 + ["mixed"] * 11 + [PAPERS]
     )
-    assert [value for _, _, value in cells(here)] == [1.0, 0.0]
+    found = [value for _, _, value in cells(here)]
+    assert found == [1.0, 0.0, 0.0, 0.0]  # each cell as it is, and with the two merged
     assert list(cells(here[here["seed"] < 35])) == []  # five members a cell
 
 
 def test_the_rate_is_that_of_the_lowest_loss_of_both_gammas_together():
     here = members(lr=RATES, gamma=[0.3, 0.8], seed=[30])
-    here["loss_rsn_train"] = [1.0, 4.0, 2.0, 2.0]
+    here["loss_1000"] = [1.0, 4.0, 2.0, 2.0]
     assert best_rates(here) == {"none": 0.002}
+    here["loss_1000"] = [1.0, 1.0, 0.5, np.nan]  # one diverged
+    assert best_rates(here) == {"none": 0.001}
+
+
+def test_a_seed_of_the_other_sign_does_not_meet_and_spoils_no_other():
+    differences = pd.Series([0.5, 0.5, -0.4], index=[30, 31, 32])
+    found = {(seed, quantity): value for seed, quantity, value in along_most("gap", differences)}
+    assert [found[seed, "gap"] for seed in differences.index] == [0.5, 0.5, -0.4]
+    turned = {
+        seed: value
+        for seed, quantity, value in along_most("gap", -differences)
+        if quantity == "gap"
+    }
+    assert list(turned.values()) == [0.5, 0.5, -0.4]
+
+
+def test_norms_with_members_missing_are_left_out(planted):
+    map = planted["map"]
+    few = map[(map["norm"] == "none") | (map["seed"] > 30)]
+    assert set(whole(few[few["L0"] == "free"], 48)["norm"]) == {"none"}
 
 
 def test_effects_of_groups_and_of_pairs(planted):

@@ -5,18 +5,20 @@
 A member of ``quick`` trains with nine copies of itself, on the same batches. Eight are disturbed
 once: at eight steps, evenly from 0 to ``half``, each weight is multiplied by 1 + 1e-6 z, z standard
 normal. The ninth (``control``) is not; ``control_differs`` is how far its weights are from the
-member's at the end. All are read where the last of them is ``settled``, or at
-the last step. A row holds one copy, its circuit, and that of the member (``sibling``).
+member's at the end. Each is read where it is ``settled``, or at the last step. A row holds one copy,
+its circuit, and that of the member (``sibling``).
 
 Writes the table after each member, and begins with those that it lacks.
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
 import rb_interp as rb
 from rb_interp.interventions.circuits import anchor_routes, circuit_by_cause
@@ -24,7 +26,6 @@ from rb_interp.models.build import lens_model
 from rb_interp.store import write_file
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.tasks.dataset import Stage
-from rb_interp.training.config import evaluation_steps
 from rb_interp.training.member_group import LastGroup, Member
 
 GAMMAS, SEEDS = (0.5, 0.8), range(30, 38)
@@ -34,23 +35,30 @@ REASONING = 1
 """The place of rsn_train among the sets of the task."""
 
 
-def advance(group: LastGroup, rule: Stage, last: int) -> np.ndarray:
-    """Advance a group until all its members have come to a stage; returns the last evaluation."""
-    start = now = group.evaluate()
-    waited = 0
-    for step in evaluation_steps(group.train):
-        if group.step < step <= last:
-            group.advance(step - group.step)
-            now = group.evaluate()
-            waited += group.train.eval_every * (waited > 0 or bool(rule.reached(now, start).all()))
-            if waited > rule.delay:
-                break
-    return now
+def settled(group: LastGroup, rule: Stage) -> tuple[list[dict[str, Tensor]], list[float]]:
+    """Advance a group to the last step, or to where all its members have come to a stage; returns
+    each one's weights and accuracy on rsn_train there."""
+    start = group.evaluate()
+    n, every, last = len(group.members), group.train.eval_every, group.train.steps
+    first = np.full(n, last)
+    weights: list[dict[str, Tensor]] = [{}] * n
+    accuracies = [0.0] * n
+    while not all(weights):
+        now = group.evaluate()
+        first = np.where(rule.reached(now, start), np.minimum(first, group.step), first)
+        state = None
+        for copy in range(n):
+            if not weights[copy] and group.step >= min(first[copy] + rule.delay, last):
+                state = state or group.state(moments=False)
+                weights[copy] = {name: value[copy] for name, value in state.items()}
+                accuracies[copy] = now[copy, REASONING, 1]
+        group.advance(min(every, last - group.step))
+    return weights, accuracies
 
 
-def disturb(group: LastGroup, copy: int, seed: int) -> None:
+def disturb(group: LastGroup, copy: int) -> None:
     """Multiply each weight of one copy by 1 + 1e-6 z."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(copy)
     for weight in group.trained.values():
         noise = torch.randn(weight[copy].shape, generator=generator)
         weight.data[copy] *= 1 + SIZE * noise
@@ -60,27 +68,30 @@ def forks(config: AnchorConfig, gamma: float, seed: int) -> pd.DataFrame:
     task, rates = config.task, dict(config.rates)
     data = {seed: task.dataset(seed)}
     member = Member(gamma, seed, rates.get(gamma, config.train.lr))
-    alone = LastGroup([member], config.model, task, config.train, data=data)
-    advance(alone, task.stages["half"], config.train.steps)
-    every = config.train.eval_every
-    steps = np.linspace(0, alone.step, N_FORKS).round().astype(int) // every * every
+    fine = replace(config.train, eval_every=5)
+    alone = LastGroup([member], config.model, task, fine, data=data)
+    settled(alone, task.stages["half"])
+    steps = np.linspace(0, alone.step - fine.eval_every, N_FORKS).round().astype(int)
     group = LastGroup([member] * (N_FORKS + 2), config.model, task, config.train, data=data)
     losses = []
     for copy, step in enumerate(steps.tolist()):
         group.advance(step - group.step)
         losses.append(group.evaluate()[-1, REASONING, 0])
-        disturb(group, copy, step)
-    now = advance(group, task.stages["settled"], config.train.steps)
+        disturb(group, copy)
+    every = config.train.eval_every
+    group.advance(-group.step % every)
+    weights, accuracies = settled(group, task.stages["settled"])
     names = []
-    for copy in range(N_FORKS + 2):
-        weights = {name: weight.detach()[copy] for name, weight in group.weights.items()}
-        model = lens_model(config.model, *group.sizes, weights)
+    for one, accuracy in zip(weights, accuracies, strict=True):
+        model = lens_model(config.model, *group.sizes, one)
         shares = anchor_routes(model, data[seed], set="rsn_train", n=500).values
-        names.append(circuit_by_cause(shares, now[copy, REASONING, 1]))
+        names.append(circuit_by_cause(shares, accuracy))
     rows = pd.DataFrame({"gamma": gamma, "seed": seed, "fork": range(N_FORKS)})
     rows = rows.assign(step=steps, loss=losses, circuit=names[:N_FORKS], sibling=names[-1])
-    differs = [(weight[-1] - weight[-2]).abs().max().item() for weight in group.weights.values()]
-    return rows.assign(control=names[-2], control_differs=max(differs), step_read=group.step)
+    differs = [
+        (weights[-1][name] - value).abs().max().item() for name, value in weights[-2].items()
+    ]
+    return rows.assign(control=names[-2], control_differs=max(differs))
 
 
 def main() -> None:

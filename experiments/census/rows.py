@@ -7,7 +7,8 @@ stopped, and called again while jobs run. Then a run's checkpoints may go.
 
 A member is read at the stage ``settled``: 1,000 steps after .999 of its reasoning rows are right,
 or at the last step; those of a sweep without ``stop_at`` are named at both. Accuracies and losses
-at the end are means of the last ten evaluations.
+are means of the last ten evaluations until then; ``loss_1000`` is the training loss at step 1,000,
+which every member has.
 ``command`` trains the members of a row's job again, to the same bits on the same kind of processor;
 the table is called as the sweep's file.
 """
@@ -38,7 +39,7 @@ SET = "rsn_train"
 N = 500
 """Rows that a member is read on, at most."""
 LAST = 10
-"""Evaluations at the end."""
+"""Evaluations before a member is read."""
 SETTINGS = [
     "model.norm",
     "train.lr",
@@ -95,8 +96,11 @@ def read_curves(sweep: Sweep) -> pd.DataFrame:
     readings = pd.concat(tables)
     table = readings.pivot_table("value", ["gamma", "seed"], "quantity", dropna=False)
     table = table[OF_CURVES]
-    steps = sorted(curves["step"].unique())[-LAST:]
-    end = curves[curves["step"].isin(steps)]
+    trained = curves[(curves["step"] == 1000) & curves["set"].isin(["mem", SET])]
+    table["loss_1000"] = trained.groupby(["gamma", "seed"])["loss"].mean()
+    settled = sweep.stage_steps("settled")
+    stop = [settled[Member(*key)] for key in zip(curves["gamma"], curves["seed"], strict=True)]
+    end = curves[curves["step"] <= stop].groupby(["gamma", "seed", "set"]).tail(LAST)
     means = end.pivot_table(["accuracy", "loss"], ["gamma", "seed"], "set")
     for quantity, set in means:
         table[f"{quantity}_{set}"] = means[quantity, set]

@@ -1,23 +1,33 @@
 """Numbers of each seed, from the tables of members.
 
 A member *infers* where its accuracy on rsn_test, a mean of ten evaluations, is .90 at least.
-``mixed`` and ``none`` are no circuits. A difference is of the same seed:
+``mixed`` and ``none`` are no circuits. N1 to N4 and N8 are of norms whose members are all there, N5
+of norms with all members at gamma .3 and .8. A difference is of the same seed:
 
-    rho              Spearman, over the seed's inferring members, of a setting and "is average-then-key"
-    two_circuits     1 in a cell (gamma, rate, norm; its number stands as seed) where two circuits have two
-                     inferring members each; cells with six inferring members at least
-    gap_by_circuit   key-to-anchors less average-then-key, mean over pairs of inferring members of one norm
-                     and rate
-    gap_NORM         gamma .3 less gamma .8, at the rate with the lowest training loss of both together
+    rho              Spearman, over the seed's inferring members, of a setting and "is
+                     average-then-key"; 0 where all or none of them have that circuit
+    two_circuits     1 in a cell (gamma, rate, norm; its number stands as seed) where two circuits
+                     have two inferring members each; cells with six inferring members at least
+    gap_by_circuit   key-to-anchors less average-then-key, mean over pairs of inferring members of
+                     one norm and rate, times the sign that most seeds have
+    gap_NORM         gamma .3 less gamma .8, at the rate with the lowest training loss of both
+                     together at step 1,000, which all members have
     bias_by_eps      |B(1e-12) - B(1e-8)| - |B(1.01e-8) - B(1e-8)|, gamma .8
-    gap_by_average   L0 fixed at 1/i less free, mean over the seed's settings
+    gap_by_average   L0 fixed at 1/i less free, mean over norms and rates at gamma .8, times the
+                     sign that most seeds have
 
-The effects of ``groups`` are of the factorial: the mean at .8 less that at .5, over all else, of one seed;
-a pair is half the difference of such a difference. Mean and t-interval are over seeds.
+Beside them stand, and decide nothing: rho within one norm and rate (N1) and within one norm and
+gamma (N2), means over those where the circuit varies; two_circuits with gather-at-last-anchor
+counted as key-to-anchors, whose rule its members mostly meet too; gap_by_circuit over pairs that
+are one step of gamma apart; both terms of bias_by_eps.
 
-How it can mislead. Members of one cell differ in their data, too. A member's gap may be missing, if
-it never came to the loss; then the seed's mean is of the others. Cells are no sample of settings,
-so the interval of N3 is about cells like these.
+``groups`` is of the factorial: the mean at .8 less that at .5, over all else, of one seed; a pair is
+half the difference of two such differences. Mean and t-interval are over seeds.
+
+How it can mislead. Within a seed, members of one norm and rate differ in gamma, so gap_by_circuit
+holds the effect of gamma on the gap, too. Members of one cell differ in their data. A gap is missing
+where the member never came to the loss or diverged; then the seed's mean is of the others. Cells are
+no sample of settings, so the interval of N3 is about cells like these.
 """
 
 from collections.abc import Iterator
@@ -35,6 +45,8 @@ from rb_interp.statistics import t_interval
 PAPERS = "average-then-key"
 OTHER = "key-to-anchors"
 INFERS = 0.9
+N_GAMMAS, MEMBERS_A_GAMMA = 8, 40
+"""Of the map, for each norm."""
 GROUPS = ("embedding", "qk", "vo", "mlp", "unembedding")
 NUMBERS = ("bias", "gap", "tv_half", PAPERS, OTHER)
 """What effects are of: bias index, mean gap at both losses (nats), TV of L0, and shares of two
@@ -60,17 +72,24 @@ def empty(keys: str) -> pd.DataFrame:
 def numbers(
     map: pd.DataFrame, factorial: pd.DataFrame, optimiser: pd.DataFrame
 ) -> Iterator[Numbers]:
-    """All that there are tables for."""
+    """All that there are whole tables for."""
     if len(map):
-        free = map[map["L0"] == "free"]
+        both = map[map["gamma"].isin([0.3, 0.8]) & (map["L0"] == "free")]
+        yield equal_loss(whole(both, 2 * MEMBERS_A_GAMMA))
+        free = whole(map[map["L0"] == "free"], N_GAMMAS * MEMBERS_A_GAMMA)
         inferring = free[free["accuracy_rsn_test"] >= INFERS]
         yield rank_correlations(inferring)
         yield cells(inferring)
-        yield of_one_sign("gap_by_circuit", by_circuit(inferring))
-        yield of_one_sign("gap_by_average", by_average(map))
-        yield equal_loss(free)
+        yield from by_circuit(inferring)
+        fixed = whole(map[map["L0"] == "fixed"], MEMBERS_A_GAMMA)
+        yield by_average(pd.concat([free, fixed]))
     if len(optimiser):
         yield by_epsilon(optimiser)
+
+
+def whole(members: pd.DataFrame, n: int) -> pd.DataFrame:
+    """Members of the norms that have n of them."""
+    return members[members.groupby("norm")["norm"].transform("size") >= n]
 
 
 def rows(numbers: Numbers) -> Iterator[dict]:
@@ -83,51 +102,67 @@ def rows(numbers: Numbers) -> Iterator[dict]:
 
 def rank_correlations(inferring: pd.DataFrame) -> Numbers:
     for seed, here in inferring.groupby("seed"):
-        papers = here["circuit"] == PAPERS
-        for quantity, setting in (("rho_gamma", "gamma"), ("rho_rate", "lr")):
-            varies = papers.nunique() > 1 and here[setting].nunique() > 1
-            rho = stats.spearmanr(here[setting], papers).statistic if varies else np.nan
-            yield int(seed), quantity, rho
+        for name, setting, other in (("gamma", "gamma", "lr"), ("rate", "lr", "gamma")):
+            yield int(seed), f"rho_{name}", spearman(here, setting)
+            groups = [group for _, group in here.groupby(["norm", other])]
+            varying = [group for group in groups if (group["circuit"] == PAPERS).nunique() > 1]
+            within = [spearman(group, setting) for group in varying]
+            yield int(seed), f"rho_{name}_within", float(np.mean(within)) if within else np.nan
+
+
+def spearman(members: pd.DataFrame, setting: str) -> float:
+    papers = members["circuit"] == PAPERS
+    if papers.nunique() < 2:
+        return 0.0
+    if members[setting].nunique() < 2:
+        return np.nan
+    return float(stats.spearmanr(members[setting], papers).statistic)
 
 
 def cells(inferring: pd.DataFrame) -> Numbers:
     groups = inferring.groupby(["norm", "lr", "gamma"])["circuit"]
     large = [circuits for _, circuits in groups if len(circuits) >= 6]
     for number, circuits in enumerate(large):
-        counts = circuits[~circuits.isin(["mixed", "none"])].value_counts()
-        yield number, "two_circuits", float((counts >= 2).sum() >= 2)
+        named = circuits[~circuits.isin(["mixed", "none"])]
+        for quantity, names in (
+            ("two_circuits", named),
+            ("two_circuits_merged", named.replace("gather-at-last-anchor", OTHER)),
+        ):
+            yield number, quantity, float((names.value_counts() >= 2).sum() >= 2)
 
 
-def by_circuit(inferring: pd.DataFrame) -> dict[int, float]:
-    """Seed -> mean difference of the gap at 2.65 nats."""
+def by_circuit(inferring: pd.DataFrame) -> Iterator[Numbers]:
+    """Mean difference of the gap at 2.65 nats, of all pairs and of those one step of gamma apart."""
     table = inferring.dropna(subset=["gap_2.65"])
     first, second = (table[table["circuit"] == name] for name in (OTHER, PAPERS))
     pairs = first.merge(second, on=["seed", "norm", "lr"])
-    return (pairs["gap_2.65_x"] - pairs["gap_2.65_y"]).groupby(pairs["seed"]).mean().to_dict()
+    pairs["difference"] = pairs["gap_2.65_x"] - pairs["gap_2.65_y"]
+    near = (pairs["gamma_x"] - pairs["gamma_y"]).abs() < 0.15
+    yield along_most("gap_by_circuit", pairs.groupby("seed")["difference"].mean())
+    yield along_most("gap_by_circuit_near", pairs[near].groupby("seed")["difference"].mean())
 
 
-def by_average(map: pd.DataFrame) -> dict[int, float]:
-    """Seed -> mean difference of the gap at 3 nats."""
+def by_average(map: pd.DataFrame) -> Numbers:
+    """Mean difference of the gap at 3 nats."""
     gaps = map.pivot_table("gap_3", ["seed", "norm", "lr", "gamma"], "L0")
-    if "fixed" not in gaps:
-        return {}
-    return (gaps["fixed"] - gaps["free"]).dropna().groupby("seed").mean().to_dict()
+    if {"fixed", "free"} <= set(gaps):
+        differences = (gaps["fixed"] - gaps["free"]).dropna()
+        yield from along_most("gap_by_average", differences.groupby("seed").mean())
 
 
-def of_one_sign(quantity: str, differences: dict[int, float]) -> Numbers:
-    one_sign = len(set(np.sign(list(differences.values())))) == 1
+def along_most(quantity: str, differences: pd.Series) -> Numbers:
+    """Each seed's difference, and that times the sign that most seeds have."""
+    sign = 1.0 if (differences > 0).sum() >= len(differences) / 2 else -1.0
     for seed, difference in differences.items():
-        yield seed, quantity, difference
-        yield seed, f"{quantity}_size", abs(difference)
-        yield seed, f"{quantity}_has_one_sign", float(one_sign)
+        yield seed, f"{quantity}_signed", difference
+        yield seed, quantity, sign * difference
 
 
 def best_rates(free: pd.DataFrame) -> dict[str, float]:
-    """Norm -> the rate with the lowest training loss of gammas .3 and .8 together."""
-    both = free[free["gamma"].isin([0.3, 0.8])]
-    losses = both.assign(loss=both["loss_rsn_train"] + both["loss_mem"])
-    means = losses.groupby(["norm", "lr", "gamma"])["loss"].mean().unstack().dropna()
-    return {norm: here.sum(axis=1).idxmin()[1] for norm, here in means.groupby("norm")}
+    """Norm -> the rate with the lowest training loss at step 1,000, of all members together."""
+    losses = free.assign(loss=free["loss_1000"].fillna(np.inf))  # of a member that diverged
+    means = losses.groupby(["norm", "lr"])["loss"].mean()
+    return {norm: here.idxmin()[1] for norm, here in means.groupby("norm")}
 
 
 def equal_loss(free: pd.DataFrame) -> Numbers:
@@ -152,9 +187,11 @@ def by_epsilon(optimiser: pd.DataFrame) -> Numbers:
     for norm, here in usual.groupby("norm"):
         bias = here.pivot_table("bias", "seed", "eps")
         if {1e-12, 1e-8, 1.01e-8} <= set(bias):
-            change = (bias[1e-12] - bias[1e-8]).abs() - (bias[1.01e-8] - bias[1e-8]).abs()
-            for seed, value in change.items():
-                yield int(seed), f"bias_by_eps_{norm}", value
+            by_eps, by_chaos = ((bias[eps] - bias[1e-8]).abs() for eps in (1e-12, 1.01e-8))
+            parts = {"": by_eps - by_chaos, "_alone": by_eps, "_control": by_chaos}
+            for part, change in parts.items():
+                for seed, value in change.items():
+                    yield int(seed), f"bias_by_eps_{norm}{part}", value
 
 
 def groups(factorial: pd.DataFrame) -> pd.DataFrame:
