@@ -11,7 +11,6 @@ from census.claims import NORMS
 from census.measure import GROUPS, NUMBERS, PAPERS, with_gap
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.kit import BLUE, INK, RED, heat_map, legend, panels
-from rb_interp.statistics.intervals import two_digits
 from rb_interp.studies.anchor.figures import CIRCUITS, look
 
 WORDS = {"none": "no LayerNorm", "post": "post-norm", "pre": "pre-norm"}
@@ -71,7 +70,7 @@ def draw_gap(evidence: Evidence) -> Figure:
     def fill(axes: Axes, table: pd.DataFrame, gammas: list, rates: list) -> None:
         means = table.pivot_table("gap", "gamma", "lr").reindex(gammas, columns=rates)
         heat_map(
-            axes, means.to_numpy(), low=-0.5, high=0.5, write=two_digits, aspect="auto", size=6
+            axes, means.to_numpy(), low=-0.5, high=0.5, write="{:.2f}".format, aspect="auto", size=6
         )
 
     return map_panels(evidence, fill)
