@@ -195,7 +195,9 @@ def check_lr(config: StudyConfig) -> None:
     replaced.
     """
     base = type(config).from_preset(config.preset).sweeps
-    first = next(iter(base.values()), None)
+    if not base:
+        return
+    first = next(iter(base.values()))
     settable = {"": config.sweeps[""]} if "" in config.sweeps else config.sweeps
     for name, sweep in settable.items():
         of_preset = base.get(name, first)  # sweeps of other data are all like the first
