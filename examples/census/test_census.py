@@ -68,6 +68,16 @@ def test_the_numbers_of_a_planted_census(planted):
     assert found["bias_by_eps_none_control"][30] == pytest.approx(0.05)
 
 
+def test_a_seed_without_the_circuit_has_no_relation_and_who_does_not_infer_no_part(planted):
+    map = planted["map"]
+    map.loc[map["seed"] == 30, "circuit"] = "mixed"
+    map.loc[map["seed"] == 31, "accuracy_rsn_test"] = 0.89
+    found = [row for part in numbers(**planted) for row in part]
+    rho = {seed: value for seed, quantity, value in found if quantity == "rho_gamma"}
+    assert rho[30] == 0.0
+    assert 31 not in rho
+
+
 def test_a_cell_counts_where_two_circuits_have_two_members_each():
     here = members(gamma=GAMMAS[:2], seed=SEEDS)
     here["circuit"] = (
