@@ -6,7 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from census import STUDY, measure
-from census.measure import GROUPS, PAPERS, along_most, best_rates, cells, groups, numbers, whole
+from census.measure import (
+    GROUPS,
+    PAPERS,
+    agreement,
+    along_most,
+    best_rates,
+    cells,
+    groups,
+    numbers,
+    whole,
+)
 
 GAMMAS, RATES, SEEDS = (0.3, 0.5, 0.8), (0.001, 0.002), range(30, 38)
 
@@ -108,6 +118,24 @@ def test_a_seed_of_the_other_sign_does_not_meet_and_spoils_no_other():
     assert list(turned.values()) == [0.5, 0.5, -0.4]
 
 
+def test_rates_of_a_seed_agree_by_more_than_their_cells_shares_say():
+    here = members(norm=["none"], lr=RATES, gamma=GAMMAS[:2], seed=[30, 31, 32, 33])
+    here["circuit"] = "key-to-anchors"
+    # at gamma .5 seeds 30 and 31 are average-then-key at the first rate, 30 alone at the second;
+    # at .3 all are alike, so there is nothing to agree on
+    half = here["gamma"] == 0.5
+    first = (here["lr"] == 0.001) & here["seed"].isin([30, 31])
+    second = (here["lr"] == 0.002) & (here["seed"] == 30)
+    here.loc[half & (first | second), "circuit"] = PAPERS
+    expected = 0.5 * 0.25 + 0.5 * 0.75
+    found = {seed: value for seed, _, value in agreement(here)}
+    assert found == pytest.approx(
+        {30: 1 - expected, 31: -expected, 32: 1 - expected, 33: 1 - expected}
+    )
+    here.loc[here["seed"] == 30, "circuit"] = "mixed"
+    assert 30 not in {seed for seed, _, _ in agreement(here)}
+
+
 def test_norms_with_members_missing_are_left_out(planted):
     map = planted["map"]
     few = map[(map["norm"] == "none") | (map["seed"] > 30)]
@@ -118,8 +146,8 @@ def test_effects_of_groups_and_of_pairs(planted):
     bias = groups(planted["factorial"]).query("number == 'bias'").set_index("term")["mean"]
     assert bias["qk"] == pytest.approx(1.0)
     assert bias["vo"] == bias["mlp"] == pytest.approx(1.0)
-    assert bias["mlp x vo" if "mlp x vo" in bias else "vo x mlp"] == pytest.approx(1.0)
-    assert bias["embedding"] == bias["embedding x qk"] == pytest.approx(0.0)
+    assert bias["vo x mlp"] == pytest.approx(1.0)
+    assert bias["embedding"] == bias["qk x vo"] == pytest.approx(0.0)
 
 
 def test_the_study_judges_and_draws_what_there_is(planted, tmp_path):
@@ -130,7 +158,7 @@ def test_the_study_judges_and_draws_what_there_is(planted, tmp_path):
     outcomes = {verdict.id: verdict.outcome for verdict in run.verdicts}
     assert outcomes == {
         "N1": "HOLDS", "N2": "FAILS", "N3": "FAILS", "N4": "HOLDS", "N5none": "HOLDS",
-        "N5post": "NOT JUDGED", "N5pre": "NOT JUDGED", "N6": "FAILS", "N8": "HOLDS",
+        "N5post": "NOT JUDGED", "N5pre": "NOT JUDGED", "N6": "FAILS", "N8": "HOLDS", "N9": "NOT JUDGED",
     }  # fmt: skip
     page = run.report.read_text("utf-8")
     assert "<strong>quick</strong>, 8 seeds." in page

@@ -1,4 +1,4 @@
-"""The claims N1 to N6 and N8; docs/claims.md has them in words, written before the first member."""
+"""The claims N1 to N6, N8 and N9; docs/claims.md has them in words."""
 
 from typing import Any
 
@@ -78,5 +78,10 @@ CLAIMS = (
         "Averaging in L0 decides how well a member generalises.",
         Condition(number("gap_by_average", "gap at 3 nats by L0's pattern"), ">=", 0.10),
         context=(number("gap_by_average_signed", "L0 fixed less free"),),
+    ),
+    claim(
+        "N9",
+        "The seed decides the circuit, whatever the learning rate.",
+        Condition(number("agreement", "pairs of rates that agree, less by chance"), ">", 0.0),
     ),
 )

@@ -15,6 +15,10 @@ of norms with all members at gamma .3 and .8. A difference is of the same seed:
     bias_by_eps      |B(1e-12) - B(1e-8)| - |B(1.01e-8) - B(1e-8)|, gamma .8
     gap_by_average   L0 fixed at 1/i less free, mean over norms and rates at gamma .8, times the
                      sign that most seeds have
+    agreement        share of pairs of the seed's members, of two rates at one norm and gamma, that
+                     are alike, less what is expected if each cell's circuits are dealt to its
+                     seeds by chance; of members with one of the two circuits, without gamma .8,
+                     where it was seen first, and without pairs of cells where all are alike
 
 Beside them stand, and decide nothing: rho within one norm and rate (N1) and within one norm and
 gamma (N2), means over those where the circuit varies; two_circuits with gather-at-last-anchor
@@ -81,6 +85,7 @@ def numbers(
         yield rank_correlations(inferring)
         yield cells(inferring)
         yield from by_circuit(inferring)
+        yield agreement(free[free["gamma"] != 0.8])
         fixed = whole(map[map["L0"] == "fixed"], MEMBERS_A_GAMMA)
         yield by_average(pd.concat([free, fixed]))
     if len(optimiser):
@@ -140,6 +145,21 @@ def by_circuit(inferring: pd.DataFrame) -> Iterator[Numbers]:
     near = (pairs["gamma_x"] - pairs["gamma_y"]).abs() < 0.15
     yield along_most("gap_by_circuit", pairs.groupby("seed")["difference"].mean())
     yield along_most("gap_by_circuit_near", pairs[near].groupby("seed")["difference"].mean())
+
+
+def agreement(members: pd.DataFrame) -> Numbers:
+    named = members[members["circuit"].isin([PAPERS, OTHER])]
+    cells = ["norm", "gamma", "lr"]
+    papers = (named["circuit"] == PAPERS).astype(float)
+    named = named.assign(
+        papers=papers, share=papers.groupby([named[key] for key in cells]).transform("mean")
+    )
+    pairs = named.merge(named, on=["norm", "gamma", "seed"]).query("lr_x < lr_y")
+    alike = (pairs["papers_x"] == pairs["papers_y"]).astype(float)
+    expected = pairs["share_x"] * pairs["share_y"] + (1 - pairs["share_x"]) * (1 - pairs["share_y"])
+    excess = (alike - expected)[expected < 1]
+    for seed, mean in excess.groupby(pairs["seed"]).mean().items():
+        yield int(seed), "agreement", mean
 
 
 def by_average(map: pd.DataFrame) -> Numbers:
