@@ -3,7 +3,8 @@
     python experiments/join_runs.py results/anchor_paper_lr1e-4 RUN RUN ...
 
 Writes curves, readings and circuits of all runs, and the claims judged on all seeds at once, as the
-first run's preset adapts them. Claims without a reading are left out.
+first run's preset adapts them. Claims without a reading are left out. Other seeds that the folder
+has already stay in it, so runs can be added as they end.
 """
 
 import sys
@@ -26,22 +27,26 @@ def joined(runs: Sequence[rb.Run], name: str) -> pd.DataFrame:
     return pd.concat([run.table(name) for run in runs], ignore_index=True)
 
 
-def judged(runs: Sequence[rb.Run]) -> pd.DataFrame:
-    first = runs[0]
+def judged(first: rb.Run, readings: pd.DataFrame) -> pd.DataFrame:
     standings = {} if first.calibration is None else first.calibration.standings
     claims = map(first.config.adapt_claim, first.study.load("claims"))
-    verdicts = judge(joined(runs, "readings"), claims, standings=standings)
+    verdicts = judge(readings, claims, standings=standings)
     return pd.DataFrame([asdict(verdict) for verdict in verdicts])[VERDICT].round(4)
 
 
 def main(folder: str, *runs: str) -> None:
     opened = [rb.Run.open(run) for run in runs]
+    seeds = [seed for run in opened for seed in run.config.seeds]
+    tables = {}
     for name in TABLES:
-        table = joined(opened, name)
-        table.to_parquet(
-            Path(folder) / f"{name}.parquet", index=False, compression_level=19, compression="zstd"
-        )
-    verdicts = judged(opened)
+        path, table = Path(folder) / f"{name}.parquet", joined(opened, name)
+        if path.is_file():
+            earlier = pd.read_parquet(path)
+            table = pd.concat([earlier[~earlier["seed"].isin(seeds)], table], ignore_index=True)
+        # readings of draws of the initialisation are the same in each run
+        tables[name] = table = table.drop_duplicates()
+        table.to_parquet(path, index=False, compression_level=19, compression="zstd")
+    verdicts = judged(opened[0], tables["readings"])
     verdicts[verdicts["n_seeds"] > 0].to_csv(Path(folder) / "verdicts.csv", index=False)
 
 

@@ -39,7 +39,7 @@ def member_table(runs: Sequence[rb.Run]) -> pd.DataFrame:
 def main(name: str, *folders: str) -> None:
     runs = [rb.Run.open(folder) for folder in folders]
     member_table(runs).to_csv(RESULTS / f"{name}.csv", index=False)
-    verdicts = judged(runs)
+    verdicts = judged(runs[0], joined(runs, "readings"))
     later = verdicts["id"].str[1].astype(int) > 3
     verdicts[later].to_csv(RESULTS / f"{name}_verdicts.csv", index=False)
 

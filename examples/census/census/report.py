@@ -70,7 +70,7 @@ def draw_gap(evidence: Evidence) -> Figure:
     def fill(axes: Axes, table: pd.DataFrame, gammas: list, rates: list) -> None:
         means = table.pivot_table("gap", "gamma", "lr").reindex(gammas, columns=rates)
         heat_map(
-            axes, means.to_numpy(), low=-0.5, high=0.5, write="{:.2f}".format, aspect="auto", size=6
+            axes, means.to_numpy(), low=-1.0, high=1.0, write="{:.2f}".format, aspect="auto", size=6
         )
 
     return map_panels(evidence, fill)
