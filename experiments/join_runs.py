@@ -44,8 +44,8 @@ def main(folder: str, *runs: str) -> None:
             earlier = pd.read_parquet(path)
             table = pd.concat([earlier[~earlier["seed"].isin(seeds)], table], ignore_index=True)
         # readings of draws of the initialisation are the same in each run
-        tables[name] = table = table.drop_duplicates()
-        table.to_parquet(path, index=False, compression_level=19, compression="zstd")
+        tables[name] = table.drop_duplicates()
+        tables[name].to_parquet(path, index=False, compression_level=19, compression="zstd")
     verdicts = judged(opened[0], tables["readings"])
     verdicts[verdicts["n_seeds"] > 0].to_csv(Path(folder) / "verdicts.csv", index=False)
 

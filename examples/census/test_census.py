@@ -136,6 +136,15 @@ def test_rates_of_a_seed_agree_by_more_than_their_cells_shares_say():
     assert 30 not in {seed for seed, _, _ in agreement(here)}
 
 
+@pytest.mark.parametrize(("gamma", "seeds"), [(0.5, {*SEEDS}), (0.8, set())])
+def test_agreement_is_read_at_the_gammas_where_it_was_not_seen_first(planted, gamma, seeds):
+    map = planted["map"]
+    map.loc[(map["gamma"] == gamma) & (map["seed"] < 34), "circuit"] = "key-to-anchors"
+    map.loc[(map["gamma"] == gamma) & (map["seed"] >= 34), "circuit"] = PAPERS
+    found = [row for part in numbers(**planted) for row in part]
+    assert {seed for seed, quantity, _ in found if quantity == "agreement"} == seeds
+
+
 def test_norms_with_members_missing_are_left_out(planted):
     map = planted["map"]
     few = map[(map["norm"] == "none") | (map["seed"] > 30)]
