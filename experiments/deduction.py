@@ -7,14 +7,16 @@ A row is a held-out example of two steps or more, cut before the object of its f
 model must find in the prompt. Roles: ``subject`` and ``object`` of the rule that applies, at both
 places where the prompt states it, the full ``stop`` there, ``behind``, the subject of the sentence
 that follows, ``other_subjects`` and ``other_objects`` of the five that do not apply, the
-``premise``'s class, the class as it is ``written`` again, and ``last``, where the object is predicted
-(that is where the class is written, if a predicate is one token).
+``premise``'s name and class, in the chain again as ``name`` and ``class``, the class as it is
+``written`` in the rule, and ``last``, where the object is predicted (that is where the class is
+written, if a predicate is one token).
 
 Patching takes a head's z, or the stream, from the same text with the object's class and one other
 exchanged everywhere: a valid example, whose chain goes on with the other class. The control exchanges
 two classes that the rule does not name. Writes ``results/deduction.parquet``, and of the members that
-read rules ``results/deduction_places.csv``. A line of the first is a member, kept step, head and
-quantity, with the untrained model or the control beside it, and p where there is a null:
+read rules ``results/deduction_places.csv``. Members of other seeds stay in the table. A line of it is a
+member, kept step, head and quantity, with the untrained model or the control beside it, and p where
+there is a null:
 
     QUERY_to_KEY attention between roles, a share; null: roles of other rows
     recovered    share of the way to the other object by the head's z, by that at ``last``, and by
@@ -22,10 +24,19 @@ quantity, with the untrained model or the control beside it, and p where there i
     lost         share right without the head's z (mean over rows), less that with it
     right        share of rows whose object is the likeliest token
 
+At the last step alone stand ``copying``, ``previous_token`` and ``induction`` of each head
+(``probes.head_circuits``), and for members that read rules, with KIND the ``object`` exchanged as above
+or the ``premise`` being the next class of the chain, so that the next rule applies:
+
+    KIND_recovered, KIND_followed    by the stream at a role: share of the way in the difference of
+                                     logits, and in the share of rows whose likeliest token is the
+                                     other object
+    KIND_path_SENDER_to_C            share of the way by the path from a sender straight to the
+                                     queries, keys or values of a head of L1
+
 Facts are cut at the same place, and read at the last step alone. Their name, or their class, is that
 of another fact, whose object differs; the control is as above. ``name_`` or ``class_recovered`` is the
-share of the way to the other object by a layer's input, attention or MLP at a role: ``premise_name``,
-``premise``, ``name`` and ``class`` of the chain's first sentence, and ``last``.
+share of the way to the other object by a layer's input, attention or MLP at a role.
 """
 
 from __future__ import annotations
@@ -44,6 +55,7 @@ import pandas as pd
 import rb_interp as rb
 from rb_interp import interventions as iv
 from rb_interp import probes
+from rb_interp.models.protocol import HookedModel
 from rb_interp.runs.measurement import MemberModels
 from rb_interp.text.classes import CLASSES, FactTable, fact_table, generate_facts
 from rb_interp.text.prontoqa import Example, verify
@@ -63,6 +75,11 @@ ATTENDS = (
 """Pairs of roles whose attention is read."""
 STREAMS = (*PLACES, "premise", "written")
 """Roles whose stream is taken from the other text."""
+OF_PREMISE = ("premise_name", "premise", "name", "class", "last")
+"""The same where the premise differs."""
+SCORES = ("copying", "previous_token", "induction")
+READS = 0.9
+"""A member reads rules if it is right in more of the rows at its last step."""
 
 
 def exchanged(example: Example, first: str, second: str) -> Example:
@@ -109,7 +126,9 @@ def deduction_rows(examples: Sequence[Example], tokenizer: Tokenizer) -> rb.Inpu
             places.append(tokens_of(starts, sentence, position))
             position += len(sentence) + 1
         premise, stated = example.chain_of_thought[:2]
-        written, end, _ = tokens_of(starts, stated, len(example.prompt) + len(premise) + 2)
+        chain = len(example.prompt) + 1
+        name, class_again, _ = tokens_of(starts, premise, chain)
+        written, end, _ = tokens_of(starts, stated, chain + len(premise) + 1)
         of_rule: dict[str, list[int]] = defaultdict(list)
         for sentence, place, following in zip(sentences, places, places[1:], strict=False):
             subject, predicate, stop = place
@@ -121,8 +140,9 @@ def deduction_rows(examples: Sequence[Example], tokenizer: Tokenizer) -> rb.Inpu
             else:
                 of_rule["other_subjects"].append(subject)
                 of_rule["other_objects"].append(predicate)
-        rest = {"premise": [places[-1][1]], "written": [written], "last": [end - 1]}
-        roles.append({**of_rule, **rest})
+        of_premise = {"premise_name": [places[-1][0]], "premise": [places[-1][1]]}
+        of_chain = {"name": [name], "class": [class_again], "written": [written], "last": [end - 1]}
+        roles.append({**of_rule, **of_premise, **of_chain})
         ends.append(end)
     return cut_rows(examples, tokenizer, ends, roles)
 
@@ -209,6 +229,29 @@ def three_texts(examples: Sequence[Example], seed: int) -> list[list[Example]]:
     return texts
 
 
+def premise_texts(examples: Sequence[Example], seed: int) -> list[list[Example]]:
+    """Examples of three steps, the same from their second class on, which are a step shorter, and
+    with two classes exchanged that neither of the two first rules names."""
+    rng = np.random.default_rng(seed)
+    texts: list[list[Example]] = [[], [], []]
+    for example in examples:
+        premise, stated, later, follows, *_ = example.chain_of_thought
+        source = replace(
+            example,
+            question=example.question.removesuffix(premise) + later,
+            chain_of_thought=example.chain_of_thought[2:],
+            hops=example.hops - 1,
+        )
+        verify(source)
+        rules = [parse_clause(rule) for rule in (stated, follows)]
+        named = {rule.subject for rule in rules} | {rule.predicate for rule in rules}
+        free = rng.permutation([name for name in CLASSES if name not in named])
+        changed = source, exchanged(example, free[0], free[1])
+        for text, one in zip(texts, (example, *changed), strict=True):
+            text.append(one)
+    return texts
+
+
 def read(models: MemberModels, source: rb.Inputs, base: rb.Inputs, control: rb.Inputs) -> list:
     """What is read of a member at a step: rows of the table."""
     model, untrained = models.model, models.untrained
@@ -236,6 +279,43 @@ def read(models: MemberModels, source: rb.Inputs, base: rb.Inputs, control: rb.I
         of_head = {"layer": row["layer"], "head": row["head"]}
         rows.append({"quantity": "lost", **of_head, "value": row["accuracy_drop"]})
     rows.append({"quantity": "right", "value": float(lost["answered"].iloc[0])})
+    return rows
+
+
+def read_heads(models: MemberModels) -> list:
+    """What the weights of each head copy and match: rows of the table."""
+    found = probes.scan(probes.head_circuits, models.model, untrained=models.untrained)
+    found = found[found["quantity"].isin(SCORES)]
+    columns = ["quantity", "layer", "head", "value", "untrained", "p_value"]
+    return found[columns].rename(columns={"untrained": "beside"}).to_dict("records")
+
+
+def read_paths(
+    model: HookedModel, kind: str, roles: Sequence[str], texts: Sequence[rb.Inputs]
+) -> list:
+    """What follows the other text, and by which paths from L0 to L1: rows of the table."""
+    base, source, control = texts
+    options = {"answer_at": "last", "control": control}
+    where = {"components": ["resid_pre"], "roles": roles}
+    rows = []
+    for metric, name in (("logit_diff", "recovered"), ("accuracy", "followed")):
+        cells = iv.patching_matrix(model, source, base, **where, metric=metric, **options)
+        for cell in cells.to_frame().to_dict("records"):
+            of_cell = {
+                "layer": cell["layer"],
+                "value": cell["recovered"],
+                "beside": cell["control"],
+            }
+            rows.append({"quantity": f"{kind}_{name}_resid_pre@{cell['role']}", **of_cell})
+    heads = range(model.cfg.n_heads)
+    senders = ["embed", "mlp_out.0", *(f"z.0.{head}" for head in heads)]
+    receivers = [f"{component}.1.{head}" for component in "qkv" for head in heads]
+    paths = iv.path_matrix(model, base, source, senders, receivers, **options).to_frame()
+    for path in paths.to_dict("records"):
+        component, _, head = path["receiver"].split(".")
+        of_path = {"layer": 1, "head": int(head), "value": path["recovered"]}
+        quantity = f"{kind}_path_{path['sender']}_to_{component}"
+        rows.append({"quantity": quantity, **of_path, "beside": path["control"]})
     return rows
 
 
@@ -272,33 +352,48 @@ def places_read(table: pd.DataFrame) -> pd.DataFrame:
     for role in PLACES:
         columns[f"to_{role}"] = values.loc[f"last_to_{role}", 1]
     of_member = pd.DataFrame(columns)
-    return of_member[of_member["right"] > 0.9].drop(columns="right").round(3).add(0.0).reset_index()
+    return (
+        of_member[of_member["right"] > READS].drop(columns="right").round(3).add(0.0).reset_index()
+    )
 
 
 def main(folder: str) -> None:
     run = rb.Run.open(folder)
     sweep = run.sweep()
     models = MemberModels(sweep)
-    table = []
+    earlier = pd.read_parquet(TABLE) if TABLE.is_file() else pd.DataFrame({"seed": []})
+    earlier = earlier[~earlier["seed"].isin(run.config.seeds)]
+    table: list[dict[str, Any]] = []
     for member in sweep.sound_members:
         text = sweep.dataset(member.seed).text
+
+        def rows_of(
+            examples: Sequence[Example], tokenizer: Tokenizer = text.tokenizer
+        ) -> rb.Inputs:
+            return deduction_rows(examples, tokenizer)
+
         examples = [one for one in text.examples if one.hops > 1][:N_ROWS]
-        texts = three_texts(examples, member.seed)
-        base, source, control = (deduction_rows(one, text.tokenizer) for one in texts)
+        base, source, control = map(rows_of, three_texts(examples, member.seed))
+        longest = [one for one in text.examples if one.hops == 3][:N_ROWS]
+        of_premise = [*map(rows_of, premise_texts(longest, member.seed))]
         facts = fact_table(text.config.facts, member.seed)
         known = generate_facts(2 * N_ROWS, member.seed + 1, facts)
         of_facts = fact_texts(facts, known, member.seed)
         inputs = {kind: fact_rows(one[:N_ROWS], text.tokenizer) for kind, one in of_facts.items()}
         labels = {"gamma": member.gamma, "seed": member.seed}
+        found = []
         for step in sweep.checkpoint_steps:
             models.load(member, step)
-            for row in read(models, source, base, control):
-                table.append({**labels, "step": step, **row, "n": len(base)})
-        for row in read_facts(models, inputs):
-            table.append({**labels, "step": step, **row, "n": len(inputs["base"])})
+            found = read(models, source, base, control)
+            table += [{**labels, "step": step, **row, "n": len(base)} for row in found]
+        last = [*read_heads(models), *read_facts(models, inputs)]
+        if found[-1]["value"] > READS:
+            last += read_paths(models.model, "object", STREAMS, (base, source, control))
+            last += read_paths(models.model, "premise", OF_PREMISE, of_premise)
+        table += [{**labels, "step": step, "n": N_ROWS, **row} for row in last]
         print(f"gamma {member.gamma:g}, seed {member.seed}", flush=True)
-        readings = pd.DataFrame(table).round(4)
-        readings.to_parquet(TABLE, index=False)
+        readings = pd.concat([earlier, pd.DataFrame(table).round(4)], ignore_index=True)
+        readings.sort_values(["gamma", "seed"], kind="stable").to_parquet(TABLE, index=False)
     places_read(readings).to_csv(TABLE.with_name("deduction_places.csv"), index=False)
 
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from deduction import deduction_rows, fact_rows, fact_texts, three_texts
+from deduction import deduction_rows, fact_rows, fact_texts, premise_texts, three_texts
 
 from rb_interp.text.classes import fact_table, generate_classes, generate_facts
 from rb_interp.text.prontoqa import verify
@@ -33,6 +33,9 @@ def test_roles_name_what_the_proof_uses_and_an_exchanged_text_follows_the_other_
         for row, example in enumerate(text):
             words, rule = words_of(inputs, tokenizer, row), verify(example).rules[0]
             assert words["premise"] == words["written"] == words["last"] == [rule.subject]
+            assert words["class"] == [rule.subject]
+            name = parse_clause(example.chain_of_thought[0]).subject
+            assert words["premise_name"] == words["name"] == [name]
             assert words["subject"] == [rule.subject] * 2
             assert words["object"] == [rule.predicate] * 2
             assert words["label"] == [rule.predicate]
@@ -48,6 +51,22 @@ def test_roles_name_what_the_proof_uses_and_an_exchanged_text_follows_the_other_
     base, source, control = (inputs.labels for inputs in rows)
     assert (base == control).all()
     assert (base != source).all()
+
+
+def test_another_premise_differs_at_its_three_places_and_asks_for_the_next_rule():
+    examples = generate_classes(40, 0, (3,))
+    texts = premise_texts(examples, seed=1)
+    tokenizer = word_tokenizer([one.text for text in texts for one in text], 99, phrases=True)
+    base, source, control = (deduction_rows(text, tokenizer) for text in texts)
+    for row, (example, later, other) in enumerate(zip(*texts, strict=True)):
+        assert verify(later).rules == verify(example).rules[1:]
+        assert verify(other).rules[:2] == verify(example).rules[:2]
+        differ = np.flatnonzero(base.tokens[row] != source.tokens[row])
+        places = [base.roles.positions[name][row, 0] for name in ("premise", "class", "last")]
+        assert differ.tolist() == places
+    assert (base.labels == control.labels).all()
+    assert (base.labels != source.labels).all()
+    assert (base.tokens != control.tokens).any(1).all()
 
 
 def test_a_facts_name_or_class_is_that_of_another_fact_and_no_rule_leads_on():
