@@ -50,7 +50,7 @@ from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._core import undefined_notes
-from rb_interp.probes.activations import check_labels
+from rb_interp.probes.activations import check_labels, check_last_column
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.anchor import AnchorDataset
 from rb_interp.tasks.dataset import can_change_anchor, single_anchors
@@ -115,6 +115,7 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
             "routes got a model of 1 layer; what enters its last layer is the tokens. Use 2 layers."
         )
     check_labels(inputs, "routes")
+    check_last_column(inputs, "routes")
     key = inputs.roles.position("key", "routes")
     anchors = inputs.roles.position("anchor", "routes")
     last = inputs.tokens.shape[1] - 1

@@ -267,32 +267,38 @@ def random_edits(
     """Edits of one draw of each control of an interchange of some sites.
 
     ``random_subspaces`` turns what differs between source and base by one rotation of each site (of
-    each head's space): the changes have the same sizes, rank and angles in other directions. A single
-    neuron has no others.
+    each head's space): the changes have the same sizes, rank and angles in other directions. It is
+    missing for patterns, and for single neurons, which have no others.
 
     ``random_sites`` are of the same components and layers. For a head or neuron it is one of its layer
-    whose number no given site has. If there is none, and for other sites, the role stands at as many
-    other positions of each row, which no given site has in the base or in the source. It is missing
-    if a row has too few.
+    whose number no given site has, another for each. If too few are left, and for other sites, the
+    role stands at as many other positions of each row, which no given site has in the base or in the
+    source. It is missing if a row has too few.
     """
     taken = values_at(model, source, sites)
     new = values_at(model, base, sites)
     used = np.zeros(base.tokens.shape)
     for site, values in new.items():
         d = values.shape[-1]
-        rotation = torch.as_tensor(random_subspaces(1, d, d, rng)[0])
+        # LAPACK's signs are not random
+        rotation = torch.as_tensor(random_subspaces(1, d, d, rng)[0] * rng.choice([-1.0, 1.0], d))
         new[site] = values + (taken[site] - values) @ rotation.to(values)
         for rows in (base, source):
             np.put_along_axis(used, site_positions(site, rows).numpy(), 1, 1)
-    edits = {"random_subspaces": edits_of(model, base, new)}
+    edits = {}
+    whole = (site.unit is None or site.component != "mlp_post" for site in sites)
+    if all(whole) and all(site.component != "pattern" for site in sites):
+        edits["random_subspaces"] = edits_of(model, base, new)
     order = (rng.random(used.shape) + used).argsort(1)
     drawn = []
     positions = {}
+    given = sorted({site.unit for site in sites if site.unit is not None})
+    shuffled = rng.permutation(max(model.cfg.n_heads, model.cfg.d_mlp or 0)).tolist()
     for site in sites:
         n_units = model.cfg.d_mlp if site.component == "mlp_post" else model.cfg.n_heads
-        units = sorted({*range(n_units)} - {other.unit for other in sites})
-        if site.unit is not None and units:
-            site = replace(site, unit=units[rng.integers(len(units))])
+        units = [unit for unit in shuffled if unit < n_units and unit not in given]
+        if site.unit is not None and given.index(site.unit) < len(units):
+            site = replace(site, unit=units[given.index(site.unit)])
         elif site.role not in positions:
             n = site_positions(site, base).shape[1]
             positions[site.role], order = np.split(order, [n], 1)

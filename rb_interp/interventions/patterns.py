@@ -268,7 +268,10 @@ def forced_average(
         control = "random fixed pattern of the same entropy"
         n_heads = 1 if head is not None else model.cfg.n_heads
         shape = (n_draws, n_heads, inputs.tokens.shape[1])
-        target = np.broadcast_to(np.asarray(entropies, dtype=np.float64), shape)
+        target = np.asarray(entropies, dtype=np.float64)
+        if head is not None and target.ndim == 2:
+            target = target[[head]]
+        target = np.broadcast_to(target, shape)
         beside = [*random_patterns(target, np.random.default_rng([seed, 10]), mask)]
     pair = PairedRun(model, metric, answer_at, inputs)
     if pattern is None:
@@ -279,6 +282,11 @@ def forced_average(
     else:
         name = "attention of another model"
         patterns = [pattern, *beside]
+    for new in patterns:
+        if np.ndim(new) == 4 and len(new) != len(inputs):
+            raise ModelError(
+                f"got patterns of {len(new)} rows for {len(inputs)} rows; give as many."
+            )
     runs = [pair.run(forced_pattern(model, new, layer=layer, head=head)) for new in patterns]
     return pair.effect(name, str(site), runs, control)
 

@@ -52,7 +52,7 @@ from rb_interp.arguments import checked
 from rb_interp.errors import RolesError
 from rb_interp.models.arrays import ActivationSource
 from rb_interp.probes._core import HeadAttention, Measurement, read_head
-from rb_interp.probes.activations import occupied
+from rb_interp.probes.activations import check_last_column, occupied
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import NO_POSITION, REST, Inputs, Roles, role_positions
@@ -195,6 +195,7 @@ def attention_by_role(
     >>> round(sum(reading.values[role] for role in ("key", "anchors", "self", "noise")), 6)
     1.0
     """
+    check_last_column(inputs, "attention_by_role")
     measure = partial(attention_of_last, roles=inputs.roles)
     return read_head(
         "attention_by_role", model, inputs, layer, head, measure, untrained, n_null, seed

@@ -6,7 +6,7 @@ layer. e is the mean of W_E over tokens, E is W_E less e, and p_i the embedding 
 
     copying         sum of eigenvalues / sum of |eigenvalues| of E W_OV W_U, the full OV circuit      [-1, 1]
     previous_token  mean over i > 0 of the attention of position i to i - 1 by scores
-                    (e + p_i) W_QK (e + p_j)^T / sqrt(d_head)                                         [0, 1]
+                    (e + p_i) W_QK (e + p_j)^T / the model's scale, mostly sqrt(d_head)               [0, 1]
     induction       as copying, of E W_QK (E W_OV')^T, the full QK circuit through the earlier head
                     with the largest previous_token                                                   [-1, 1]
     q_composition   largest of |W_OV' W_QK| / (|W_OV'| |W_QK|) over heads of earlier layers           [0, 1]
@@ -204,7 +204,6 @@ def circuits_of(scan: OnePass) -> Circuits:
         return basis @ float64(linear)
 
     rotary = getattr(cfg, "positional_embedding_type", "") == "rotary"
-    scale = math.inf if rotary else math.sqrt(cfg.d_head)
     norms = [through(norm) for norm in structure.norms_read(model)]
     sides = []
     for layer in structure.attention_layers(model):
@@ -213,7 +212,8 @@ def circuits_of(scan: OnePass) -> Circuits:
             heads = float64(structure.layer_heads(model, layer, name))
             side = writes @ heads.swapaxes(1, 2) if name == "W_O" else norms[layer] @ heads
             sides.append(np.repeat(side, cfg.n_heads // len(side), axis=0))
-        sides[-2] = sides[-2] / scale
+        scale = getattr(model.blocks[layer].attn, "attn_scale", math.sqrt(cfg.d_head))
+        sides[-2] = sides[-2] / (math.inf if rotary else scale)
     W_U = float64(model.W_U)
     stacked = np.reshape(sides, (-1, 4, *sides[0].shape))
     values, outputs, queries, keys = stacked.swapaxes(0, 1)

@@ -322,6 +322,15 @@ def occupied(inputs: Inputs, role: str, caller: str) -> Int[np.ndarray, "row n"]
     return positions
 
 
+def check_last_column(inputs: Inputs, caller: str) -> None:
+    """Raise RolesError if the role ``last`` stands elsewhere than in the last column."""
+    if (occupied(inputs, "last", caller) != inputs.tokens.shape[1] - 1).any():
+        raise RolesError(
+            f"{caller} reads the last column, and the role 'last' stands elsewhere; give it rows "
+            f"without padding behind."
+        )
+
+
 def check_attends(model: ActivationSource, attends: Bool[np.ndarray, "*lead query"]) -> None:
     """Raise ModelError if queries attend to nothing and are no padding in front.
 

@@ -73,7 +73,7 @@ def t_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -
     x = np.asarray(values, dtype=float)
     if x.ndim != 1:
         raise ArgumentError(f"t_interval got shape {list(x.shape)}; give one number per seed.")
-    if len(x) == 0:
+    if len(x) == 0 or not np.isfinite(x).all():
         return Interval(np.nan, np.nan, np.nan)
     if len(x) == 1:
         return Interval(float(x[0]), -np.inf, np.inf)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MAX_QUANTITIES = 5
 """Quantities of a reading in its line, at most."""
+ROUNDING = 1e-12
+"""Share of a value by which sums of the same numbers in another order may differ from it."""
 
 
 @checked
@@ -32,7 +34,8 @@ class Null(TableRepr):
         name: what was destroyed, in words (``random direction``, ``roles permuted``, ...).
         draws: the quantity under the null, shape ``[draw]``.
         side: the side on which the mechanism would lie.
-        tolerance: draws this close to the value count as extreme, against rounding of ties.
+        tolerance: draws this close to the value count as extreme, against rounding of ties; at least
+            ROUNDING of the value.
     """
 
     name: str
@@ -62,10 +65,11 @@ class Null(TableRepr):
         ordered = self._ordered
         if math.isnan(value) or (n and math.isnan(ordered[-1])):  # NaN is sorted to the end
             return math.nan
+        tolerance = max(self.tolerance, ROUNDING * abs(value))
         if self.side == "less":
-            extreme = ordered.searchsorted(value + self.tolerance, "right")
+            extreme = ordered.searchsorted(value + tolerance, "right")
         else:
-            extreme = n - ordered.searchsorted(value - self.tolerance)
+            extreme = n - ordered.searchsorted(value - tolerance)
         return float((1 + extreme) / (1 + n))
 
     @cached_property

@@ -130,6 +130,14 @@ def test_the_average_beside_patterns_of_others():
     )
     np.testing.assert_allclose(effect.control[2], effect.values)
     assert np.abs(effect.values).max() > 0.01
+    with pytest.raises(ModelError, match="patterns of 30 rows for 7 rows"):
+        forced_average(model, INPUTS.take(range(7)), pattern=theirs, layer=1)
+    of_heads = np.linspace(0.2, 0.8, 4)[:, None] * np.log(np.arange(1, 10))
+    of_head, given = (
+        forced_average(model, INPUTS, entropies, layer=1, head=2, n_draws=2).control
+        for entropies in (of_heads, of_heads[2])
+    )
+    np.testing.assert_array_equal(of_head, given)
     one = forced_average(
         model, INPUTS, 0.5 * np.log(np.arange(1, 10)), pattern=own, layer=1, head=1, n_draws=2
     )

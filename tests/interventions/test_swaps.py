@@ -406,3 +406,29 @@ def test_random_sites_lie_elsewhere_and_random_subspaces_are_as_large():
     assert not moved[[1, 2]].any()
     everywhere = random_edits(model, base, source, [Site("resid_pre", 1)], rng)
     assert list(everywhere) == ["random_subspaces"]
+
+
+def test_heads_have_a_stand_in_each_and_turned_changes_point_anywhere():
+    """A random direction has a cosine of 0 with a fixed one, on average."""
+    model, rng = model_of("gpt2"), np.random.default_rng(0)
+    rows = DATA.sample("rsn_train", 12)
+    base, source = DATA.inputs(rows), TASK.counterfactual(DATA, rows, "key")
+    sites = [Site("z", 0, "key", 0), Site("z", 0, "key", 1)]
+    own = values_at(model, source, sites[0])[sites[0]] - values_at(model, base, sites[0])[sites[0]]
+
+    def read(edits):
+        with with_edits(model, edits), torch.no_grad():
+            return model.run_with_cache(torch.from_numpy(base.tokens).long())[1][sites[0].hook]
+
+    before, cosines = read([]), []
+    key = positions(base, "key")[:, 0]
+    for number in range(100):
+        edits = random_edits(model, base, source, sites, rng)
+        turned = (read(edits["random_subspaces"]) - before)[np.arange(12), key, 0]
+        cosines.append(torch.cosine_similarity(turned, own[:, 0], dim=-1).mean().item())
+        if number < 10:
+            moved = (read(edits["random_sites"]) - before).abs().amax((0, 1, 3)) > 1e-6
+            assert moved.tolist() == [False, False, True, True]
+    assert abs(np.mean(cosines)) < 4 * np.std(cosines) / 10
+    for site in (Site("mlp_post", 1, "last", 3), Site("pattern", 1, "last", 0)):
+        assert "random_subspaces" not in random_edits(model, base, source, [site], rng)

@@ -8,6 +8,7 @@ from lens_models import lens_model
 from scipy.stats import kstest
 
 from rb_interp.errors import ModelError, RolesError
+from rb_interp.interventions import routes
 from rb_interp.interventions.patterns import pattern_of
 from rb_interp.models.build import build_model
 from rb_interp.probes import (
@@ -322,6 +323,18 @@ def test_roles_that_do_not_fit_are_refused(positions, message):
             layer=0,
         )
     assert message in str(error.value)
+
+
+def test_a_last_position_that_is_not_the_last_column_is_refused():
+    """Its rows are padded behind."""
+    positions = {"key": [[0]] * 2, "anchor": [[1]] * 2, "last": [[3], [2]]}
+    roles = Roles({role: np.array(at) for role, at in positions.items()})
+    inputs = Inputs(np.zeros((2, 4), int), np.zeros(2, int), roles=roles)
+    with pytest.raises(RolesError, match="attention_by_role reads the last column"):
+        attention_by_role(of_pattern(np.full((2, 4, 4), 0.25)), inputs, layer=0)
+    model = build_model(AnchorTask(), gamma=0.5)
+    with pytest.raises(RolesError, match="routes reads the last column"):
+        routes(model, inputs, {"key": inputs})
 
 
 def averaged(patterns, **options):

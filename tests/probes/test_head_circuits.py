@@ -177,10 +177,13 @@ def test_numbers_are_those_of_matrices_of_full_size(kind):
 
 
 @pytest.mark.lens
-@pytest.mark.parametrize("kind", ["plain", "gpt2", "folded"])
-def test_previous_token_is_the_attention_of_a_model_with_one_token(kind):
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [("plain", {}), ("plain", {"use_attn_scale": False}), ("gpt2", {}), ("folded", {})],
+)
+def test_previous_token_is_the_attention_of_a_model_with_one_token(kind, settings):
     """Positions of equal length, no biases: then LayerNorm's scale is one number."""
-    model = lens_model(kind)
+    model = lens_model(kind, **settings)
     weights = {
         name: torch.zeros_like(value) if ".b" in name else value
         for name, value in read_weights(model).items()

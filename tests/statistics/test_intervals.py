@@ -39,7 +39,8 @@ def test_zero_spread_is_exactly_the_value_so_that_thresholds_are_not_missed_by_a
 
 def test_one_value_bounds_nothing_and_no_value_is_nan():
     assert t_interval([2.0]) == (2.0, -np.inf, np.inf)
-    assert np.isnan(t_interval([])).all()
+    for values in ([], [np.nan], [np.inf, np.inf], [1.0, -np.inf]):
+        assert np.isnan(t_interval(values)).all()
 
 
 def test_t_interval_covers_normal_means_at_the_stated_rate():

@@ -40,6 +40,13 @@ def test_the_table_has_one_row_per_quantity():
     assert table.iloc[1][["untrained", "null_mean", "p_value"]].isna().all()
 
 
+def test_a_sum_of_the_same_numbers_in_another_order_counts_as_extreme():
+    two, one = 0.1 + (0.2 + 0.3), (0.1 + 0.2) + 0.3
+    assert one > two
+    assert Null("reordered", np.array([two])).p_value(one) == 1
+    assert Null("reordered", np.array([one]), "less").p_value(two) == 1
+
+
 @pytest.mark.parametrize(("side", "p"), [("greater", 5 / 6), ("less", 4 / 6)])
 def test_draws_that_equal_the_value_count_as_extreme(side, p):
     null = Null("drawn", np.array([3.0, 1.0, 4.0, 2.0, 2.0]), side)
