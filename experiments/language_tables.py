@@ -4,7 +4,9 @@
 
 Writes ``results/NAME.csv``, a line a member: losses of rules, whole chains by steps, steps at which
 .3, .5 and .7 of facts and rules are learned, with the ratio's two ends, and gaps where rows were
-repeated; and ``results/NAME_verdicts.csv``, the claims from G4 on, judged on all runs at once.
+repeated; ``results/NAME_readings.parquet``, what claims from G4 on read of it; and
+``results/NAME_verdicts.csv``, these claims, judged on all seeds at once. Members of other seeds stay in
+the tables, so runs can be added as they end.
 """
 
 import sys
@@ -19,16 +21,16 @@ import rb_interp as rb
 RESULTS = Path(__file__).parents[1] / "results"
 MEMBER = ["gamma", "seed"]
 SKILLS = ["chain_1", "chain_2", "chain_3", "chain_more", "knows_fact", "follows_prompt"]
+PROBES = ["reasoning", "decisive"]
 
 
-def member_table(runs: Sequence[rb.Run]) -> pd.DataFrame:
+def member_table(runs: Sequence[rb.Run], readings: pd.DataFrame) -> pd.DataFrame:
     curves = joined(runs, "curves")
     end = curves[
         (curves["step"] == curves["step"].max()) & curves["set"].isin(["repeated", "rule"])
     ]
     losses = end.pivot_table("loss", MEMBER, "set").add_prefix("loss_")
-    final = joined(runs, "readings")
-    final = final.query("stage == 'final' and probe in ('reasoning', 'decisive')")
+    final = readings.query("stage == 'final'")
     values = final.pivot_table("value", MEMBER, "quantity", dropna=False)
     times = [name for name in values if name.startswith("t_")]
     rest = [name for name in values if name.startswith(("gap_", "ratio_"))]
@@ -36,10 +38,23 @@ def member_table(runs: Sequence[rb.Run]) -> pd.DataFrame:
     return table.round(dict.fromkeys(times, 0)).astype(dict.fromkeys(times, int)).reset_index()
 
 
+def with_earlier(earlier: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the members of other seeds that stand in the earlier one."""
+    others = earlier[~earlier["seed"].isin(table["seed"])]
+    return pd.concat([others, table], ignore_index=True).sort_values(MEMBER, kind="stable")
+
+
 def main(name: str, *folders: str) -> None:
     runs = [rb.Run.open(folder) for folder in folders]
-    member_table(runs).to_csv(RESULTS / f"{name}.csv", index=False)
-    verdicts = judged(runs[0], joined(runs, "readings"))
+    readings = joined(runs, "readings").query("probe in @PROBES")
+    members = member_table(runs, readings)
+    of_members, of_readings = RESULTS / f"{name}.csv", RESULTS / f"{name}_readings.parquet"
+    if of_members.is_file():
+        members = with_earlier(pd.read_csv(of_members), members)
+        readings = with_earlier(pd.read_parquet(of_readings), readings)
+    members.to_csv(of_members, index=False)
+    readings.to_parquet(of_readings, index=False, compression="zstd")
+    verdicts = judged(runs[0], readings)
     later = verdicts["id"].str[1].astype(int) > 3
     verdicts[later].to_csv(RESULTS / f"{name}_verdicts.csv", index=False)
 

@@ -1,7 +1,11 @@
 """Kinds of targets beside the verifier's proof; facts that nothing in their prompt gives away."""
 
+import os
+import re
 from collections import Counter
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +18,7 @@ from rb_interp.text.classes import (
     generate_classes,
     generate_facts,
 )
+from rb_interp.text.corpora import read_prontoqa
 from rb_interp.text.prontoqa import ENTITIES, derive, generate, verify
 from rb_interp.text.sentences import fact, parse_clause, read_clauses, split_sentences
 from rb_interp.text.targets import KINDS, target_kinds
@@ -24,10 +29,18 @@ TABLE = fact_table(80, seed=1)
 N = 8000
 
 
-@pytest.mark.parametrize("make", [word_tokenizer, train_tokenizer])
-@pytest.mark.parametrize("query", ["property", "class", "steps", "fact"])
+PHRASES = partial(word_tokenizer, phrases=True)
+
+
+@pytest.mark.parametrize("make", [word_tokenizer, PHRASES, train_tokenizer])
+@pytest.mark.parametrize("query", ["real", "property", "class", "steps", "fact"])
 def test_kinds_of_targets_are_those_of_the_proof(query, make):
-    if query == "property":
+    if query == "real":
+        if "RB_INTERP_DATA" not in os.environ:
+            pytest.skip("RB_INTERP_DATA does not name the folder with the original's examples")
+        folder = Path(os.environ["RB_INTERP_DATA"]) / "prontoqa"
+        examples = read_prontoqa(folder / "v1_fictional_valid.jsonl")[:60]
+    elif query == "property":
         examples = generate(60, 0, (1, 2, 3))
     elif query == "fact":
         examples = generate_facts(60, 0, TABLE)
@@ -40,7 +53,11 @@ def test_kinds_of_targets_are_those_of_the_proof(query, make):
         names = [KINDS[kind] for kind in kinds]
         assert names.count("question") == len(tokenizer.encode(example.prompt))
         assert names.index("template") == names.count("question")
-        assert (names[-1] == "stop") == (names.count("answer") == 0) == (query != "property")
+        assert (
+            (names[-1] == "stop")
+            == (names.count("answer") == 0)
+            == (query not in ("real", "property"))
+        )
         if query == "fact":
             objects = [parse_clause(example.chain_of_thought[1]).predicate]
             expected = ["fact"]
@@ -53,7 +70,7 @@ def test_kinds_of_targets_are_those_of_the_proof(query, make):
         marked = [(name, at) for at, name in enumerate(names) if name in ("rule", "object", "fact")]
         assert [name for name, _ in marked] == expected
         for (_, at), noun in zip(marked, objects, strict=True):
-            assert example.text[first[at] :].lstrip().startswith(noun)
+            assert re.match(rf"\s*((is|are)( not)?( an?)? )?{noun}\b", example.text[first[at] :])
         forms = [example.text[first[at] :] for at, name in enumerate(names) if name == "form"]
         for text, sentence in zip(forms, example.chain_of_thought[1::2], strict=True):
             assert text.lstrip().startswith(sentence)
