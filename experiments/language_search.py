@@ -1,6 +1,6 @@
 """At which setting does a small model write chains within minutes, beside facts of the same form?
 
-    python experiments/language_search.py SEED ...      200 to 203 by default
+    python experiments/language_search.py [SETTING ...] [SEED ...]      all, and 200 to 203 by default
 
 Each setting trains one member of each seed (gamma .6, one core) and adds a line to
 ``results/language_search.csv``, whose other lines are of texts before rules were stated twice: CPU
@@ -27,7 +27,20 @@ from rb_interp.training.members import train_members
 
 ROWS = Path(__file__).parents[1] / "results/language_search.csv"
 GAMMA = 0.6
-SETTINGS: dict[str, dict[str, Any]] = {"class": {}, "steps": {"query": "steps"}}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "class": {},
+    "weight_3": {"chain_weight": 3.0},
+    "weight_30": {"chain_weight": 30.0},
+    "steps": {"query": "steps"},
+    "property": {  # as in PrOntoQA, whose prompts are longer; an hour
+        "query": "property",
+        "hops": (1, 2),
+        "n_ctx": 104,
+        "sequences": 65_536,
+        "steps": 30_000,
+        "curves": ("template", "form", "rule", "stop", "answer", "fact"),
+    },
+}
 """What differs from the preset ``quick``: names of its settings of text, model and training."""
 
 
@@ -59,12 +72,14 @@ def train_setting(changes: dict[str, Any], seed: int) -> dict[str, Any]:
     return row
 
 
-def main(seeds: list[int]) -> None:
-    for seed, name in product(seeds, SETTINGS):
+def main(words: list[str]) -> None:
+    names = [word for word in words if word in SETTINGS] or [*SETTINGS]
+    seeds = [int(word) for word in words if word not in SETTINGS] or [200, 201, 202, 203]
+    for seed, name in product(seeds, names):
         row = {"name": name, "seed": seed, **train_setting(SETTINGS[name], seed)}
         known = pd.read_csv(ROWS).query("name != @name or seed != @seed")
         pd.concat([known, pd.DataFrame([row])]).round(4).to_csv(ROWS, index=False)
 
 
 if __name__ == "__main__":
-    main(list(map(int, sys.argv[1:])) or [200, 201, 202, 203])
+    main(sys.argv[1:])
