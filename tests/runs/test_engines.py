@@ -48,6 +48,7 @@ SelectTypeParameters=CR_CPU
 SchedulerParameters=sched_interval=1,batch_sched_delay=0
 SlurmdTimeout=10
 MessageTimeout=10
+MinJobAge=86400
 StateSaveLocation={spool}/controller
 SlurmdSpoolDir={spool}/%n
 SlurmctldPidFile={spool}/controller.pid
