@@ -2,8 +2,8 @@
 
     python experiments/paper_sizes.py
 
-Reads results/anchor_paper_200k and results/quick_circuits.csv, and writes
-docs/figures/paper_circuits.png. Circuits have their names by cause.
+Reads results/anchor_paper_200k, results/anchor_paper_lr1e-4_end and results/quick_circuits.csv, and
+writes docs/figures/paper_circuits.png. Circuits have their names by cause.
 """
 
 from pathlib import Path
@@ -27,15 +27,17 @@ def main() -> None:
     import matplotlib.pyplot as plt
 
     paper = pd.read_parquet(ROOT / "results/anchor_paper_200k/circuits.parquet")
+    faster = pd.read_parquet(ROOT / "results/anchor_paper_lr1e-4_end/circuits.parquet")
     quick = pd.read_csv(ROOT / "results/quick_circuits.csv").query("seeds == '0-19'")
     rows = {
+        "the same, 10 x learning rate,\nfour times as far": faster.cause,
         "paper's sizes, γ = 0.8": paper[paper.gamma == 0.8].cause,
         "paper's sizes, γ = 0.3": paper[paper.gamma == 0.3].cause,
         "small, γ = 0.8": quick[quick.gamma == 0.8].cause,
         "small, γ = 0.5": quick[quick.gamma == 0.5].cause,
         "small, γ = 0.3": quick[quick.gamma == 0.3].cause,
     }
-    figure, axes = plt.subplots(figsize=(9, 4.2), layout="constrained")
+    figure, axes = plt.subplots(figsize=(9, 4.8), layout="constrained")
     for row, causes in enumerate(rows.values()):
         left, n = 0.0, len(causes)
         for name, (colour, label) in COLOURS.items():
