@@ -28,11 +28,10 @@ At the last step alone stand ``copying``, ``previous_token`` and ``induction`` o
 (``probes.head_circuits``), and for members that read rules, with KIND the ``object`` exchanged as above
 or the ``premise`` being the next class of the chain, so that the next rule applies:
 
-    KIND_recovered, KIND_followed    by the stream at a role: share of the way in the difference of
-                                     logits, and in the share of rows whose likeliest token is the
-                                     other object
-    KIND_path_SENDER_to_C            share of the way by the path from a sender straight to the
-                                     queries, keys or values of a head of L1
+    KIND_followed            by the stream at a role: share of the way in the share of rows whose
+                             likeliest token is the other object
+    KIND_path_SENDER_to_C    share of the way by the path from a sender straight to the queries,
+                             keys or values of a head of L1
 
 Facts are cut at the same place, and read at the last step alone. Their name, or their class, is that
 of another fact, whose object differs; the control is as above. ``name_`` or ``class_recovered`` is the
@@ -298,15 +297,10 @@ def read_paths(
     options = {"answer_at": "last", "control": control}
     where = {"components": ["resid_pre"], "roles": roles}
     rows = []
-    for metric, name in (("logit_diff", "recovered"), ("accuracy", "followed")):
-        cells = iv.patching_matrix(model, source, base, **where, metric=metric, **options)
-        for cell in cells.to_frame().to_dict("records"):
-            of_cell = {
-                "layer": cell["layer"],
-                "value": cell["recovered"],
-                "beside": cell["control"],
-            }
-            rows.append({"quantity": f"{kind}_{name}_resid_pre@{cell['role']}", **of_cell})
+    cells = iv.patching_matrix(model, source, base, **where, metric="accuracy", **options)
+    for cell in cells.to_frame().to_dict("records"):
+        of_cell = {"layer": cell["layer"], "value": cell["recovered"], "beside": cell["control"]}
+        rows.append({"quantity": f"{kind}_followed_resid_pre@{cell['role']}", **of_cell})
     heads = range(model.cfg.n_heads)
     senders = ["embed", "mlp_out.0", *(f"z.0.{head}" for head in heads)]
     receivers = [f"{component}.1.{head}" for component in "qkv" for head in heads]
