@@ -1,12 +1,14 @@
 """Small tables of runs of the language study with facts: members at the end, and verdicts.
 
+    python experiments/language_tables.py language_facts_16 RUN ...
     python experiments/language_tables.py language_facts RUN ...
 
 Writes ``results/NAME.csv``, a line a member: losses of rules, whole chains by steps, steps at which
 .3, .5 and .7 of facts and rules are learned, with the ratio's two ends, and gaps where rows were
 repeated; ``results/NAME_readings.parquet``, what claims from G4 on read of it; and
 ``results/NAME_verdicts.csv``, these claims, judged on all seeds at once. Members of other seeds stay in
-the tables, so runs can be added as they end.
+the tables, so runs can be added as they end. Whether the sign is one at all numbers of facts (G4n) is
+read from NAME and each NAME_N, runs of another number of facts, which come first.
 """
 
 import sys
@@ -17,6 +19,7 @@ import pandas as pd
 from join_runs import joined, judged
 
 import rb_interp as rb
+from rb_interp.statistics.decisive import same_sign
 
 RESULTS = Path(__file__).parents[1] / "results"
 MEMBER = ["gamma", "seed"]
@@ -52,6 +55,14 @@ def main(name: str, *folders: str) -> None:
     if of_members.is_file():
         members = with_earlier(pd.read_csv(of_members), members)
         readings = with_earlier(pd.read_parquet(of_readings), readings)
+    counts = sorted(RESULTS.glob(f"{name}_[0-9]*_readings.parquet"))
+    if counts:
+        tables = [readings, *map(pd.read_parquet, counts)]
+        signs = same_sign([table.query("probe == 'decisive'") for table in tables])
+        labels = {"stage": "final", "probe": "decisive", "quantity": "same_sign", "n": len(tables)}
+        rows = [{**labels, "seed": seed, "value": value} for seed, value in signs.items()]
+        readings = readings[readings["quantity"] != "same_sign"]
+        readings = pd.concat([readings, pd.DataFrame(rows)], ignore_index=True)
     members.to_csv(of_members, index=False)
     readings.to_parquet(of_readings, index=False, compression="zstd")
     verdicts = judged(runs[0], readings)

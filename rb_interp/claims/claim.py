@@ -102,8 +102,12 @@ class Condition:
 
     @checked
     def met(self, value: float) -> bool:
-        """Whether one value is on the claimed side; False for NaN."""
-        return bool(COMPARE[self.operator](value, self.threshold))
+        """Whether one value, to nine decimals, is on the claimed side; False for NaN.
+
+        >>> Condition(Term("p", "gap", 0.8, "final"), ">=", 0.2).met(0.7 - 0.5)
+        True
+        """
+        return bool(COMPARE[self.operator](round(value, 9), self.threshold))
 
     @property
     def statistic(self) -> str:

@@ -143,6 +143,7 @@ def _effects_by_gamma(
         present = rows["stage"].unique()  # a run without the stage's gamma has no sibling stage
         shown_stage = sibling if not same_gamma and sibling in present else stage
         rows = rows.query("stage == @shown_stage")
+        rows = rows.loc[rows["reached"].astype(bool)] if "reached" in rows else rows
         n_seeds = int(rows["effect"].notna().to_numpy().sum())
         cell: dict[str, Any] = {"gamma": gamma, "stage": shown_stage, "n_seeds": n_seeds}
         for column, low, high in EFFECT_COLUMNS:
@@ -157,10 +158,9 @@ def _judge_claim(
 ) -> Verdict:
     diverged_seeds = _diverged_seeds(claim, diverged)
     samples = [table.condition_sample(condition, claim.unit) for condition in claim.conditions]
-    seeds = sorted(set().union(*(sample.values for sample in samples)))
-    learners, learned, learned_note = _learners(table, claim, seeds)
-    if claim.gate:
-        samples = [sample.among(learners) for sample in samples]
+    seeds = sorted(set().union(*(sample.values for sample in samples), diverged_seeds))
+    counted, learned, learned_note = _learners(table, claim, seeds)
+    samples = [sample.among(counted) for sample in samples]
     unreached_seeds, few_on_time, late_note = _unreached_seeds(samples, claim, diverged_seeds)
     samples = [sample.among(sample.values.keys() - set(unreached_seeds)) for sample in samples]
     results = tuple(_judge_condition(sample, claim, diverged_seeds) for sample in samples)
@@ -236,10 +236,14 @@ def _diverged_seeds(claim: Claim, diverged: Diverged) -> list[int]:
     """Seeds of which a member that the claim reads has diverged."""
     diverged_seeds: set[int] = set()
     for term in claim.terms:
-        if term.gamma is None or term.stage == "init":
+        if term.stage == "init":
             continue
         for sweep, gamma, seed in diverged:
-            if sweep == term.sweep and np.isclose(gamma, term.gamma):
+            if term.gamma is None:
+                is_read = term.sweep in ("", sweep)
+            else:
+                is_read = sweep == term.sweep and np.isclose(gamma, term.gamma)
+            if is_read:
                 diverged_seeds.add(seed)
     return sorted(diverged_seeds)
 
@@ -330,19 +334,26 @@ def _number_interval(sample: ConditionSample) -> tuple[Interval, str]:
 def _learners(
     table: ReadingsTable, claim: Claim, seeds: Collection[int]
 ) -> tuple[Collection[int], bool | None, str]:
-    """Seeds that have learned what a claim speaks of, whether these are at least half, a note."""
-    test = claim.gate or claim.learned
-    if test is None or not seeds:
-        return seeds, None, ""
-    tested = table.sample(test.of)
-    learners = [seed for seed in seeds if test.met(tested.values.get(seed, np.nan))]
-    enough = 2 * len(learners) >= len(seeds)
-    note = ""
-    if tested.values and len(learners) < len(seeds):
-        note = f"{test.comparison} in {len(learners)} of {len(seeds)} seeds"
-        if not enough:
-            note = f"{'stopped early' if claim.stopped_early else 'not learned'}: {note}"
-    return learners, enough, joined_text([tested.problem, note])
+    """Seeds that pass the gate, whether at least half of those that decide have learned what a
+    claim speaks of, a note."""
+    counted = seeds
+    deciding = [seed for seed in seeds if seed >= claim.first_seed] or seeds
+    learned = None
+    notes = []
+    for test in filter(None, (claim.gate, claim.learned)) if seeds else ():
+        tested = table.sample(test.of)
+        learners = [seed for seed in seeds if test.met(tested.values.get(seed, np.nan))]
+        enough = 2 * len({*learners} & {*deciding}) >= len(deciding)
+        learned = learned is not False and enough
+        notes.append(tested.problem)
+        if tested.values and len(learners) < len(seeds):
+            note = f"{test.comparison} in {len(learners)} of {len(seeds)} seeds"
+            if not enough:
+                note = f"{'stopped early' if claim.stopped_early else 'not learned'}: {note}"
+            notes.append(note)
+        if test is claim.gate:
+            counted = learners
+    return counted, learned, joined_text(notes)
 
 
 def _context_result(table: ReadingsTable, term: Term) -> ConditionResult:

@@ -46,7 +46,7 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 ENOUGH = 40.0
 """The evidence that decides."""
 MIN_SEEDS = 8
-"""Seeds that can decide, where they all agree: 8 give 56.9 and 7 give 31.9."""
+"""Seeds that can decide, where they all agree: 8 give 56.8 and 7 give 31.9."""
 
 
 class Finding(NamedTuple):
@@ -190,8 +190,8 @@ def expected_by_chance(verdicts: Iterable[Any]) -> tuple[float, float]:
     claim.
 
     Exact for the seeds that the claims have. A claim about a share or a number with an interval
-    counts .025 for HOLDS and for each condition .025 for FAILS, as its ends guarantee. Verdicts
-    that are withheld count nothing.
+    counts .025 for HOLDS and for each condition .025 for FAILS, as its ends guarantee; a condition
+    without a reading cannot fail, and its claim not hold. Verdicts that are withheld count nothing.
     """
     holds = 0.0
     fails = 0.0
@@ -201,7 +201,8 @@ def expected_by_chance(verdicts: Iterable[Any]) -> tuple[float, float]:
         if verdict.unit == "seed":
             verdict_holds, verdict_fails = outcome_probabilities(0.5, verdict.n_decisive)
         else:
-            verdict_holds, verdict_fails = 0.025, 0.025 * len(verdict.conditions)
+            are_read = [condition.n_seeds > 0 for condition in verdict.conditions]
+            verdict_holds, verdict_fails = 0.025 * all(are_read), 0.025 * sum(are_read)
         holds += verdict_holds
         fails += verdict_fails
     return holds, fails

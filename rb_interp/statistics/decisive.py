@@ -144,8 +144,8 @@ def same_sign(tables: Sequence[pd.DataFrame]) -> dict[int, float]:
     signs = []
     for table in tables:
         ends = table.pivot_table("value", ["seed"], ["gamma", "quantity"])
-        low = ends[SMALL, "ratio_50_low"] - ends[LARGE, "ratio_50_high"]
-        high = ends[SMALL, "ratio_50_high"] - ends[LARGE, "ratio_50_low"]
+        low = (ends[SMALL, "ratio_50_low"] - ends[LARGE, "ratio_50_high"]).dropna()
+        high = (ends[SMALL, "ratio_50_high"] - ends[LARGE, "ratio_50_low"]).dropna()
         signs.append((low > 0).astype(int) - (high < 0).astype(int))
     by_seed = pd.concat(signs, axis=1, join="inner")
     return {

@@ -65,7 +65,7 @@ class Null(TableRepr):
         ordered = self._ordered
         if math.isnan(value) or (n and math.isnan(ordered[-1])):  # NaN is sorted to the end
             return math.nan
-        tolerance = max(self.tolerance, ROUNDING * abs(value))
+        tolerance = max(self.tolerance, ROUNDING * abs(value)) if math.isfinite(value) else 0.0
         if self.side == "less":
             extreme = ordered.searchsorted(value + tolerance, "right")
         else:

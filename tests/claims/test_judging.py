@@ -24,7 +24,7 @@ from rb_interp.claims.rule import outcome_probabilities
 from rb_interp.runs.measurement import VERDICT_FILES
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.anchor.checks import CHECKS
-from rb_interp.studies.anchor.config import AnchorConfig
+from rb_interp.studies.anchor.config import AnchorConfig, stopped_early
 
 
 def as_kept(found: Verdict) -> Verdict:
@@ -89,6 +89,54 @@ def test_a_diverged_member_counts_as_not_met_where_the_claim_reads_it():
         *[True] * 5,
     )
     assert "diverged, so not met: 2" in judge(readings, [a4], diverged=[("", 0.3, 2)])[0].reason
+
+
+def test_a_diverged_member_has_learned_nothing_and_counts_in_what_is_of_all_gammas():
+    """A2 in 12 seeds, of which three have learned and meet nothing: nine diverged."""
+    a2 = BY_ID["A2"]
+    tables = [
+        planted(part.of, [0.9 if part.operator == "<=" else 0.0] * 3) for part in a2.conditions
+    ]
+    readings = readings_of(*tables, planted(a2.learned.of, [1.0] * 3))
+    (found,) = judge(readings, [a2], diverged=[("", 0.3, seed) for seed in range(3, 12)])
+    assert (found.outcome, found.learned, found.n_seeds) == ("NOT JUDGED", False, 12)
+    assert "not learned: accuracy on rsn_train >= 0.95 in 3 of 12 seeds" in found.reason
+    place = {"stage": "final", "probe": "map", "quantity": "crosses"}
+    for sweep, of_sweep in (("", "deep"), ("deep", "deep"), ("deep", "")):
+        term = Term("map", "crosses", None, "final", sweep=sweep)
+        claim = Claim("X", "It does.", "here", (Condition(term, ">=", 1.0),))
+        rows = [{**place, "gamma": NAN, "seed": s, "sweep": sweep, "value": 1.0} for s in range(8)]
+        table = pd.DataFrame(rows).assign(set="", layer=NAN, untrained=NAN)
+        (found,) = judge(table, [claim], diverged=[(of_sweep, 0.6, 0)])
+        assert found.n_meeting == (8 if (sweep, of_sweep) == ("deep", "") else 7)
+
+
+def test_a_gate_does_not_stand_for_what_must_be_learned():
+    """M7b of training that stopped early: memory is known, and no seed has learned the rule."""
+    claim = stopped_early(BY_ID["M7b"])
+    key, known = claim.conditions[0].of, claim.gate.of
+    for learned, outcome in ((0.4, "NOT JUDGED"), (0.96, "HOLDS")):
+        accuracy = planted(claim.learned.of, [learned] * 8)
+        table = readings_of(planted(key, [0.95] * 8), planted(known, [0.9] * 8), accuracy)
+        assert judge(table, [claim])[0].outcome == outcome
+
+
+def test_learning_is_asked_of_the_seeds_that_decide():
+    """M3b, which seeds from 10 on decide: the ten that were read before have learned."""
+    claim = replace(BY_ID["M3b"], learned=BY_ID["A2"].learned)
+    met = planted(claim.conditions[0].of, [3.0] * 18)
+    for late, outcome in ((0.0, "NOT JUDGED"), (1.0, "HOLDS")):
+        accuracy = planted(claim.learned.of, [1.0] * 10 + [late] * 8)
+        assert judge(readings_of(met, accuracy), [claim])[0].outcome == outcome
+
+
+def test_a_difference_at_the_threshold_meets_it_whatever_its_last_digit():
+    accuracy = [Term("curve", "acc", gamma, "final") for gamma in (0.8, 0.3)]
+    claim = Claim("X", "It is.", "here", (Condition(accuracy[0], ">=", 0.2, accuracy[1]),))
+    for large, small in ((0.8, 0.6), (0.7, 0.5)):
+        table = readings_of(planted(accuracy[0], [large] * 8), planted(accuracy[1], [small] * 8))
+        assert judge(table, [claim])[0].n_meeting == 8
+    assert not claim.conditions[0].met(0.2 - 1e-8)
 
 
 def test_a_contrast_pairs_its_seeds():
@@ -337,6 +385,7 @@ def test_a_number_of_all_members_is_judged_by_the_interval_that_was_read_with_it
     assert expected_by_chance([found]) == (0.025, 0.025)
     (nothing,) = judge(readings[1], [claim])
     assert nothing.reason == "no reading of auc/within at all gammas, stage 'final'"
+    assert expected_by_chance([nothing]) == (0, 0)
     assert "its whole interval over members" in found.criterion
 
 
@@ -407,6 +456,11 @@ def test_cells_are_medians_over_seeds_at_the_stage_of_each_gamma():
     )
     assert (small["effect"], small["low"], small["high"]) == pytest.approx((0.535, 0.5, 0.57))
     assert (small["control"], small["control_low"], small["n_seeds"]) == (0.1, 0.1, 8)
+    readings, effects = planted_effects()
+    late = effects.assign(reached=effects["seed"] < 6)
+    checks = [check for check in CHECKS if check.of == "M4"]
+    (cause,) = judge_checks(readings, late, checks, sibling_stages=AnchorConfig.sibling_stages)
+    assert (cause.by_gamma[1]["n_seeds"], cause.by_gamma[1]["high"]) == (6, 0.55)
 
 
 def test_every_mechanism_is_there_and_what_was_not_measured_says_so():

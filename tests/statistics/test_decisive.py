@@ -124,3 +124,5 @@ def test_a_seed_whose_sign_is_open_does_not_meet_and_signs_are_compared_over_tab
     assert same_sign([table, table]) == {0: 1.0, 1: 1.0, 2: 0.0}
     assert same_sign([table, other]) == {0: 0.0}
     assert same_sign([other, other, other]) == {0: 1.0}
+    lacks = table[(table["gamma"] != 0.8) | (table["seed"] != 0)]
+    assert same_sign([table, lacks]) == {1: 1.0, 2: 0.0}

@@ -53,6 +53,8 @@ def test_draws_that_equal_the_value_count_as_extreme(side, p):
     assert null.p_value(2.0) == p
     assert Reading("a", {"x": 2.0}, nulls={"x": null}).to_frame().p_value[0] == p
     assert np.isnan(null.p_value(np.nan))
+    endless = Null("drawn", np.array([1.0, np.inf]), side)
+    assert endless.p_value(np.inf) == (2 / 3 if side == "greater" else 1)
     assert np.isnan(Null("drawn", np.array([1.0, np.nan]), side).p_value(0.0))
 
 

@@ -116,7 +116,7 @@ def stopped_early(claim: Claim) -> Claim:
 
     final = [term for term in claim.terms if term.stage == "final" and term.probe != "equal_loss"]
     final = [term for term in final if not term.quantity.startswith(("area", "bias", "abs_bias"))]
-    if claim.gate or not final:
+    if not final:
         return claim
     learned = claim.learned or reasoning_learned(final[0].gamma or SMALL)
     return replace(claim, learned=learned, stopped_early=True)

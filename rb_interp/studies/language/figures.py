@@ -17,6 +17,7 @@ from rb_interp.settings import SMALL
 from rb_interp.statistics.intervals import mean_text, over_seeds
 from rb_interp.studies.language.config import PAPER_COSINES
 from rb_interp.studies.language.measure import delta_table
+from rb_interp.studies.language.reasoning import N_SHOWN
 from rb_interp.text.classes import CLASSES
 from rb_interp.text.settings import CORPORA, MOST_STEPS
 
@@ -47,8 +48,8 @@ DECISIVE = {
 """Kind of target -> label, colour, and among how many objects a guess is."""
 BY_CHANCE = 0.50
 """Share of two-way answers that are right by guessing."""
-N_TIMES = 5
-"""Kept steps whose chains are shown, the first and the last among them."""
+N_TIMES = 4
+"""Kept steps behind step 0 whose chains are shown, the last among them."""
 NAMED, LONGEST = 20, 9
 """How many tokens are shown with their texts, and how much of a text."""
 
@@ -131,28 +132,33 @@ def draw_learning(evidence: Evidence) -> Figure:
 
 
 def draw_reasoning(evidence: Evidence) -> Figure:
-    """Losses on what is read in the prompt and on what is remembered, by rate; below, the chain that
-    the lowest seed writes to one held-out question as training goes on."""
+    """Losses on what is read in the prompt and on what is remembered, by rate; below, the chains that
+    the lowest seed writes to three held-out questions as training goes on."""
     gammas = evidence.shown_gammas
     width = max(kit.WIDTH, 2.5 * len(gammas))
-    figure, axes = kit.panels(2, len(gammas), 6.4, width, sharey="row")
-    for losses, chains, gamma in zip(*axes, gammas, strict=True):
+    figure, axes = kit.panels(1 + N_SHOWN, len(gammas), 9.4, width, sharey="row")
+    for (losses, *examples), gamma in zip(axes.T, gammas, strict=True):
         with kit.missing(losses):
             for kind, (label, colour, n_guesses) in DECISIVE.items():
                 kit.curve(losses, evidence, gamma, kind, "loss", colour, "-", label)
                 losses.axhline(math.log(n_guesses), color=colour, lw=0.7, ls=DOTTED, zorder=1)
             kit.steps(losses, float(evidence.curves["step"].to_numpy().max()), log=True)
             losses.set_title(kit.title_of(evidence, gamma))
-        chains.axis("off")
-        with kit.missing(chains):
-            written = evidence.table("chains", gamma=gamma, seed=evidence.seeds[0], example=0)
-            shown = np.unique(np.linspace(0, len(written) - 1, N_TIMES).astype(int))
-            texts = []
-            for row in written.sort_values("step").iloc[shown].to_dict("records"):
-                mark = "right" if row["right"] else "wrong"
-                texts.append(f"step {row['step']:,}, {mark}")
-                texts += textwrap.wrap(row["written"], 42, max_lines=4)
-            chains.text(0, 1, "\n".join(texts), transform=chains.transAxes, va="top", fontsize=6)
+        for number, panel in enumerate(examples):
+            panel.axis("off")
+            with kit.missing(panel):
+                of_member = {"gamma": gamma, "seed": evidence.seeds[0]}
+                written = evidence.table("chains", **of_member, example=number).sort_values("step")
+                last = len(written) - 1
+                shown = np.unique(np.linspace(min(1, last), last, N_TIMES).astype(int))
+                *_, premise, query = written["prompt"].iloc[0].split(". ")
+                texts = [f"{premise}. {query.splitlines()[0]}"]
+                for row in written.iloc[shown].to_dict("records"):
+                    mark = "right" if row["right"] else "wrong"
+                    chain = f"step {row['step']:,}, {mark}: {row['written']}"
+                    texts += textwrap.wrap(chain, 46, max_lines=4)
+                text = "\n".join(texts)
+                panel.text(0, 1, text, transform=panel.transAxes, va="top", fontsize=6)
     axes[0, 0].set(ylabel="loss at the object (nats)", ylim=(0, 1.3 * math.log(len(CLASSES))))
     kit.legend(figure, 3, [kit.line("a guess among what may stand there", kit.GREY, DOTTED, 0.7)])
     return figure
