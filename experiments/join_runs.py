@@ -18,6 +18,7 @@ import rb_interp as rb
 from rb_interp.claims import judge
 
 TABLES = ("curves", "readings", "circuits")
+KEYS = ["sweep", "gamma", "seed", "stage", "step", "set", "probe", "layer", "head", "quantity"]
 VERDICT = ["id", "criterion", "outcome", "n_meeting", "n_seeds", "share_low", "share_high"]
 VERDICT += ["decided_after", "statistic", "effect", "low", "high", "untrained"]
 VERDICT += ["met_at_initialisation", "calibrated", "learned", "reason"]
@@ -43,8 +44,8 @@ def main(folder: str, *runs: str) -> None:
         if path.is_file():
             earlier = pd.read_parquet(path)
             table = pd.concat([earlier[~earlier["seed"].isin(seeds)], table], ignore_index=True)
-        # readings of draws of the initialisation are the same in each run
-        tables[name] = table.drop_duplicates()
+        # draws of the initialisation are read in each run
+        tables[name] = table.drop_duplicates([one for one in KEYS if one in table])
         tables[name].to_parquet(path, index=False, compression_level=19, compression="zstd")
     verdicts = judged(opened[0], tables["readings"])
     verdicts[verdicts["n_seeds"] > 0].to_csv(Path(folder) / "verdicts.csv", index=False)

@@ -28,12 +28,12 @@ PROBES = ["reasoning", "decisive"]
 
 
 def member_table(runs: Sequence[rb.Run], readings: pd.DataFrame) -> pd.DataFrame:
-    curves = joined(runs, "curves")
+    curves = joined(runs, "curves").query("sweep == ''")
     end = curves[
         (curves["step"] == curves["step"].max()) & curves["set"].isin(["repeated", "rule"])
     ]
     losses = end.pivot_table("loss", MEMBER, "set").add_prefix("loss_")
-    final = readings.query("stage == 'final'")
+    final = readings.query("stage == 'final' and sweep == ''")
     values = final.pivot_table("value", MEMBER, "quantity", dropna=False)
     times = [name for name in values if name.startswith("t_")]
     rest = [name for name in values if name.startswith(("gap_", "ratio_"))]

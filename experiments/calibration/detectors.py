@@ -156,14 +156,9 @@ def _named_by_cause(readings: Mapping[Place, float]) -> dict[str, Detection]:
     return found
 
 
-def _number(readings: Mapping[Place, float], source: circuit.Quantity) -> float:
-    """One number of the name, from the lowest or the highest layer that was read."""
-    wanted = (source.probe, source.quantity, source.set)
-    layers = {at[3]: value for at, value in readings.items() if at[:3] == wanted}
-    if not layers:
-        return math.nan
-    pick = min if source.layer == "min" else max
-    return layers[pick(layers, key=lambda layer: -1 if layer is None else layer)]
+def _number(readings: Mapping[Place, float], term: Term) -> float:
+    """One number of the name; NaN if it was not read."""
+    return readings.get(place(term), math.nan)
 
 
 def _least(distances: Iterable[float]) -> float:

@@ -18,13 +18,14 @@ from experiments.calibration.detectors import CAUSES, DETECTORS, NAMES, detect, 
 from experiments.calibration.exchange import run_with_exchanges
 from experiments.calibration.known_models import ShuffledTask, Subject, examine, load, rows_of
 from experiments.calibration.rates import answers
-from experiments.calibration.trained_models import copies_of, truth_of
+from experiments.calibration.trained_models import _of_heads_together, copies_of, truth_of
 from rb_interp.interventions.edits import last_logits
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import NORMS, ModelConfig
 from rb_interp.models.reference import REFERENCES, reference
 from rb_interp.models.schemes import draw
 from rb_interp.statistics.intervals import proportion_interval
+from rb_interp.studies.anchor import circuits
 from rb_interp.studies.anchor.checks import (
     MECHANISM_CLAIMS,
     shipped_rates,
@@ -140,6 +141,18 @@ def test_a_detector_is_its_claims_criterion(claim):
             False,
             -math.inf,
         )
+
+
+def test_the_name_by_attention_reads_the_layers_and_heads_of_the_claims():
+    """As `circuit_table` does: of several heads the lowest TV, and of three layers L1."""
+    tv = place(circuits.SOURCES["tv_half"])
+    key = place(circuits.SOURCES["key_attention"])
+    assert _of_heads_together(tv, [0.05, 0.60]) == 0.05
+    assert _of_heads_together(key, [0.05, 0.60]) == 0.60
+    readings = {place(term): 0.0 for term in circuits.SOURCES.values()}
+    readings |= {tv: 0.05, key: 0.9, (*key[:3], 2): 0.2}
+    readings[place(circuits.SOURCES["accuracy"])] = 1.0
+    assert detect(readings)["average-then-key"] == (True, pytest.approx(0.15))
 
 
 def test_trained_models_count_where_training_reached_its_aim():

@@ -55,7 +55,6 @@ from experiments.calibration.starts import (
 )
 from rb_interp.models.config import NORMS, ModelConfig
 from rb_interp.settings import SMALL
-from rb_interp.studies.anchor import circuits
 from rb_interp.studies.anchor.checks import family
 
 FAMILIES = tuple(replace(ModelConfig.preset("quick"), norm=norm) for norm in NORMS)
@@ -261,8 +260,7 @@ def detections(subject: Subject) -> dict[str, Detection]:
 
 def _of_heads_together(place: Place, values: Sequence[float]) -> float:
     """The head that a circuit's name goes by: the one that shows the most."""
-    rules = {(s.probe, s.quantity, s.set): s.head for s in circuits.SOURCES.values()}
-    return min(values) if rules.get(place[:3]) == "min" else max(values)
+    return min(values) if place[1] == "tv" else max(values)
 
 
 def answers(

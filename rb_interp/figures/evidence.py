@@ -48,7 +48,7 @@ class Evidence:
         verdicts: one a claim. within: the same within groups of seeds, None where the study has
             none. checks: one a causal check. claims: the claims themselves, for their thresholds.
         meta: versions, host, command, created, expected_by_chance, calibration.
-        requests: stages and rates that were looked at, for `unreached`.
+        requests: sweeps, stages and rates that were looked at, for `unreached`.
         name: of the sweep that this is the evidence of. whole: that of all sweeps; None if this is.
     """
 
@@ -77,22 +77,22 @@ class Evidence:
         parts = [pd.DataFrame(columns=columns)]
         for table in (self.readings, *self.tables.values()):
             if len(table) and {*columns[1:]} <= {*table}:
-                labelled = table.assign(sweep=table.get("sweep", ""))
-                parts.append(pd.DataFrame(labelled[columns]))
+                parts.append(pd.DataFrame(self._labelled(table)[columns]))
         members = pd.concat(parts[1:] or parts).drop_duplicates()
         members["late"] = 1 - members["reached"].astype(float)
-        by_stage = members.groupby(["stage", "gamma"], sort=False)["late"]
+        by_stage = members.groupby(["sweep", "stage", "gamma"], sort=False)["late"]
         counts = by_stage.agg(late="sum", n="size").astype(int).reset_index()
         return counts.query("late > 0")
 
-    def unreached(self, places: Collection[tuple[str, float]] | None = None) -> str:
-        """A sentence on members that never came to a stage, of some stages and rates or all; ""
-        without any."""
+    def unreached(self, places: Collection[tuple[str, str, float]] | None = None) -> str:
+        """A sentence on members that never came to a stage, of some sweeps, stages and rates or all;
+        "" without any."""
         counts = []
         for row in self._unreached_counts.to_dict("records"):
-            stage, gamma = row["stage"], float(row["gamma"])
-            if places is None or (stage, gamma) in places:
-                counts.append(f"{stage} at γ = {gamma:g}: {row['late']} of {row['n']} members")
+            sweep, stage, gamma = row["sweep"], row["stage"], float(row["gamma"])
+            if places is None or (sweep, stage, gamma) in places:
+                where = f"{sweep}, {stage}" if sweep else stage
+                counts.append(f"{where} at γ = {gamma:g}: {row['late']} of {row['n']} members")
         text = "; ".join(counts)
         return f"Stage not reached, shown at the last step: {text}." if counts else ""
 
@@ -154,6 +154,11 @@ class Evidence:
             tables[key] = table.query("sweep == @name") if "sweep" in table else table
         return replace(self, **main_tables, tables=tables, name=name, whole=self)
 
+    def _labelled(self, table: pd.DataFrame) -> pd.DataFrame:
+        """A table with the name of each row's sweep."""
+        names = table["sweep"].replace("", self.name) if "sweep" in table else self.name
+        return table.assign(sweep=names)
+
     @cached_property
     def _sweeps(self) -> dict[str, Evidence]:
         return {}
@@ -190,7 +195,8 @@ class Evidence:
             equal = np.isclose(rows[column], value) if column == "gamma" else rows[column] == value
             rows = rows.loc[equal]
         if {"stage", "gamma", "reached"} <= {*rows}:
-            self.requests.update(zip(rows["stage"], rows["gamma"].astype(float), strict=True))
+            places = self._labelled(rows)[["sweep", "stage", "gamma"]].astype({"gamma": float})
+            self.requests.update(places.itertuples(index=False, name=None))
         if rows.empty:
             filters = ", ".join(f"{column} = {value}" for column, value in where.items())
             raise MissingEvidenceError(f"The table “{name}” has no row with {filters}.")
@@ -243,7 +249,7 @@ class Evidence:
         """Note which stage was looked at, and raise MissingEvidenceError without such members."""
         if term.gamma is not None:
             self.require(term.gamma)
-            self.requests.add((term.stage, float(term.gamma)))
+            self.requests.add((self.name, term.stage, float(term.gamma)))
 
     def rows(self, term: Term) -> pd.DataFrame:
         """Readings of a term, one row a seed, ascending; MissingEvidenceError if there are none."""

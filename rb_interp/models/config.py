@@ -97,13 +97,23 @@ class ModelConfig(Settings):
                 f"uniform_layers={self.uniform_layers} of a model with {self.n_layers} layers; "
                 f"expected layers from 0 to {self.n_layers - 1}."
             )
-        if self.tied and self.gammas.unembedding is not None:
-            raise ModelError(
-                f"gammas.unembedding={self.gammas.unembedding} of a tied model; its unembedding is "
-                f"the embedding, so set gammas.embedding, or tied=False."
-            )
+        unused = [*UNUSED.get(self.architecture, ()), *UNUSED.get(self.scheme, ())]
+        for group in [*unused, *["unembedding"] * self.tied]:
+            if (rate := getattr(self.gammas, group)) is not None:
+                raise ModelError(
+                    f"gammas.{group}={rate}, of which a model with architecture="
+                    f"'{self.architecture}', scheme='{self.scheme}', tied={self.tied} knows nothing."
+                )
 
 
+UNUSED = {
+    "emb_mlp": ("qk", "vo", "unembedding"),
+    "one_layer": ("unembedding",),
+    "torch_default": ("embedding", "qk", "vo", "mlp", "unembedding"),
+    "fan_in_fixed_embedding": ("embedding",),
+    "conv1d": ("embedding",),
+}
+"""Architecture or scheme -> groups of matrices that it lacks, or scales by another rule."""
 SIMPLIFIED = {
     "n_layers": 1,
     "n_heads": 1,

@@ -44,6 +44,7 @@ def join_runs(folder: Path, runs: Sequence[Run], tables: Mapping[str, pd.DataFra
             of_seeds[name] = tables[name].drop_duplicates(keys.split())
     arrays = [run.evidence.arrays for run in runs]
     means = set.intersection(*map(set, arrays))
+    means |= {key for part in arrays for key in part if {"mean", "low", "high"} & {*key.split("/")}}
     of_members = {key: part[key] for part in arrays for key in part.keys() - means}
     store = joined.store
     with store.writing():

@@ -315,7 +315,8 @@ class AnchorTask(TaskSettings):
         """The same rows with one thing changed, and their right answers.
 
         ``change`` is ``key``, ``anchors``, ``both`` or ``noise``. A changed key or combination is
-        drawn evenly from the others of its set, again and again until it has another right answer.
+        drawn evenly from its set, again and again until it has another right answer; with ``both``
+        one of the two may stay.
         ``anchor_1`` .. ``anchor_q`` change one anchor alone, to a combination of the same set. Noise
         is drawn anew from all keys. The same seed gives the same rows.
 

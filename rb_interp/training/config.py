@@ -85,7 +85,8 @@ class TrainConfig(Settings):
     """What is kept of each member when its curves say so: names among the task's ``stages``."""
     stop_at: str = ""
     """One of ``stages``: members that train in one group take no more steps once all have come to
-    it, and their curves stay as they are; "" for none."""
+    it, and their curves stay as they are; "" for none. ``workers`` say who trains in one group, so
+    compare such members at the stage, and not at the end."""
     track_drift: bool = False
     """Sum up what theory predicts of each step from that step's weights (paper 1, Propositions 1 to
     3), see ``training.tracking``; simplified architectures alone."""
@@ -115,7 +116,7 @@ class TrainConfig(Settings):
 
 def learning_rate(step: int, config: TrainConfig, lr: float | None = None) -> float:
     """Learning rate of step 0, 1, ...: linear warm-up, then ``lr`` or half a cosine from it down to
-    ``lr_final``.
+    ``lr_final``, if that is lower.
 
     >>> config = TrainConfig(steps=100, lr=1.0, lr_final=0.0)
     >>> [round(learning_rate(step, config), 3) for step in (0, 50, 100)]
@@ -127,7 +128,7 @@ def learning_rate(step: int, config: TrainConfig, lr: float | None = None) -> fl
     lr = config.lr if lr is None else lr
     if step < config.warmup:
         return lr * (step + 1) / config.warmup
-    if config.schedule == "constant":
+    if config.schedule == "constant" or lr <= config.lr_final:
         return lr
     length = (config.schedule_steps or config.steps) - config.warmup
     share = min(1.0, (step - config.warmup) / max(1, length))

@@ -1,12 +1,14 @@
 """Every tensor has the standard deviation its scheme names, and one seed means one draw."""
 
 import math
+from dataclasses import fields, replace
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from rb_interp.errors import ModelError
-from rb_interp.models.config import MatrixGammas, ModelConfig
+from rb_interp.models.config import MatrixGammas, ModelConfig, Scheme
 from rb_interp.models.schemes import draw, parameters
 
 D, H, K, M, LAYERS, GAMMA = 48, 3, 10, 80, 3, 0.7
@@ -109,6 +111,23 @@ def test_a_tied_model_draws_no_unembedding():
     assert draw(tied, 60, 20, GAMMA, 0).keys() == names[0]
     with pytest.raises(
         ModelError,
-        match=r"gammas.unembedding=0.5 of a tied model; its unembedding is the embedding",
+        match=r"gammas.unembedding=0.5, of which .* tied=True knows nothing",
     ):
         ModelConfig(tied=True, gammas=MatrixGammas(unembedding=0.5))
+
+
+@pytest.mark.parametrize("choice", [*get_args(Scheme), "one_layer", "emb_mlp"])
+@pytest.mark.parametrize("group", [field.name for field in fields(MatrixGammas)])
+def test_a_rate_of_its_own_changes_a_draw_or_is_refused(choice, group):
+    model = ModelConfig(d_model=20)
+    if choice in get_args(Scheme):
+        model = replace(model, scheme=choice)
+    else:
+        model = replace(model, architecture=choice, n_layers=1)
+    drawn = draw(model, 20, 5, GAMMA, 0)
+    try:
+        changed = replace(model, gammas=MatrixGammas(**{group: GAMMA + 1}))
+    except ModelError:
+        return
+    other = draw(changed, 20, 5, GAMMA, 0)
+    assert any((other[name] != drawn[name]).any() for name in drawn)

@@ -131,6 +131,12 @@ def test_members_that_never_came_to_a_stage_are_named_where_it_is_shown(evidence
         for stage in ("half", "final")
     }
     assert [f"*{told}*" in text for text in shown.values()] == [True, False]
+    other = pd.concat([table.assign(reached=True), table.assign(sweep="other", reached=~late)])
+    of_other = replace(evidence, readings=other).unreached()
+    assert of_other == told.replace("half", "other, half")
+    terms = page.terms("geometry", {"cos_reasoning": "cos"}, stage="half")
+    shown_of_main = Page(ANCHOR, replace(evidence, readings=other), {}).readings(terms)
+    assert "not reached" not in shown_of_main
 
     def drawing(stage):
         def drawn(evidence):

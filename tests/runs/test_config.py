@@ -115,6 +115,9 @@ def test_a_seed_of_the_data_is_part_of_what_a_run_is(tmp_path):
     assert differences(base, apart) == "data_seed: None there, 5 here"
     (tmp_path / "one.toml").write_text(to_toml("one", apart))
     assert from_mapping(One, read_toml(tmp_path / "one.toml")) == apart
+    for name, other in (("anchor", {}), ("composite", {}), ("language", {"fact_counts": (8,)})):
+        sweeps = study(name).preset("quick", data_seed=3, **other).sweeps
+        assert [sweep.data_seed for sweep in sweeps.values()] == [3, 3]
     with pytest.raises(ConfigError, match="data_seed=-1: input should be"):
         One(data_seed=-1)
 

@@ -1,12 +1,17 @@
 """Runs whose seeds have settings of their own, read as one."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pandas as pd
 import pytest
 from own_studies import ONE
 
 from rb_interp.cli import main
-from rb_interp.runs import Run
+from rb_interp.runs import Run, joined
 from rb_interp.runs.jobs import JobFolder
+from rb_interp.runs.results import KEYS, arrays_over_seeds
+from rb_interp.runs.studies import study
 
 TEXT = """
 study = "one"
@@ -50,3 +55,30 @@ def test_seeds_with_held_out_pairs_of_their_own_are_one_run(tmp_path, capsys):
     note = "see the columns run, seeds, task.masked of its tables"
     assert note in " ".join(capsys.readouterr().out.split())
     assert note in run.write_report(tmp_path / "report").read_text()
+
+
+def test_means_of_one_runs_seeds_are_not_those_of_all(tmp_path, monkeypatch):
+    """Not even where another run lacks a gamma."""
+    composite = study("composite")
+    written = {}
+    monkeypatch.setattr(
+        joined, "write_tables", lambda run, result, runs: written.update(result.arrays)
+    )
+
+    def run_of(gammas, seeds):
+        arrays = {f"{g}/{s}/final/mem/p/a": np.ones(1) for g in gammas for s in seeds}
+        return SimpleNamespace(
+            study=composite,
+            config=composite.preset("smoke", seeds=seeds),
+            curves=pd.DataFrame(columns=KEYS["curves"].split()),
+            evidence=SimpleNamespace(arrays=arrays | arrays_over_seeds(arrays)),
+        )
+
+    runs = [run_of((0.5, 0.8), (0, 1)), run_of((0.8,), (2, 3))]
+    keys = KEYS | dict(composite.load("tables"))
+    tables = {name: pd.DataFrame(columns=columns.split()) for name, columns in keys.items()}
+    curve = {"sweep": "", "gamma": 0.8, "seed": 0, "step": 0, "set": "mem"}
+    tables["curves"] = pd.DataFrame([curve | {"loss": 1.0, "accuracy": 0.0}])
+    joined.join_runs(tmp_path / "gathered", runs, tables)
+    members = [(0.5, 0), (0.5, 1), (0.8, 0), (0.8, 1), (0.8, 2), (0.8, 3)]
+    assert written.keys() == {f"{gamma}/{seed}/final/mem/p/a" for gamma, seed in members}

@@ -20,6 +20,7 @@ def test_a_schedule_may_be_longer_or_shorter_than_training():
             learning_rate(step, stopped) == learning_rate(step, whole) == learning_rate(step, ended)
         )
     assert learning_rate(39, stopped) > 0.8
+    assert learning_rate(150, replace(ended, lr_final=2.0)) == 1.0  # it never rises
     assert learning_rate(150, ended) == pytest.approx(0.2)
     assert learning_rate(5, replace(ended, warmup=300)) == pytest.approx(6 / 300)  # warm-up alone
 

@@ -75,7 +75,9 @@ def band(
     seeds = rows.pivot(index="step", columns="seed", values=column).sort_index()
     positions = np.unique(np.linspace(0, len(seeds) - 1, MAX_POINTS).round().astype(int))
     means = means.set_index("step").sort_index()
-    means = means.loc[means.index.isin(seeds.index[positions]) & (means["n"] == means["n"].max())]
+    means = means.loc[
+        means.index.isin(seeds.index[positions]) & (2 * means["n"] > means["n"].max())
+    ]
     for values in seeds.iloc[positions].clip(*limits).items():
         values = values[1].dropna()
         axes.plot(values.index, values, color=colour, lw=0.5, alpha=0.45, zorder=2)

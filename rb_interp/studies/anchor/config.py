@@ -102,7 +102,10 @@ class AnchorConfig(SweepConfig, StudyConfig):
         model = replace(self.model, uniform_layers=(0,))
         stop_at = self.train.stop_at
         train = replace(self.train, stages=(stop_at,) if stop_at else (), n_checkpoints=0)
-        return {"": self, FIXED: SweepConfig((SMALL,), self.task, model, train, self.rates)}
+        return {
+            "": self,
+            FIXED: SweepConfig((SMALL,), self.task, model, train, self.rates, self.data_seed),
+        }
 
 
 def stopped_early(claim: Claim) -> Claim:

@@ -131,5 +131,6 @@ class CompositeConfig(SweepConfig, StudyConfig):
         if not gammas:
             return {"": self}
         train = replace(self.train, stages=(), n_checkpoints=0)
-        control = SweepConfig(gammas, self.task.both_unseen(), self.model, train, self.rates)
+        task = self.task.both_unseen()
+        control = SweepConfig(gammas, task, self.model, train, self.rates, self.data_seed)
         return {"": self, BOTH_UNSEEN: control}

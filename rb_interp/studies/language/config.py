@@ -154,7 +154,8 @@ class LanguageConfig(SweepConfig, StudyConfig):
         for n in self.fact_counts:
             task = replace(self.task, facts=n)
             train = replace(self.train, stages=(), stop_at="", n_checkpoints=0, keep_at=())
-            sweeps[f"facts_{n}"] = SweepConfig(self.gammas, task, self.model, train, self.rates)
+            shared = (self.model, train, self.rates, self.data_seed)
+            sweeps[f"facts_{n}"] = SweepConfig(self.gammas, task, *shared)
         return sweeps
 
 

@@ -35,6 +35,9 @@ def test_a_mean_stands_where_most_seeds_do_and_its_band_is_cut():
     ]
     band = axes.collections[0].get_paths()[0].vertices
     assert (band[:, 1].min(), band[:, 1].max()) == (0.0, 8.0)
+    axes = Figure().subplots()
+    kit.band(axes, rows, "x", means.assign(n=[3, 2, 1], step=[0, 10, 15]), "red")
+    assert list(axes.lines[-1].get_xdata()) == [0, 10]  # one seed of three diverged
 
 
 def test_seeds_are_drawn_with_the_interval_that_is_given():
