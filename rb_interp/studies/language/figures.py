@@ -136,7 +136,7 @@ def draw_reasoning(evidence: Evidence) -> Figure:
     the lowest seed writes to three held-out questions as training goes on."""
     gammas = evidence.shown_gammas
     width = max(kit.WIDTH, 2.5 * len(gammas))
-    figure, axes = kit.panels(1 + N_SHOWN, len(gammas), 9.4, width, sharey="row")
+    figure, axes = kit.panels(1 + N_SHOWN, len(gammas), 8.4, width, sharey="row")
     for (losses, *examples), gamma in zip(axes.T, gammas, strict=True):
         with kit.missing(losses):
             for kind, (label, colour, n_guesses) in DECISIVE.items():
@@ -152,13 +152,15 @@ def draw_reasoning(evidence: Evidence) -> Figure:
                 last = len(written) - 1
                 shown = np.unique(np.linspace(min(1, last), last, N_TIMES).astype(int))
                 *_, premise, query = written["prompt"].iloc[0].split(". ")
-                texts = [f"{premise}. {query.splitlines()[0]}"]
+                texts = [(f"{premise}. {query.splitlines()[0]}", kit.INK)]
                 for row in written.iloc[shown].to_dict("records"):
-                    mark = "right" if row["right"] else "wrong"
-                    chain = f"step {row['step']:,}, {mark}: {row['written']}"
-                    texts += textwrap.wrap(chain, 46, max_lines=4)
-                text = "\n".join(texts)
-                panel.text(0, 1, text, transform=panel.transAxes, va="top", fontsize=6)
+                    mark, colour = ("right", kit.INK) if row["right"] else ("wrong", kit.GREY)
+                    texts.append((f"step {row['step']:,}, {mark}: {row['written']}", colour))
+                top = 1.0
+                for text, colour in texts:
+                    lines = textwrap.wrap(text, 46, max_lines=4)
+                    panel.text(0, top, "\n".join(lines), color=colour, va="top", fontsize=6)
+                    top -= len(lines) / (1 + 4 * N_TIMES)
     axes[0, 0].set(ylabel="loss at the object (nats)", ylim=(0, 1.3 * math.log(len(CLASSES))))
     kit.legend(figure, 3, [kit.line("a guess among what may stand there", kit.GREY, DOTTED, 0.7)])
     return figure
