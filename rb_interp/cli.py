@@ -248,7 +248,7 @@ class Ablate(OnMembers):
 
         from rb_interp.interventions.ablating import ablations
         from rb_interp.runs.measurement import map_members
-        from rb_interp.runs.results import ablation_means
+        from rb_interp.statistics.intervals import over_seeds
 
         _, sweep = self.open_sweep()
         task = sweep.config.task
@@ -282,7 +282,10 @@ class Ablate(OnMembers):
 
         members = [member for member in sweep.members if member.gamma in (self.gammas or known)]
         table = pd.concat(map_members(sweep, members, read, desc="ablating"), ignore_index=True)
-        means = ablation_means(table).query("quantity != 'accuracy'")
+        by = ["gamma", "stage", "set", "component", "method"]
+        table_with_before = table.assign(before=table["accuracy"] + table["accuracy_drop"])
+        quantities = ["accuracy_drop", "control_accuracy_drop", "before"]
+        means = over_seeds(table_with_before, by, quantities)
         ends = means[["mean", "low", "high"]].to_numpy()
         means = means.assign(text=["{:.2f} [{:.2f}, {:.2f}]".format(*row) for row in ends])
         print(f"accuracy lost without a component, stage {self.stage}; mean over seeds [95 %]")

@@ -34,13 +34,8 @@ NULL_GREY = "0.85"
 GRID_GREY = "0.8"
 MAX_NUMBERED_CELLS = 400
 """A heat map of more cells has no numbers in them."""
-EXTEND = {
-    (False, False): "neither",
-    (True, False): "min",
-    (False, True): "max",
-    (True, True): "both",
-}
-"""Whether cells are below and above a colour bar's range -> its pointed ends."""
+EXTEND = ("neither", "min", "max", "both")
+"""Pointed ends of a colour bar: 1 if cells are below its range, and 2 if cells are above it."""
 LINE_STYLES = ("-", "--", ":", "-.")
 NO_DRAWS = np.empty(0)
 
@@ -231,23 +226,8 @@ def cells(
     turned = {"rotation": 30, "ha": "right"} if longest > 6 and not over_lines else {}
     ax.set_xticks(range(len(columns)), columns, **turned)
     ax.set_yticks(range(len(rows)), rows)
-    extend = EXTEND[bool(too_low.any()), bool(too_high.any())]
+    extend = EXTEND[too_low.any() + 2 * too_high.any()]
     ax.figure.colorbar(image, ax=ax, label=unit, extend=extend)
-    return ax
-
-
-def share_cells(
-    ax: Axes | None,
-    values: Float[np.ndarray, "row column"],
-    control: Float[np.ndarray, "row column"] | None,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    unit: str,
-    title: str,
-) -> Axes:
-    """A matrix of shares, from -1 to 1, with those of the control as small squares."""
-    ax = cells(ax, values, rows, columns, unit, inner=control, low=-1.0, high=1.0, cmap="RdBu_r")
-    ax.set_title(title if control is None else f"{title}\n(small square: control)")
     return ax
 
 

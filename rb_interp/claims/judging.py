@@ -27,7 +27,12 @@ from rb_interp.claims.samples import (
 )
 from rb_interp.claims.verdict import CheckedCause, ConditionResult, Group, Verdict, Verdicts, Within
 from rb_interp.errors import RunError
-from rb_interp.statistics.intervals import Interval, median_and_range, proportion_interval
+from rb_interp.statistics.intervals import (
+    NO_INTERVAL,
+    Interval,
+    median_and_range,
+    proportion_interval,
+)
 
 CLAIM_FIELDS = ("id", "statement", "source", "criterion", "unit", "first_seed")
 """What a verdict has from its claim."""
@@ -35,7 +40,6 @@ STATISTIC_FIELDS = ("statistic", "effect", "low", "high", "untrained")
 """What a verdict has from the condition that it shows first."""
 EFFECT_COLUMNS = (("effect", "low", "high"), ("control", "control_low", "control_high"))
 """Number and the ends of its range in a `CheckedCause`."""
-NO_INTERVAL = Interval(*[float("nan")] * 3)
 
 Diverged = Collection[tuple[str, float, int]]
 """Sweep, gamma and seed of members whose training diverged."""
@@ -288,7 +292,10 @@ def _judge_condition(
         outcome = _decide(met, claim).outcome
         decidable = max(met, default=-1) >= claim.first_seed
     elif claim.unit == "share":
-        outcome, interval = _judge_share(sample)
+        outcome, interval = "OPEN", NO_INTERVAL
+        if sample.values:
+            shares = [[part.values[seed] for seed in sample.values] for part in sample.samples]
+            outcome, interval = rule.decide_share(condition, *shares)
         decidable = bool(np.isfinite(interval).all())
         if sample.untrained:
             untrained = float(np.mean([*sample.untrained.values()]))
@@ -308,15 +315,6 @@ def _judge_condition(
         untrained=_finite(untrained),
         reason=joined_text([sample.problem, reason]),
     )
-
-
-def _judge_share(sample: ConditionSample) -> tuple[rule.Outcome, Interval]:
-    if not sample.values:
-        return "OPEN", NO_INTERVAL
-    shares = []
-    for term_sample in sample.samples:
-        shares.append([term_sample.values[seed] for seed in sample.values])
-    return rule.decide_share(sample.condition, *shares)
 
 
 def _number_interval(sample: ConditionSample) -> tuple[Interval, str]:
@@ -375,12 +373,11 @@ def _seed_list(seeds: Collection[int]) -> str:
 
 def _numbers(values: SeedValues, interval: Interval) -> dict[str, Any]:
     effect, low, high = map(_finite, interval)
-    seeds = tuple(values)
     return {
         "effect": effect,
         "low": low,
         "high": high,
-        "seeds": seeds,
+        "seeds": tuple(values),
         "values": (*values.values(),),
     }
 

@@ -16,13 +16,12 @@ from rb_interp.claims import CheckedCause, Verdicts, Within
 from rb_interp.claims.claim import Claim, Condition, Term
 from rb_interp.claims.samples import TermIndex, address
 from rb_interp.errors import RbInterpError
-from rb_interp.statistics.intervals import Interval, over_seeds
+from rb_interp.statistics.intervals import NO_INTERVAL, Interval, over_seeds
 
 __all__ = ["Evidence", "MissingEvidenceError"]
 
 ARRAY_KEY = re.compile(r"(.*?)(?:\.L(\d+))?(?:\.H(\d+))?/([^/]+)")
 """Place, layer, head and name of an array."""
-NO_INTERVAL = Interval(np.nan, np.nan, np.nan)
 
 
 class MissingEvidenceError(RbInterpError):

@@ -24,7 +24,7 @@ from rb_interp.interventions.effect import (
     notes_with_caution,
     short_name,
 )
-from rb_interp.plots import Point, points, share_cells
+from rb_interp.plots import Point, cells, points
 from rb_interp.statistics.intervals import ratio_interval
 from rb_interp.table_repr import TableRepr
 
@@ -170,16 +170,22 @@ class Matrix(TableRepr):
         *first, last = plotted
         rows = [" ".join(cell) for cell in product(*(labels[name] for name in first))]
         shape = (len(rows), len(labels[last]))
-        ax = share_cells(
+        title = ", ".join([self.method, *fixed, f"n = {len(self)}"])
+        control = None
+        if self.control_patched is not None:
+            control = self.control.reshape(shape)
+            title += "\n(small square: control)"
+        ax = cells(
             ax,
             self.values.reshape(shape),
-            None if self.control_patched is None else self.control.reshape(shape),
             rows,
             labels[last],
             f"share of the {self.metric} {SHARE_NAMES[self.direction]}\n({self.runs})",
-            ", ".join([self.method, *fixed, f"n = {len(self)}"]),
+            inner=control,
+            low=-1.0,
+            cmap="RdBu_r",
         )
-        ax.set(xlabel=last, ylabel=", ".join(first))
+        ax.set(xlabel=last, ylabel=", ".join(first), title=title)
         return ax
 
     def table_view(self) -> tuple[str, pd.DataFrame, list[str]]:

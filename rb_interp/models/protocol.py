@@ -117,9 +117,7 @@ def hooked(source: Any, caller: str = "", *, caches: bool = False) -> Any:
     return source
 
 
-def lens_config(
-    config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32
-) -> Any:
+def lens_config(config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype) -> Any:
     """TransformerLens's configuration object of a model: what its ``cfg`` holds, in either
     generation."""
     fields = {
@@ -147,7 +145,7 @@ def lens_config(
 
 
 def make_lens_model(
-    config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32
+    config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype
 ) -> HookedModel:
     """A model whose weights hold nothing yet, on CPU; the caller's random state stays as it was."""
     relu_config = replace(config, act="relu") if config.act == "tanh" else config
@@ -264,11 +262,6 @@ def is_bridge(model: nn.Module) -> bool:
     """Whether a model is one that TransformerLens 4 has put bridges around; needs no import of
     TransformerLens."""
     return hasattr(model, "tl_parameters") and hasattr(model, "original_model")
-
-
-def is_native(model: Any) -> bool:
-    """Whether a model is a bridge around TransformerLens's own model."""
-    return is_bridge(model) and type(model.original_model).__name__ == "NativeModel"
 
 
 def original(module: nn.Module) -> nn.Module:

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from rb_interp.errors import ModelError
 from rb_interp.models.protocol import (
     is_bridge,
-    is_native,
     modules_of,
     native_tensors,
     original,
@@ -144,7 +143,7 @@ def tensors_of(model: Any) -> list[ModelTensor]:
             "this bridge computes with folded weights; use it before enable_compatibility_mode is "
             "called."
         )
-    if is_native(model):
+    if is_bridge(model) and type(model.original_model).__name__ == "NativeModel":
         described = []
         for name, tensor in native_tensors(model).items():
             described.append((name, lens_tensor(name, tensor, model.cfg, trusted=True), tensor))

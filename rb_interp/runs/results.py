@@ -131,15 +131,6 @@ def curves_summary(curves: pd.DataFrame) -> pd.DataFrame:
     return over_seeds(curves, ["sweep", "gamma", "step", "set"], ["loss", "accuracy"])
 
 
-def ablation_means(table: pd.DataFrame) -> pd.DataFrame:
-    """Means over seeds of a table of ablations; ``before`` is the accuracy with the component."""
-    with_accuracy = table.assign(before=table["accuracy"] + table["accuracy_drop"])
-    by = ["gamma", "stage", "set", "component", "method"]
-    return over_seeds(
-        with_accuracy, by, ["accuracy", "accuracy_drop", "control_accuracy_drop", "before"]
-    )
-
-
 def arrays_over_seeds(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Mean over seeds of `StudyResult.arrays`, cell by cell, with the ends of its 95 % interval
     (Student t).

@@ -153,9 +153,9 @@ class Sweep:
 
         A task with ``provenance(seed) -> plain data`` gives it then, and ``data.json`` keeps it.
         """
-        if not (self.folder / PROVENANCE).is_file():
-            return {}
         path = self.folder / PROVENANCE
+        if not path.is_file():
+            return {}
         sources = self.files.read_json(self._name(path))
         if not isinstance(sources, dict) or not all(map(str.isdecimal, sources)):
             raise RunError(f"{path} is damaged: it does not say what seeds draw from. {REMEDY}")

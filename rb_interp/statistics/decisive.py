@@ -129,7 +129,7 @@ def decisive_table(
     """Readings table of every member in a curves table, see `readings_of_curves`; baselines by
     seed."""
 
-    def read(member: pd.DataFrame, name: str, seed: int) -> Reading:
+    def read(member: pd.DataFrame, seed: int) -> Reading:
         sets = by_set(member)
         losses, _ = losses_and_accuracies(sets)
         steps = sets["rule"]["step"].to_numpy()

@@ -55,10 +55,7 @@ def disagreement(answers: Int[np.ndarray, "member row"]) -> Float[np.ndarray, "m
     >>> disagreement(np.array([[1, 2, 3, 4], [1, 2, 0, 0]])).tolist()
     [[0.0, 0.5], [0.5, 0.0]]
     """
-    d = np.zeros((len(answers), len(answers)))
-    for member, member_answers in enumerate(answers):
-        d[member] = (answers != member_answers).mean(1)
-    return d
+    return (answers[:, None] != answers).mean(-1)
 
 
 def excess_disagreement(

@@ -92,7 +92,7 @@ def _mean(curve: Float[np.ndarray, " evaluation"], window: slice | None) -> floa
 def equal_loss_table(curves: pd.DataFrame) -> pd.DataFrame:
     """Readings table of every member in a curves table, see `readings_of_curves`."""
 
-    def read(member: pd.DataFrame, name: str, seed: int) -> Reading:
+    def read(member: pd.DataFrame, seed: int) -> Reading:
         sets = by_set(member)
         steps = sets["rsn_train"]["step"].to_numpy()
         return equal_loss(*losses_and_accuracies(sets), steps)

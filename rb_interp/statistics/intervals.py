@@ -55,6 +55,9 @@ class Interval(NamedTuple):
     high: float
 
 
+NO_INTERVAL = Interval(np.nan, np.nan, np.nan)
+
+
 @checked
 def t_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -> Interval:
     """Student t interval of the mean of independent values, one a seed.
@@ -74,7 +77,7 @@ def t_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -
     if x.ndim != 1:
         raise ArgumentError(f"t_interval got shape {list(x.shape)}; give one number per seed.")
     if len(x) == 0 or not np.isfinite(x).all():
-        return Interval(np.nan, np.nan, np.nan)
+        return NO_INTERVAL
     if len(x) == 1:
         return Interval(float(x[0]), -np.inf, np.inf)
     if np.all(x == x[0]):
@@ -95,7 +98,7 @@ def median_and_range(values: Sequence[float] | np.ndarray) -> Interval:
     """
     x = np.asarray(values, dtype=float)
     if len(x) == 0:
-        return Interval(np.nan, np.nan, np.nan)
+        return NO_INTERVAL
     return Interval(float(np.median(x)), float(x.min()), float(x.max()))
 
 

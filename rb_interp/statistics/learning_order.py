@@ -184,7 +184,7 @@ def learning_order_table(
     """Readings table of every member in a curves table, see `readings_of_curves`; entropies by
     (seed, set)."""
 
-    def read(member: pd.DataFrame, name: str, seed: int) -> Reading:
+    def read(member: pd.DataFrame, seed: int) -> Reading:
         sets = by_set(member)
         losses, accuracies = losses_and_accuracies(sets)
         evaluations = member.drop_duplicates("step").sort_values("step")
@@ -196,23 +196,25 @@ def learning_order_table(
 
 
 def readings_of_curves(
-    curves: pd.DataFrame, read: Callable[[pd.DataFrame, str, int], Reading]
+    curves: pd.DataFrame, read: Callable[[pd.DataFrame, int], Reading]
 ) -> pd.DataFrame:
     """Readings table (stage ``final``, set ``""``) of every member in a curves table.
 
     Args:
         curves: gamma, seed, step, set, loss, accuracy; one row per evaluation of a set.
-        read: takes the rows of one member, its name in messages, and its seed.
+        read: takes the rows of one member, and its seed.
 
     Raises RunError where a member has an evaluation twice.
     """
     blocks = []
     for _, member in curves.groupby(["gamma", "seed"], sort=True):
         gamma, seed = member["gamma"].iloc[0], int(member["seed"].iloc[0])
-        name = f"member gamma={gamma}, seed={seed}"
         if member.duplicated(["step", "set"]).any():
-            raise RunError(f"{name} has an evaluation twice; drop duplicated (step, set) rows.")
-        block = pd.DataFrame(read(member, name, seed).rows())
+            raise RunError(
+                f"member gamma={gamma}, seed={seed} has an evaluation twice; drop duplicated "
+                f"(step, set) rows."
+            )
+        block = pd.DataFrame(read(member, seed).rows())
         step = int(member["step"].to_numpy().max())
         columns = {"gamma": gamma, "seed": seed, "stage": "final", "step": step, "set": ""}
         blocks.append(block.assign(**columns)[[*columns, *block.columns]])

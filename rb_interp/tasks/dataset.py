@@ -350,8 +350,10 @@ def label_entropy(labels: Int[np.ndarray, " row"]) -> float:
     >>> round(label_entropy(np.array([3, 3, 7, 7])) - math.log(2), 9)
     0.0
     """
-    if len(labels) == 0:
-        return math.nan
-    counts = np.unique(labels, return_counts=True)[1]
-    shares = counts / len(labels)
+    return entropy(np.unique(labels, return_counts=True)[1]) if len(labels) else math.nan
+
+
+def entropy(counts: Int[np.ndarray, " label"]) -> float:
+    """Entropy in nats of the frequencies that counts give; 0 if one label has them all."""
+    shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum()) + 0.0

@@ -175,11 +175,7 @@ def _one_line(text: str) -> str:
 
 def _parse(text: str) -> tuple:
     """Options of parts; a part is literal text, a slot, or again options."""
-    tokens = _TOKENS.findall(text)
-    options, end = _options(tokens, 0)
-    if end != len(tokens) or "".join(tokens) != text:
-        raise TextError(f"brackets do not match in: {text[:60]}...")
-    return options
+    return _options(_TOKENS.findall(text), 0)[0]
 
 
 def _options(tokens: list[str], start: int) -> tuple[tuple, int]:

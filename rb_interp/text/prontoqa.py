@@ -361,7 +361,9 @@ def generate(
 
 
 def _example(rng: random.Random, hops: int, ordering: str) -> Example:
-    depth = _depth(rng, hops)
+    depth = hops  # concepts above the lowest one
+    while depth < len(CONCEPTS) - 2 and rng.random() >= 0.5 / (hops + 2):
+        depth += 1
     start = rng.randint(hops, depth)
     # The walk ends after as many rules as there are hops.
     end = start - hops + 1
@@ -384,18 +386,6 @@ def _example(rng: random.Random, hops: int, ordering: str) -> Example:
     position = rng.randrange(len(rules) + 1)
     rules.insert(position, rule(contradicting, word, False, not negated, rng.choice(FORMS)))
     return _written(rules, fact(entity, concepts[start], True, False), steps, rng.random() < 0.5)
-
-
-def _depth(rng: random.Random, hops: int) -> int:
-    """Number of concepts above the lowest one.
-
-    A chain stops growing with probability q / 2, q = 1 / (hops + 2), or where concepts run out.
-    """
-    stop = 0.5 / (hops + 2)
-    depth = hops
-    while depth < len(CONCEPTS) - 2 and rng.random() >= stop:
-        depth += 1
-    return depth
 
 
 def _literals(rng: random.Random, depth: int, start: int, end: int) -> list[tuple[str, bool]]:

@@ -22,7 +22,7 @@ from jaxtyping import Float32, Int, Int8
 from rb_interp.arguments import checked
 from rb_interp.errors import TextError, nearest
 from rb_interp.table_repr import TableRepr
-from rb_interp.tasks.dataset import Dataset, Evaluation, Stage
+from rb_interp.tasks.dataset import Dataset, Evaluation, Stage, entropy
 from rb_interp.text.classes import CLASSES
 from rb_interp.text.corpora import source_name
 from rb_interp.text.documents import BLOCK, Document, Documents, stamps
@@ -199,12 +199,6 @@ def _trained(config: TextSettings, stamps: tuple) -> Tokenizer:
     return make(chain.from_iterable(texts), config.d_vocab)
 
 
-def entropy(counts: Int[np.ndarray, " d_vocab"]) -> float:
-    """Entropy in nats of the frequencies that counts give; 0 if one token has them all."""
-    shares = counts[counts > 0] / counts.sum()
-    return float(-(shares * np.log(shares)).sum()) + 0.0
-
-
 def _corpus_rows(
     config: TextSettings, corpus: str, seed: int, tokenizer: Tokenizer
 ) -> tuple[Rows, Rows, list[Example], dict[str, Any]]:
@@ -360,7 +354,9 @@ class TextTask(TextSettings):
         parts = [text.train, text.test]
         set = [text.train.corpus, len(CORPORA) + text.test.corpus]
         for number, name in enumerate(self.curves, len(TEXT_SETS)):
-            rows = self._rows_of_curve(text, name)
+            rows = text.rows(CURVES[name][0])
+            if name == "repeated":  # they stand last
+                rows = rows.take(np.arange(len(rows) - self.repeated, len(rows)))
             parts.append(rows)
             set.append(np.full(len(rows), number))
         rows = concatenate_rows(parts)
@@ -385,13 +381,6 @@ class TextTask(TextSettings):
             text=text,
             weights=weights,
         )
-
-    def _rows_of_curve(self, text: TextData, name: str) -> Rows:
-        """The rows on which the curve of a kind of targets is read."""
-        rows = text.rows(CURVES[name][0])
-        if name == "repeated":  # they stand last
-            rows = rows.take(np.arange(len(rows) - self.repeated, len(rows)))
-        return rows
 
 
 def _training_loss(values: Evaluation) -> np.ndarray:

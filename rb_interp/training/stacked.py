@@ -49,7 +49,8 @@ def stacked_logits(
     with ``every_position`` (one position for Emb-MLP, which has a single answer).
     """
     if model.architecture == "emb_mlp":
-        logits = emb_mlp_logits(weights, tokens, model)
+        hidden = torch.bmm(token_embeddings(weights, tokens).sum(2), weights["mlp.W_in"])
+        logits = torch.bmm(ACTIVATIONS[model.act](hidden), weights["mlp.W_out"])
         return logits[:, :, None] if every_position else logits
     if model.architecture == "one_layer":
         return one_layer_logits(weights, tokens, model, every_position=every_position)
@@ -252,14 +253,6 @@ def token_embeddings(
     members, d_vocab, d_model = table.shape
     shift = torch.arange(0, members * d_vocab, d_vocab, device=tokens.device).view(-1, 1, 1)
     return F.embedding(tokens + shift, table.reshape(members * d_vocab, d_model))
-
-
-def emb_mlp_logits(
-    weights: StackedWeights, tokens: Int[Tensor, "member batch pos"], model: ModelConfig
-) -> Float[Tensor, "member batch d_vocab"]:
-    """Logits of Emb-MLP, the same for every order of a row's tokens."""
-    hidden = torch.bmm(token_embeddings(weights, tokens).sum(2), weights["mlp.W_in"])
-    return torch.bmm(ACTIVATIONS[model.act](hidden), weights["mlp.W_out"])
 
 
 def one_layer_logits(

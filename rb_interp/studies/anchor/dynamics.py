@@ -244,10 +244,6 @@ def event_step(
     >>> event_step(steps, np.array([0.9, 0.2, 0.3]), 0.5, ">=")  # met once, and gone at the next
     nan
     """
-    if (np.diff(steps) <= 0).any():
-        raise RunError(
-            "the steps do not ascend; sort the checkpoints and drop those that are there twice."
-        )
     met = np.array([COMPARE[side](value, threshold) for value in values])
     stays = met & np.append(met[1:], True)
     if not stays.any():

@@ -93,7 +93,7 @@ class CompositeDataset(Dataset):
     def fresh_keys(self, rows: PerRow, rng: np.random.Generator) -> PerRow:
         """A key for each row, drawn evenly from those of its key's kind at its position."""
         positions = self.key_position[rows]
-        test = self.task.is_test_key(self.keys[rows], positions)
+        test = self.keys[rows] % self.task.modulus == positions
         return self.task.rules.draw_keys(positions, test, rng)
 
 
@@ -318,14 +318,6 @@ class CompositeTask(TaskSettings):
         if set not in SETS:
             raise TaskError(f"there is no set '{set}'; {nearest(set, SETS)}")
         return np.array(self.held_out if set == "unseen" else self.trained, dtype=np.int64)
-
-    def is_test_key(self, keys: PerRow, positions: PerRow) -> RowMask:
-        """Whether each key is a test key at its position.
-
-        >>> CompositeTask().is_test_key(np.array([27, 27]), np.array([0, 1])).tolist()
-        [True, False]
-        """
-        return keys % self.modulus == positions
 
     def inferential(self, keys: PerRow, pairs: AnchorPairs) -> PerRow:
         """Keys plus the shifts of both anchors, whatever a pair was trained with.

@@ -194,7 +194,7 @@ def corpus_loss_table(
 ) -> pd.DataFrame:
     """Readings of every member in a curves table (`readings_of_curves`); entropies are by seed."""
 
-    def read(member: pd.DataFrame, name: str, seed: int) -> Reading:
+    def read(member: pd.DataFrame, seed: int) -> Reading:
         losses = {set: rows["loss"].to_numpy(np.float64) for set, rows in by_set(member).items()}
         steps = np.unique(member["step"].to_numpy())
         return corpus_loss(losses, steps, entropies.get(seed, (math.nan, math.nan)))
