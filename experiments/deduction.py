@@ -72,7 +72,7 @@ ATTENDS = (
     *(("object", "subject"), ("behind", "object"), ("behind", "subject")),
 )
 """Pairs of roles whose attention is read."""
-STREAMS = (*PLACES, "premise", "written")
+STREAMS = (*PLACES, "subject", "other_subjects", "premise", "written")
 """Roles whose stream is taken from the other text."""
 OF_PREMISE = ("premise_name", "premise", "name", "class", "last")
 """The same where the premise differs."""
