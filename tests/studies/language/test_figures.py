@@ -2,6 +2,7 @@
 stands in for the paper's text."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from report.pages import check_page, visible
 from table_columns import check_run
 
 from rb_interp.claims import Term
-from rb_interp.figures.kit import CORPUS_COLOURS, draw
+from rb_interp.figures.kit import CORPUS_COLOURS, GREY, INK, draw
 from rb_interp.report.page import render_page
 from rb_interp.studies.language import LANGUAGE
 from rb_interp.studies.language.config import train_note
@@ -108,22 +109,28 @@ def test_cosines_are_those_of_early_with_the_tokens_of_their_seed(evidence):
         assert shown == [as_shown(words[token]) for token in tokens[:NAMED]]
 
 
-def test_rules_and_facts_are_drawn_above_the_chain_that_is_written(evidence):
+def test_rules_and_facts_are_drawn_above_three_chains_as_they_are_written(evidence):
     sets = {"rule": "prontoqa_test", "fact": "stories_test"}
     curves = [evidence.curves.query("set == @set").assign(set=name) for name, set in sets.items()]
     summaries = evidence.tables["curves_summary"]
     kinds = [summaries.query("set == @set").assign(set=name) for name, set in sets.items()]
-    place = {"gamma": evidence.gammas, "seed": evidence.seeds[0], "example": 0}
-    written = [
-        pd.DataFrame({**place, "step": step, "right": step > 0, "written": f"Max is {step}."})
-        for step in (60, 0)
-    ]
-    tables = {"curves_summary": pd.concat(kinds), "chains": pd.concat(written)}
+    prompt = "Q: Each rex is a rompus. Max is a rex. Prove: Max is a rompus.\nA:"
+    written = []
+    for gamma in evidence.gammas:
+        place = {"gamma": gamma, "seed": evidence.seeds[0], "prompt": prompt}
+        for example, step in product(range(3), (60, 30, 0)):
+            row = {"example": example, "step": step, "right": step > 30}
+            written.append({**place, **row, "written": f"Max is {example}, {step}."})
+    tables = {"curves_summary": pd.concat(kinds), "chains": pd.DataFrame(written)}
     shown = replace(evidence, curves=pd.concat(curves), tables={**evidence.tables, **tables})
     axes = panels_of(shown, "reasoning")
     for panel, gamma in zip(axes[: len(evidence.gammas)], evidence.gammas, strict=True):
         here = shown.curves[shown.curves["gamma"] == gamma].groupby(["set", "step"])["loss"].mean()
         assert drawn(panel, here["rule"], CORPUS_COLOURS["prontoqa"])
         assert drawn(panel, here["fact"], CORPUS_COLOURS["stories"])
-    chain = axes[-1].texts[0].get_text().splitlines()
-    assert chain == ["step 0, wrong", "Max is 0.", "step 60, right", "Max is 60."]
+    lines = [(text.get_text(), text.get_color()) for text in axes[-1].texts]
+    assert lines == [
+        ("Max is a rex. Prove: Max is a rompus.", INK),
+        ("step 30, wrong: Max is 2, 30.", GREY),
+        ("step 60, right: Max is 2, 60.", INK),
+    ]
