@@ -48,6 +48,19 @@ def with_earlier(earlier: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([others, table], ignore_index=True).sort_values(MEMBER, kind="stable")
 
 
+def with_signs(readings: pd.DataFrame, counts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The readings with a row for each seed of whether the sign is one, with those of runs of other
+    numbers of facts."""
+    readings = readings[readings["quantity"] != "same_sign"]
+    if not counts:
+        return readings
+    signs = same_sign([table.query("probe == 'decisive'") for table in (readings, *counts)])
+    labels = {"sweep": "", "stage": "final", "set": "", "probe": "decisive"}
+    labels |= {"quantity": "same_sign", "n": 1 + len(counts), "reached": True}
+    rows = [{**labels, "seed": seed, "value": value} for seed, value in signs.items()]
+    return pd.concat([readings, pd.DataFrame(rows)], ignore_index=True)
+
+
 def main(name: str, *folders: str) -> None:
     runs = [rb.Run.open(folder) for folder in folders]
     readings = joined(runs, "readings").query("probe in @PROBES")
@@ -63,13 +76,7 @@ def main(name: str, *folders: str) -> None:
         members = with_earlier(pd.read_csv(of_members), members)
         readings = with_earlier(pd.read_parquet(of_readings), readings)
     counts = sorted(RESULTS.glob(f"{name}_[0-9]*_readings.parquet"))
-    if counts:
-        tables = [readings, *map(pd.read_parquet, counts)]
-        signs = same_sign([table.query("probe == 'decisive'") for table in tables])
-        labels = {"stage": "final", "probe": "decisive", "quantity": "same_sign", "n": len(tables)}
-        rows = [{**labels, "seed": seed, "value": value} for seed, value in signs.items()]
-        readings = readings[readings["quantity"] != "same_sign"]
-        readings = pd.concat([readings, pd.DataFrame(rows)], ignore_index=True)
+    readings = with_signs(readings, [pd.read_parquet(path) for path in counts])
     members.to_csv(of_members, index=False)
     readings.to_parquet(of_readings, index=False, compression="zstd")
     verdicts = judged(runs[0], readings)

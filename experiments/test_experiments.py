@@ -4,13 +4,16 @@ alone."""
 from pathlib import Path
 
 import gpu_check
+import language_tables
 import learning_rates
 import pandas as pd
 import pytest
 
+from rb_interp.claims import judge
 from rb_interp.cli import starting_point
 from rb_interp.runs.studies import study
 from rb_interp.settings import comparable
+from rb_interp.studies.language.config import REASONING_CLAIMS
 from rb_interp.tasks.anchor import RATES
 
 FOLDER = Path(__file__).parent
@@ -79,3 +82,16 @@ def test_the_check_of_a_gpu_runs_on_a_cpu(tmp_path):
     assert (rows.query("check == 'rounding'")["value"].astype(float) < 1e-12).all()
     expected = {"as set", "single steps", "HookedTransformer, plain loop", "torch.func"}
     assert set(rows.query("check == 'speed'")["way"]) == expected
+
+
+def test_the_sign_of_other_numbers_of_facts_is_judged_from_tables():
+    """G4n on the kept members: the same at another number of facts, then reversed in seed 11."""
+    kept = pd.read_parquet(FOLDER.parent / "results/language_facts_readings.parquet")
+    signed = kept["seed"].between(10, 16)  # seeds that read rules at gamma .8
+    kept = kept[signed]
+    (g4n,) = (claim for claim in REASONING_CLAIMS if claim.id == "G4n")
+    reversed_ = kept.assign(value=kept["value"].where(kept["seed"] != 11, -kept["value"]))
+    for other, met in ((kept, [True] * 7), (reversed_, [True, False, *[True] * 5])):
+        readings = language_tables.with_signs(kept, [other])
+        readings = language_tables.with_signs(readings, [other])  # once more replaces
+        assert list(judge(readings, [g4n])[0].met) == met

@@ -101,8 +101,8 @@ class ModelConfig(Settings):
         for group in [*unused, *["unembedding"] * self.tied]:
             if (rate := getattr(self.gammas, group)) is not None:
                 raise ModelError(
-                    f"gammas.{group}={rate}, of which a model with architecture="
-                    f"'{self.architecture}', scheme='{self.scheme}', tied={self.tied} knows nothing."
+                    f"gammas.{group}={rate} has no effect with architecture="
+                    f"'{self.architecture}', scheme='{self.scheme}', tied={self.tied}; leave it out."
                 )
 
 

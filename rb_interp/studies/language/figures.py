@@ -49,7 +49,7 @@ DECISIVE = {
 BY_CHANCE = 0.50
 """Share of two-way answers that are right by guessing."""
 N_TIMES = 4
-"""Kept steps behind step 0 whose chains are shown, the last among them."""
+"""Kept steps after step 0 whose chains are shown, the last among them."""
 NAMED, LONGEST = 20, 9
 """How many tokens are shown with their texts, and how much of a text."""
 
