@@ -8,7 +8,7 @@
 Each has the gammas .3 and .8, so that the two sweeps of a task are a 2 x 2 of initialisation and
 weight decay. Paper 2 (arXiv 2405.05409, Figs. 6 and 17a) changes both together, and so do the
 criteria, which were written down before the runs. Beside each stands what either of the two does
-alone. P3 is about text and not here, P4 is in experiments/cogs.
+alone. P3 is in experiments/judged_relation.py, P4 in experiments/cogs.
 """
 
 from dataclasses import field, replace
