@@ -31,6 +31,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "class": {},
     "weight_3": {"chain_weight": 3.0},
     "weight_30": {"chain_weight": 30.0},
+    "rate_1e-3": {"lr": 1e-3, "lr_final": 5e-4},
+    "rate_4e-3": {"lr": 4e-3, "lr_final": 2e-3},
     "steps": {"query": "steps"},
     "property": {  # as in PrOntoQA, whose prompts are longer; an hour
         "query": "property",
