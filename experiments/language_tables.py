@@ -5,8 +5,7 @@
 
 Writes ``results/NAME.csv``, a line a member: losses of rules, whole chains by steps, steps at which
 .3, .5 and .7 of facts and rules are learned, with the ratio's two ends, and gaps where rows were
-repeated; ``results/NAME_readings.parquet``, what claims from G4 on read of it; ``NAME_curves`` and
-``NAME_chains``, its learning curves and what it writes to three questions as it learns; and
+repeated; ``results/NAME_readings.parquet``, what claims from G4 on read of it; and
 ``results/NAME_verdicts.csv``, these claims, judged on all seeds at once. Members of other seeds stay in
 the tables, so runs can be added as they end. Whether the sign is one at all numbers of facts (G4n) is
 read from NAME and each NAME_N, runs of another number of facts, which come first.
@@ -65,12 +64,6 @@ def main(name: str, *folders: str) -> None:
     runs = [rb.Run.open(folder) for folder in folders]
     readings = joined(runs, "readings").query("probe in @PROBES")
     members = member_table(runs, readings)
-    for table in ("curves", "chains"):
-        rows = joined(runs, table)
-        path = RESULTS / f"{name}_{table}.parquet"
-        if path.is_file():
-            rows = with_earlier(pd.read_parquet(path), rows)
-        rows.round(4).to_parquet(path, index=False, compression="zstd")
     of_members, of_readings = RESULTS / f"{name}.csv", RESULTS / f"{name}_readings.parquet"
     if of_members.is_file():
         members = with_earlier(pd.read_csv(of_members), members)

@@ -21,7 +21,7 @@ KEPT = {
     "composite-map": ["composite_map_quick"],
     "emb-mlp": [],
     "labels": [],
-    "language": [],
+    "language": ["language_quick"],
 }
 """Study -> its kept runs."""
 SPACE = "\0"

@@ -16,8 +16,9 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.mark.wide
-def test_a_kept_run_has_a_whole_page():
-    run = Run.open(RESULTS / "composite_map_quick")
+@pytest.mark.parametrize("folder", ["composite_map_quick", "language_quick"])
+def test_a_kept_run_has_a_whole_page(folder):
+    run = Run.open(RESULTS / folder)
     check_page(run.study, run.evidence)
 
 
