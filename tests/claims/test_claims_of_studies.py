@@ -9,8 +9,12 @@ from rb_interp.errors import StudyError
 from rb_interp.runs.run import Run
 from rb_interp.runs.studies import study
 
-LARGER = {"composite-map": {"map": {"order", "fit_rise"}}}
-"""Study -> probe -> what it declares and the stored readings lack: that needs more rates."""
+LARGER = {
+    "composite-map": {"map": {"order", "fit_rise"}},
+    "language": {"decisive": {"gap_0.6", "gap_1", "same_sign"}},
+}
+"""Study -> probe -> what it declares and the stored readings lack: that needs more rates, repeated
+rows, or several numbers of facts."""
 
 
 @pytest.mark.parametrize("name", KEPT)
