@@ -43,8 +43,9 @@ class TrainConfig(Settings):
     batch_size: RowCount = 128
     """Rows of a step; all training rows where it is their number or more. Tasks may divide it among
     sets."""
-    optimiser: Literal["adamw", "sgd"] = "adamw"
-    """``sgd`` is plain gradient descent without momentum (betas and eps play no part)."""
+    optimiser: Literal["adamw", "sgd", "momentum"] = "adamw"
+    """``sgd`` is plain gradient descent, ``momentum`` that with the first of ``betas`` as its momentum
+    (other betas and eps play no part)."""
     lr: Rate = 1e-3
     """Learning rate after warm-up."""
     lr_final: Rate = 5e-5
@@ -61,7 +62,7 @@ class TrainConfig(Settings):
     eps: Annotated[float, Field(ge=0, le=1)] = 1e-8
     """AdamW's epsilon."""
     weight_decay: Rate = 0.01
-    """AdamW's, on every trained tensor as in torch.optim.AdamW; with ``sgd`` the gradient of an L2
+    """AdamW's, on every trained tensor as in torch.optim.AdamW; elsewhere the gradient of an L2
     term."""
     clip: Annotated[float, Field(ge=0, le=1e9)] = 1.0
     """Largest gradient norm of one member; 0 for no clipping."""

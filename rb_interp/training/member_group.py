@@ -188,8 +188,7 @@ class MemberGroup:
             self.step += 1
 
     def state(self, moments: bool = True) -> dict[str, Tensor]:
-        """Weights (``name``) and moments (``exp_avg/name``, ``exp_avg_sq/name``), members first,
-        copied to CPU."""
+        """Weights (``name``) and moments (``exp_avg/name`` and so on), members first, copied to CPU."""
         state = {name: weight.detach().cpu().clone() for name, weight in self.weights.items()}
         for name, value in self.update.moments().items() if moments else ():
             state[name] = value.cpu()
@@ -200,7 +199,7 @@ class MemberGroup:
         self.step = step
         for name, weight in self.weights.items():
             weight.data.copy_(state[name])
-        if step and self.train.optimiser == "adamw":
+        if step:
             self.update.load_moments(state, step)
 
     def autocast(self) -> AbstractContextManager:

@@ -1,4 +1,4 @@
-"""What a step does with gradients: clipping, then AdamW or plain gradient descent.
+"""What a step does with gradients: clipping, then AdamW or gradient descent.
 
 With g the gradient, t the step from 1, and each member's learning rate, AdamW is
 
@@ -23,7 +23,8 @@ from torch import Tensor
 from rb_interp.errors import ConfigError, first_line
 from rb_interp.training.config import TrainConfig, learning_rate
 
-MOMENTS = ("exp_avg", "exp_avg_sq")
+MOMENTS = {"adamw": ("exp_avg", "exp_avg_sq"), "momentum": ("momentum_buffer",), "sgd": ()}
+"""What an optimiser keeps of earlier steps, as torch names it."""
 NUMBERS = ("lr", "shrink", "size", "root")
 """What an update reads of a step, for each member: the learning rate, 1 - lr weight_decay, lr / (1 -
 beta_1^t), and sqrt(1 - beta_2^t)."""
@@ -65,10 +66,10 @@ class TorchUpdate:
         self.optimiser.step()
 
     def moments(self) -> dict[str, Tensor]:
-        """AdamW's moments, ``exp_avg/name`` and ``exp_avg_sq/name``, members first."""
+        """The optimiser's MOMENTS, ``exp_avg/name`` and so on, members first."""
         moments = {}
-        for name, pieces in self.pieces.items() if self.train.optimiser == "adamw" else ():
-            for moment in MOMENTS:
+        for name, pieces in self.pieces.items():
+            for moment in MOMENTS[self.train.optimiser]:
                 values = []
                 for piece in pieces:
                     of_piece = self.optimiser.state[piece]
@@ -83,7 +84,7 @@ class TorchUpdate:
                 self.optimiser.state[piece] = {
                     "step": torch.tensor(float(step), device=piece.device)
                 }
-            for moment in MOMENTS:
+            for moment in MOMENTS[self.train.optimiser]:
                 values = state[f"{moment}/{name}"].to(pieces[0].device, pieces[0].dtype)
                 for piece, part in zip(pieces, values.split(len(pieces[0])), strict=True):
                     self.optimiser.state[piece][moment] = part.clone()
@@ -107,8 +108,9 @@ class StackedUpdate:
         self.weights = flat(trained.values())
         self.trained = self.views(self.weights)
         self.flat_moments = {}
-        for moment in MOMENTS if train.optimiser == "adamw" else ():
+        for moment in MOMENTS[train.optimiser]:
             self.flat_moments[moment] = torch.zeros_like(self.weights)
+        self.l2 = torch.from_numpy(self.decays[:, None]).to(self.weights)
         if train.compile:
             self._change = compiled(self._change)
 
@@ -122,7 +124,7 @@ class StackedUpdate:
         """What the update of step 0, 1, ... reads, see NUMBERS; computed as torch does."""
         lr = np.array([learning_rate(step, self.train, rate) for rate in self.rates.tolist()])
         beta_1, beta_2 = self.train.betas
-        if self.train.optimiser == "sgd":
+        if self.train.optimiser != "adamw":
             beta_1 = beta_2 = 0.0
         size = lr / (1 - beta_1 ** (step + 1))
         root = np.full_like(lr, (1 - beta_2 ** (step + 1)) ** 0.5)
@@ -139,16 +141,18 @@ class StackedUpdate:
         if self.train.clip > 0:
             norm = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
             gradients.mul_((self.train.clip / (norm + 1e-6)).clamp(max=1.0))
-        if self.flat_moments:
+        eps, betas = self.train.eps, self.train.betas
+        if self.train.optimiser == "adamw":
             exp_avg, exp_avg_sq = self.flat_moments.values()
-            eps, betas = self.train.eps, self.train.betas
             adamw(self.weights, gradients, exp_avg, exp_avg_sq, numbers, eps, betas)
-        else:
-            shrink, size, _ = numbers
-            self.weights.mul_(shrink).sub_(gradients * size)
+            return
+        gradients.add_(self.weights * self.l2)
+        for change in self.flat_moments.values():
+            gradients = change.mul_(betas[0]).add_(gradients)
+        self.weights.sub_(gradients * numbers[1])
 
     def moments(self) -> dict[str, Tensor]:
-        """AdamW's moments, ``exp_avg/name`` and ``exp_avg_sq/name``, members first."""
+        """The optimiser's MOMENTS, ``exp_avg/name`` and so on, members first."""
         moments = {}
         for moment, values in self.flat_moments.items():
             for name, view in self.views(values).items():
@@ -233,9 +237,11 @@ def groups_by_setting(
 
 
 def make_optimiser(parameters: Iterable[Any], train: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW or plain gradient descent, as configured, for tensors or groups of them."""
-    if train.optimiser == "sgd":
-        return torch.optim.SGD(parameters, lr=train.lr, weight_decay=train.weight_decay, fused=True)
+    """AdamW or gradient descent, as configured, for tensors or groups of them."""
+    if train.optimiser != "adamw":
+        momentum = train.betas[0] if train.optimiser == "momentum" else 0.0
+        shared = {"lr": train.lr, "weight_decay": train.weight_decay, "fused": True}
+        return torch.optim.SGD(parameters, momentum=momentum, **shared)
     return torch.optim.AdamW(
         parameters,
         lr=train.lr,

@@ -112,6 +112,7 @@ def test_static_and_recorded_steps_are_those_of_torchs_adamw_to_the_bit(norm, dt
     ("changes", "model"),
     [
         ({"optimiser": "sgd", "weight_decay": 0.1}, {}),
+        ({"optimiser": "momentum", "weight_decay": 0.1}, {}),
         ({"clip": 0.0, "batch_size": 3000, "schedule": "constant"}, {}),
         ({"track_drift": True}, {"architecture": "emb_mlp", "act": "tanh", "n_layers": 1}),
     ],
@@ -129,11 +130,13 @@ def test_other_steps_are_recorded_too_and_agree_with_the_fused_optimiser(changes
         torch.testing.assert_close(value, state[name], rtol=1e-9, atol=1e-11)
 
 
-def test_training_goes_on_from_a_state_with_either_optimiser():
-    whole, stopped = group_of(), group_of()
+@pytest.mark.parametrize("optimiser", ["adamw", "momentum", "sgd"])
+def test_training_goes_on_from_a_state_with_either_update(optimiser):
+    train = replace(TRAIN, optimiser=optimiser)
+    whole, stopped = group_of(train), group_of(train)
     whole.advance(20)
     stopped.advance(12)
-    static, recorded, fused = group_of(), group_of(), group_of(static=False)
+    static, recorded, fused = group_of(train), group_of(train), group_of(train, static=False)
     record(recorded)
     for group in (static, recorded, fused):
         group.load_state(stopped.state(), 12)
