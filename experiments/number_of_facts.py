@@ -20,7 +20,7 @@ def main() -> None:
     import matplotlib.pyplot as plt
 
     tables = {64: pd.read_csv(ROOT / "results/language_facts.csv")}
-    for path in (ROOT / "results").glob("language_facts_[0-9]*.csv"):
+    for path in (ROOT / "results").glob("language_facts_*[0-9].csv"):
         tables[int(path.stem.rpartition("_")[2])] = pd.read_csv(path)
     seeds = set.intersection(*(set(table["seed"]) for table in tables.values()))
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
@@ -36,10 +36,10 @@ def main() -> None:
                     x[which], 2 ** members["ratio_50_high"][which], marker, mfc=fill, mec=colour
                 )
     axes.set_yscale("log", base=2)
-    ticks = [1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32]
+    ticks = [2.0**-power for power in range(1, 8)]
     axes.set_yticks(ticks, [f"1/{round(1 / tick)}" for tick in ticks])
     axes.set_xticks(range(len(tables)), [f"{n} facts" for n in sorted(tables)])
-    axes.set_ylabel("steps to half of the facts / steps to half of the rules")
+    axes.set_ylabel("steps to half of the facts /\nsteps to half of the rules")
     axes.spines[["top", "right"]].set_visible(False)
     keys = [axes.plot([], [], "o", color=colour)[0] for colour in COLOURS.values()]
     keys.append(axes.plot([], [], "v", mfc="white", mec="black")[0])
