@@ -30,13 +30,13 @@ from rb_interp.claims import Claim, Condition, Term, judge
 from rb_interp.runs import readings_table
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.language.config import MODELS
+from rb_interp.studies.language.config import TRAINING as LANGUAGE
 from rb_interp.tasks import Dataset
 from rb_interp.tasks.dataset import TaskSettings
 from rb_interp.text import word_tokenizer
 from rb_interp.text.documents import Documents
 from rb_interp.text.settings import TextSettings
 from rb_interp.text.tokens import padded, stream
-from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import train_members
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -96,15 +96,10 @@ TASKS = {
 }
 MODEL = {name: MODELS[name] for name in ("smoke", "paper")}
 MODEL["small"] = replace(MODELS["quick"], n_layers=3)
-_SMALL = TrainConfig(
-    steps=6000,
-    batch_size=32,
-    lr=2e-3,
-    lr_final=1e-4,
-    warmup=100,
-    eval_every=100,
-    eval_rows=500,
-    n_checkpoints=0,
+_SMALL = replace(
+    LANGUAGE["quick"],
+    **{"batch_size": 32, "lr_final": 1e-4, "warmup": 100, "eval_rows": 1000},
+    **{"n_checkpoints": 0, "keep_at": (), "stages": ()},
 )
 TRAINING = {
     "smoke": replace(_SMALL, steps=4, batch_size=8, warmup=1, eval_every=2),
@@ -162,7 +157,7 @@ def verdict(preset: str, members: pd.DataFrame) -> pd.DataFrame:
 
 
 def main(preset: str, *words: str) -> None:
-    seeds = [int(word) for word in words] or [0, 1, 2, 3, 4]
+    seeds = [int(word) for word in words] or list(range(8))
     path = RESULTS / f"judged_relation_{preset}.csv"
     members = pd.read_csv(path) if path.is_file() else pd.DataFrame()
     (small, high), (large, low) = CELLS
