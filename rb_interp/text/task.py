@@ -365,6 +365,8 @@ class TextTask(TextSettings):
         kinds = np.zeros(targets.shape, np.int8) if rows.kinds is None else rows.kinds
         for number, name in enumerate(self.curves, len(TEXT_SETS)):
             targets[set == number] &= kinds[set == number] == KINDS.index(CURVES[name][1])
+            if not targets[set == number].any():
+                raise TextError(f"curves={self.curves}: no row of this text has targets '{name}'.")
         tokens = rows.tokens.astype(np.int64)
         weights = None
         if self.chain_weight != 1:

@@ -102,6 +102,21 @@ def test_too_little_text_says_how_much_there_is(tmp_path):
         text_data(replace(SMALL, stories=place), seed=0)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"curves": ("repeated",)},
+        {"curves": ("fact",)},
+        {"curves": ("template", "answer"), "query": "class"},
+    ],
+    ids=["none repeated", "no facts", "no answer behind the chain"],
+)
+def test_a_curve_that_would_have_no_target_is_refused(changes):
+    task = replace(PADDED, n_ctx=96, hops=(1, 2), **changes)
+    with pytest.raises(TextError, match=f"no row .* has targets '{task.curves[-1]}'"):
+        task.dataset(0)
+
+
 def test_counts_are_those_of_a_hand_count_and_leave_out_what_is_filled_in():
     data = text_data(PADDED, seed=1)
     for number, corpus in enumerate(("prontoqa", "stories")):

@@ -122,7 +122,8 @@ class LanguageConfig(SweepConfig, StudyConfig):
         stages = (*STAGES, FACTS) if self.reads_facts else STAGES
         if self.train.stages != stages:
             raise ConfigError(
-                f"stages={self.train.stages}; the language study reads {stages} and no other."
+                f"stages={self.train.stages} with stories '{self.task.stories}' and "
+                f"curves={self.task.curves}, where the language study reads {stages}; give these."
             )
         if self.fact_counts and not self.reads_facts:
             raise ConfigError(
