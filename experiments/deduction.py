@@ -1,7 +1,7 @@
 """Which heads read the rule that applies, and where is a fact looked up? Attention, patching and
 ablations by role, on language models that write chains.
 
-    python experiments/deduction.py RUN      a run of the language study, preset ``quick``
+    python experiments/deduction.py RUN [NAME [SEED ...]]      a run of the language study, ``quick``
 
 A row is a held-out example of two steps or more, cut before the object of its first rule, which the
 model must find in the prompt. Roles: ``subject`` and ``object`` of the rule that applies, at both
@@ -13,20 +13,24 @@ written, if a predicate is one token).
 
 Patching takes a head's z, or the stream, from the same text with the object's class and one other
 exchanged everywhere: a valid example, whose chain goes on with the other class. The control exchanges
-two classes that the rule does not name. Writes ``results/deduction.parquet``, and of the members that
-read rules ``results/deduction_places.csv``. Members of other seeds stay in the table. A line of it is a
-member, kept step, head and quantity, with the untrained model or the control beside it, and p where
-there is a null:
+two classes that the rule does not name. Writes ``results/NAME.parquet`` (``deduction``), and of the
+members that read rules ``results/NAME_places.csv`` and ``NAME_paths.csv``. Members of other seeds stay
+in the table. A line of it is a member, kept step, head and quantity, with the untrained model or the
+control beside it, and p where there is a null:
 
     QUERY_to_KEY attention between roles, a share; null: roles of other rows
     recovered    share of the way to the other object by the head's z, by that at ``last``, and by
                  the stream that enters a layer at a role
-    lost         share right without the head's z (mean over rows), less that with it
+    lost         share right less that without the head's z, whose mean over rows takes its place
     right        share of rows whose object is the likeliest token
 
 At the last step alone stand ``copying``, ``previous_token`` and ``induction`` of each head
-(``probes.head_circuits``), and for members that read rules, with KIND the ``object`` exchanged as above
-or the ``premise`` being the next class of the chain, so that the next rule applies:
+(``probes.head_circuits``), ``lost_layer``, as ``lost`` without all heads of a layer, and numbers of the
+members that read rules. There KIND is the ``object`` exchanged as above; the ``premise``, which is the
+next class of the chain, so that the next rule applies; or the ``subject`` of the rule that applies,
+exchanged with that of a rule of the other chain, so that this one applies. The last text proves another
+class, and so does its control, in which the second rule's subject is exchanged. The roles ``subjects``
+and ``objects`` are those of all twelve sentences:
 
     KIND_followed            by the stream at a role: share of the way in the share of rows whose
                              likeliest token is the other object
@@ -57,7 +61,7 @@ from rb_interp import probes
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs.measurement import MemberModels
 from rb_interp.text.classes import CLASSES, FactTable, fact_table, generate_facts
-from rb_interp.text.prontoqa import Example, verify
+from rb_interp.text.prontoqa import GOAL, Example, verify
 from rb_interp.text.sentences import parse_clause, split_sentences
 from rb_interp.text.tokens import Tokenizer
 
@@ -76,6 +80,8 @@ STREAMS = (*PLACES, "subject", "other_subjects", "premise", "written")
 """Roles whose stream is taken from the other text."""
 OF_PREMISE = ("premise_name", "premise", "name", "class", "last")
 """The same where the premise differs."""
+OF_SUBJECTS = ("subjects", "objects", "last")
+"""The same where subjects are exchanged."""
 SCORES = ("copying", "previous_token", "induction")
 READS = 0.9
 """A member reads rules if it is right in more of the rows at its last step."""
@@ -251,6 +257,64 @@ def premise_texts(examples: Sequence[Example], seed: int) -> list[list[Example]]
     return texts
 
 
+def subject_texts(examples: Sequence[Example], seed: int) -> list[list[Example]]:
+    """Examples of two steps; the same with the subjects of their first rule and of one of the other
+    chain exchanged; and with those of their second rule and of the next of the other chain. Both prove
+    the same class of the other chain, and the last begins with the step of the first text."""
+    rng = np.random.default_rng(seed)
+    texts: list[list[Example]] = [[], [], []]
+    for example in examples:
+        rules = rules_of(example.question)
+        start = class_of(example.chain_of_thought[0])
+        lines = {name: line_from(rules, name) for name in rules}
+        free = [
+            name
+            for name, line in lines.items()
+            if len(line) > 2 and start not in line and name not in lines[start]
+        ]
+        if not free:
+            continue
+        other = lines[free[rng.integers(len(free))]]
+        pairs = zip(lines[start][:2], other[:2], strict=True)
+        changed = (exchanged_subjects(example, *pair) for pair in pairs)
+        for text, one in zip(texts, (example, *changed), strict=True):
+            text.append(one)
+    return texts
+
+
+def rules_of(question: str) -> dict[str, Any]:
+    """Class -> the rule about it."""
+    clauses = map(parse_clause, split_sentences(question)[:-1])
+    return {class_of(clause.subject): clause for clause in clauses}
+
+
+def line_from(rules: dict[str, Any], name: str) -> list[str]:
+    """A class and all that follow from it."""
+    line = [name]
+    while line[-1] in rules:
+        line.append(class_of(rules[line[-1]].predicate))
+    return line
+
+
+def exchanged_subjects(example: Example, first: str, second: str) -> Example:
+    """The example with the subjects of two rules exchanged, and two steps of what follows then."""
+    *stated, premise = split_sentences(example.question)
+    names = {first: second, second: first}
+    for number, sentence in enumerate(stated):
+        subject = class_of(parse_clause(sentence).subject)
+        stated[number] = sentence.replace(subject, names.get(subject, subject), 1)
+    question = " ".join([*stated, premise])
+    rules = rules_of(question)
+    steps = [rules[name] for name in line_from(rules, class_of(premise))[:2]]
+    name = parse_clause(premise).subject
+    chain = [premise]
+    for step in steps:
+        chain += [step.sentence, f"{name} is a {step.predicate}."]
+    changed = Example(question, GOAL + chain[-1], tuple(chain), "", len(steps))
+    verify(changed)
+    return changed
+
+
 def read(models: MemberModels, source: rb.Inputs, base: rb.Inputs, control: rb.Inputs) -> list:
     """What is read of a member at a step: rows of the table."""
     model, untrained = models.model, models.untrained
@@ -281,12 +345,18 @@ def read(models: MemberModels, source: rb.Inputs, base: rb.Inputs, control: rb.I
     return rows
 
 
-def read_heads(models: MemberModels) -> list:
-    """What the weights of each head copy and match: rows of the table."""
+def read_heads(models: MemberModels, base: rb.Inputs) -> list:
+    """What the weights of each head copy and match, and what is lost without all heads of a layer: rows
+    of the table."""
     found = probes.scan(probes.head_circuits, models.model, untrained=models.untrained)
     found = found[found["quantity"].isin(SCORES)]
     columns = ["quantity", "layer", "head", "value", "untrained", "p_value"]
-    return found[columns].rename(columns={"untrained": "beside"}).to_dict("records")
+    rows = found[columns].rename(columns={"untrained": "beside"}).to_dict("records")
+    for layer in range(models.model.cfg.n_layers):
+        site, options = [f"attn_out.{layer}"], {"methods": ["mean"], "metric": "accuracy"}
+        lost = iv.ablations(models.model, base, site, **options)["accuracy_drop"].iloc[0]
+        rows.append({"quantity": "lost_layer", "layer": layer, "value": lost})
+    return rows
 
 
 def read_paths(
@@ -300,7 +370,8 @@ def read_paths(
     cells = iv.patching_matrix(model, source, base, **where, metric="accuracy", **options)
     for cell in cells.to_frame().to_dict("records"):
         of_cell = {"layer": cell["layer"], "value": cell["recovered"], "beside": cell["control"]}
-        rows.append({"quantity": f"{kind}_followed_resid_pre@{cell['role']}", **of_cell})
+        quantity = f"{kind}_followed_resid_pre@{cell['role']}"
+        rows.append({"quantity": quantity, "n": len(base), **of_cell})
     heads = range(model.cfg.n_heads)
     senders = ["embed", "mlp_out.0", *(f"z.0.{head}" for head in heads)]
     receivers = [f"{component}.1.{head}" for component in "qkv" for head in heads]
@@ -309,7 +380,7 @@ def read_paths(
         component, _, head = path["receiver"].split(".")
         of_path = {"layer": 1, "head": int(head), "value": path["recovered"]}
         quantity = f"{kind}_path_{path['sender']}_to_{component}"
-        rows.append({"quantity": quantity, **of_path, "beside": path["control"]})
+        rows.append({"quantity": quantity, "n": len(base), **of_path, "beside": path["control"]})
     return rows
 
 
@@ -351,14 +422,35 @@ def places_read(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def main(folder: str) -> None:
+def paths_read(table: pd.DataFrame) -> pd.DataFrame:
+    """All paths from L0 to the queries, keys and values of L1, added up, and in size the largest of
+    their controls: columns KIND_C."""
+    names = table["quantity"].str.extract(r"^(\w+)_path_.+_to_(\w)$")
+    column = names[0].str.cat(names[1], sep="_")
+    groups = table.groupby(["gamma", "seed", column])
+    sums = groups["value"].sum().unstack()
+    controls = groups["beside"].agg(lambda control: control.abs().max()).unstack()
+    return sums.assign(control=controls.max(axis=1)).sort_index().round(3).add(0.0).reset_index()
+
+
+def with_all_places(inputs: rb.Inputs) -> rb.Inputs:
+    """Rows with the roles ``subjects`` and ``objects``, of all sentences that state a rule."""
+    positions = dict(inputs.roles.positions)
+    for name in ("subject", "object"):
+        positions[f"{name}s"] = np.hstack([positions[name], positions[f"other_{name}s"]])
+    return replace(inputs, roles=rb.Roles(positions))
+
+
+def main(folder: str, name: str = TABLE.stem, *seeds: str) -> None:
+    path = TABLE.with_stem(name)
     run = rb.Run.open(folder)
     sweep = run.sweep()
     models = MemberModels(sweep)
-    earlier = pd.read_parquet(TABLE) if TABLE.is_file() else pd.DataFrame({"seed": []})
-    earlier = earlier[~earlier["seed"].isin(run.config.seeds)]
+    earlier = pd.read_parquet(path) if path.is_file() else pd.DataFrame({"seed": []})
+    chosen = [int(seed) for seed in seeds] or list(run.config.seeds)
+    earlier = earlier[~earlier["seed"].isin(chosen)]
     table: list[dict[str, Any]] = []
-    for member in sweep.sound_members:
+    for member in (one for one in sweep.sound_members if one.seed in chosen):
         text = sweep.dataset(member.seed).text
 
         def rows_of(
@@ -370,6 +462,10 @@ def main(folder: str) -> None:
         base, source, control = map(rows_of, three_texts(examples, member.seed))
         longest = [one for one in text.examples if one.hops == 3][:N_ROWS]
         of_premise = [*map(rows_of, premise_texts(longest, member.seed))]
+        two = [one for one in text.examples if one.hops == 2]
+        of_subject = [rows_of(one[:N_ROWS]) for one in subject_texts(two, member.seed)]
+        of_subject[0] = with_all_places(of_subject[0])
+        of_subject[1:] = [replace(one, roles=of_subject[0].roles) for one in of_subject[1:]]
         facts = fact_table(text.config.facts, member.seed)
         known = generate_facts(2 * N_ROWS, member.seed + 1, facts)
         of_facts = fact_texts(facts, known, member.seed)
@@ -380,16 +476,18 @@ def main(folder: str) -> None:
             models.load(member, step)
             found = read(models, source, base, control)
             table += [{**labels, "step": step, **row, "n": len(base)} for row in found]
-        last = [*read_heads(models), *read_facts(models, inputs)]
+        last = [*read_heads(models, base), *read_facts(models, inputs)]
         if found[-1]["value"] > READS:
             last += read_paths(models.model, "object", STREAMS, (base, source, control))
             last += read_paths(models.model, "premise", OF_PREMISE, of_premise)
+            last += read_paths(models.model, "subject", OF_SUBJECTS, of_subject)
         table += [{**labels, "step": step, "n": N_ROWS, **row} for row in last]
         print(f"gamma {member.gamma:g}, seed {member.seed}", flush=True)
         readings = pd.concat([earlier, pd.DataFrame(table).round(4)], ignore_index=True)
-        readings.sort_values(["gamma", "seed"], kind="stable").to_parquet(TABLE, index=False)
-    places_read(readings).to_csv(TABLE.with_name("deduction_places.csv"), index=False)
+        readings.sort_values(["gamma", "seed"], kind="stable").to_parquet(path, index=False)
+    places_read(readings).to_csv(path.with_name(f"{name}_places.csv"), index=False)
+    paths_read(readings).to_csv(path.with_name(f"{name}_paths.csv"), index=False)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

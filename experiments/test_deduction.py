@@ -4,7 +4,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from deduction import deduction_rows, fact_rows, fact_texts, premise_texts, three_texts
+from deduction import (
+    deduction_rows,
+    fact_rows,
+    fact_texts,
+    premise_texts,
+    subject_texts,
+    three_texts,
+    with_all_places,
+)
 
 from rb_interp.text.classes import fact_table, generate_classes, generate_facts
 from rb_interp.text.prontoqa import verify
@@ -67,6 +75,26 @@ def test_another_premise_differs_at_its_three_places_and_asks_for_the_next_rule(
     assert (base.labels == control.labels).all()
     assert (base.labels != source.labels).all()
     assert (base.tokens != control.tokens).any(1).all()
+
+
+def test_with_subjects_exchanged_another_rule_applies_and_the_control_ends_in_the_same_class():
+    texts = subject_texts(generate_classes(60, 0, (2,)), seed=1)
+    tokenizer = word_tokenizer([one.text for text in texts for one in text], 99, phrases=True)
+    base, source, control = (deduction_rows(text, tokenizer) for text in texts)
+    places = with_all_places(base).roles.positions
+    assert places["subjects"].shape == places["objects"].shape == (len(texts[0]), 12)
+    assert len(texts[0]) > 20
+    for row, (example, other, later) in enumerate(zip(*texts, strict=True)):
+        first, changed = verify(example).rules[0], verify(other).rules[0]
+        assert changed.subject == first.subject
+        assert changed.predicate != first.predicate
+        assert verify(later).rules[0] == first
+        assert other.query == later.query != example.query
+        for inputs in (source, control):
+            differ = {*np.flatnonzero(base.tokens[row] != inputs.tokens[row]).tolist()}
+            assert len(differ & {*places["subjects"][row].tolist()}) == len(differ) - 1 == 4
+    assert (base.labels == control.labels).all()
+    assert (base.labels != source.labels).all()
 
 
 def test_a_facts_name_or_class_is_that_of_another_fact_and_no_rule_leads_on():
