@@ -4,7 +4,7 @@ GPT-2 and one over a HookedTransformer, side by side in one run.
     python benchmarks/language_vs_plain.py [--rounds 5] [--members 6] [--threads 2]
 
 All take the same rows and targets with fused AdamW and clipping, weighted where the case weights
-targets. The order alternates from round to round; medians and ratios to the faster peer are printed.
+targets. The order alternates from round to round; medians and ratios to each peer are printed.
 Needs transformer-lens 3.9 for the peer.
 """
 

@@ -8,12 +8,13 @@ gold token at position t and arg max taken over the whole vocabulary given x_<t:
     answer_two_way   the same between the first tokens of "True" and "False" alone; chance .5          [0, 1]
     premise, rule, conclusion    share of sentences of that kind all of whose tokens are the arg max   [0, 1]
     step             the same over all sentences of the chains                                         [0, 1]
-    chain            share of examples all of whose sentences are right, which is what greedy decoding
-                     from the question would write: a prefix of arg maxes is the gold prefix           [0, 1]
+    chain            share of examples all of whose sentences are right, which is how greedy decoding
+                     from the question would begin: a prefix of arg maxes is the gold prefix           [0, 1]
     loss_question, loss_chain, loss_answer    mean loss of the tokens of that part, nats a token             >= 0
 
 Examples whose query asks for a chain alone have no answer: there ``answer`` is the decision to stop,
-the end-of-text token behind the chain, and answer_two_way is nan.
+the end-of-text token behind the chain, and answer_two_way is nan. ``chain`` does not ask for it: a
+model may write on.
 
 Most tokens of an example are its context, whose rules are drawn at random: reasoning lowers
 loss_chain alone.

@@ -13,8 +13,8 @@ LANGUAGE = Study(
         "and TinyStories, or facts of the same form. "
         "Does it learn PrOntoQA sooner, the more so the smaller its initialisation, and do the "
         "embeddings show it? "
-        "Each claim is a sentence of “An Analysis for Reasoning Bias of Language Models with Small "
-        "Initialization” (arXiv 2502.04375), with a criterion that was fixed before these runs."
+        "G1 to G3 are sentences of “An Analysis for Reasoning Bias of Language Models with Small "
+        "Initialization” (arXiv 2502.04375), the others are ours; criteria were fixed before these runs."
     ),
     cost={
         "smoke": "about a minute",
