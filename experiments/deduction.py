@@ -444,6 +444,10 @@ def with_all_places(inputs: rb.Inputs) -> rb.Inputs:
 def main(folder: str, name: str = TABLE.stem, *seeds: str) -> None:
     path = TABLE.with_stem(name)
     run = rb.Run.open(folder)
+    if run.config.task.query == "property":
+        raise SystemExit(
+            "deduction.py reads chains about classes alone; give a run with --query class."
+        )
     sweep = run.sweep()
     models = MemberModels(sweep)
     earlier = pd.read_parquet(path) if path.is_file() else pd.DataFrame({"seed": []})

@@ -1,9 +1,13 @@
 """Roles of rows that are cut before a rule's object, against the chain that the verifier proves."""
 
+from dataclasses import replace
 from itertools import pairwise
 
+import deduction
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 from deduction import (
     deduction_rows,
     fact_rows,
@@ -14,9 +18,12 @@ from deduction import (
     with_all_places,
 )
 
+import rb_interp as rb
+from rb_interp.studies.language.config import MODELS, TRAINING, LanguageConfig
 from rb_interp.text.classes import fact_table, generate_classes, generate_facts
 from rb_interp.text.prontoqa import verify
 from rb_interp.text.sentences import parse_clause, split_sentences
+from rb_interp.text.task import TextTask
 from rb_interp.text.tokens import word_tokenizer
 
 
@@ -132,3 +139,58 @@ def test_a_facts_name_or_class_is_that_of_another_fact_and_no_rule_leads_on():
         for name in of_kind.roles.positions
     ]
     assert all(same_places)
+
+
+@pytest.mark.trains
+@pytest.mark.lens
+def test_the_tables_of_a_run_hold_what_a_model_reads_and_keep_other_seeds(tmp_path, monkeypatch):
+    rows = {"sequences": 64, "held_out": 16, "answers": 60, "facts": 16}
+    config = LanguageConfig(
+        preset="quick",
+        seeds=(3,),
+        gammas=(0.8,),
+        task=TextTask.preset("quick", **rows),
+        model=replace(MODELS["smoke"], d_model=16, d_head=8, d_mlp=16),
+        train=replace(TRAINING["quick"], steps=2, warmup=1, eval_every=1, keep_at=()),
+    )
+    run = rb.Run.start(tmp_path / "run", rb.study("language"), config)
+    run.train(progress=False)
+    path = tmp_path / "deduction.parquet"
+    others = pd.DataFrame({"gamma": [0.5, 0.5], "seed": [3, 9], "step": 2, "quantity": "right"})
+    others.assign(layer=np.nan, head=np.nan, value=0.25).to_parquet(path)
+    monkeypatch.setattr(deduction, "TABLE", path)
+    monkeypatch.setattr(deduction, "N_ROWS", 8)
+    deduction.main(str(tmp_path / "run"))
+    table = pd.read_parquet(path)
+    assert table[table["gamma"] == 0.5]["seed"].tolist() == [9]
+    table = table[table["gamma"] == 0.8].set_index(["step", "quantity", "layer", "head"])["value"]
+    assert not table.index.has_duplicates
+
+    text = run.config.task.text(3)
+    examples = [one for one in text.examples if one.hops > 1][:8]
+    inputs = deduction_rows(examples, text.tokenizer)
+    model = run.model(gamma=0.8, seed=3)
+    logits, cache = model.run_with_cache(torch.tensor(inputs.tokens))
+    places, each = inputs.roles.positions, np.arange(8)
+    last = places["last"][:, 0]
+    right = (logits.detach().numpy()[each, last].argmax(-1) == inputs.labels).mean()
+    pattern = cache["pattern", 1].detach().numpy()[:, 1]
+    attention = pattern[each[:, None], last[:, None], places["object"]].sum(1).mean()
+    at_end = table.loc[2]
+    assert at_end["right"].item() == right
+    assert at_end["last_to_object", 1, 1] == pytest.approx(attention, abs=1e-4)
+
+
+def test_paths_are_added_up_by_kind_and_place():
+    rows = [
+        ("subject_path_embed_to_k", 0.5, 0.0),
+        ("subject_path_z.0.1_to_k", 0.25, -0.125),
+        ("subject_path_z.0.1_to_q", -1.0, 0.0625),
+        ("object_path_mlp_out.0_to_v", 2.0, 0.0),
+        ("lost", 9.0, 9.0),
+    ]
+    table = pd.DataFrame(rows, columns=["quantity", "value", "beside"]).assign(gamma=0.5, seed=1)
+    found = deduction.paths_read(pd.concat([table, table[:1].assign(seed=0)])).set_index("seed")
+    assert found.loc[1, ["object_v", "subject_k", "subject_q"]].tolist() == [2.0, 0.75, -1.0]
+    assert found.loc[1, "control"] == 0.125
+    assert found.loc[0, ["subject_k", "control"]].tolist() == [0.5, 0.0]

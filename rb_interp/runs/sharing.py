@@ -140,8 +140,9 @@ def task_spec(task: Task, study: str = "") -> dict[str, Any]:
         defaults = {field.name: field.default for field in fields(task)}
         settings = plain(task)
     sources = []
+    generated = getattr(task, "generated", ())
     for name in getattr(task, "source_fields", ()):
-        if getattr(task, name) != defaults.get(name):
+        if getattr(task, name) not in (defaults.get(name), *generated):
             sources.append(name)
             settings[name] = defaults.get(name)
     return {

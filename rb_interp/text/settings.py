@@ -74,6 +74,7 @@ class TextSettings(TaskSettings):
     }
     LATER: ClassVar[tuple] = ("query", "facts", "repeated", "chain_weight", "curves")
     source_fields: ClassVar[tuple] = CORPORA
+    generated: ClassVar[tuple] = ("generate", "grammar", "facts")
     train_sets: ClassVar[tuple] = TRAIN
     predicts: ClassVar[str] = "next"
 

@@ -14,7 +14,7 @@ import rb_interp as rb
 from rb_interp.errors import ModelError, RunError
 from rb_interp.models.schemes import draw
 from rb_interp.runs import Circuit, Run, save_member
-from rb_interp.runs.shared_member import FILE, WEIGHTS, from_pretrained
+from rb_interp.runs.shared_member import FILE, WEIGHTS, from_pretrained, task_from
 from rb_interp.runs.sharing import task_spec
 from rb_interp.text.task import TextTask
 
@@ -99,6 +99,8 @@ def test_names_of_files_are_left_out_of_a_shared_task():
     told = task_spec(TextTask(stories="/home/me/stories.jsonl"), "language")
     assert (told["sources"], told["settings"]["stories"]) == (["stories"], TextTask().stories)
     assert told["fingerprint"] == TextTask(stories="/home/me/stories.jsonl").fingerprint()
+    facts = TextTask.preset("quick")
+    assert task_from(task_spec(facts, "language")) == facts
 
 
 def test_a_folder_that_holds_something_is_refused(one, copy):
