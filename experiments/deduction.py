@@ -450,7 +450,9 @@ def main(folder: str, name: str = TABLE.stem, *seeds: str) -> None:
         )
     sweep = run.sweep()
     models = MemberModels(sweep)
-    earlier = pd.read_parquet(path) if path.is_file() else pd.DataFrame({"seed": []})
+    earlier = (
+        pd.read_parquet(path) if path.is_file() else pd.DataFrame({"seed": pd.Series(dtype=int)})
+    )
     chosen = [int(seed) for seed in seeds] or list(run.config.seeds)
     earlier = earlier[~earlier["seed"].isin(chosen)]
     table: list[dict[str, Any]] = []
