@@ -10,8 +10,8 @@ repeated; ``results/NAME_readings.parquet``, what claims read of it; and
 the tables, so runs can be added as they end. Whether the sign is one at all numbers of facts (G4n) is
 read from NAME and each NAME_N, runs of another number of facts, which come first.
 
-Of runs beside stories it writes ``results/NAME.csv`` alone: losses and whole chains at the end, and the
-step at which half of the rules are learned.
+Of runs beside stories it writes ``results/NAME.csv`` alone: losses and whole chains at the end, Delta L,
+and the step at which half of the rules are learned.
 """
 
 import math
@@ -29,6 +29,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 MEMBER = ["gamma", "seed"]
 SKILLS = ["chain_1", "chain_2", "chain_3", "chain_more", "knows_fact", "follows_prompt"]
 PROBES = ["reasoning", "decisive", "corpus_loss", "token_similarity"]
+OF_CORPORA = ["delta_loss", "delta_loss_per_entropy", "delta_final"]
 RULES = 6
 """Different rules of a prompt, all of which a copier takes for alike."""
 
@@ -53,7 +54,9 @@ def beside_stories(runs: Sequence[rb.Run]) -> pd.DataFrame:
     )
     end = curves.query("step == step.max() and set in ('rule', 'stop', 'stories_test')")
     chains = skills.query("step == step.max() and accuracy_of == 'chain'")
+    corpora = joined(runs, "readings").query("stage == 'final' and quantity in @OF_CORPORA")
     table = end.pivot_table("loss", MEMBER, "set").add_prefix("loss_")
+    table = table.join(corpora.pivot_table("value", MEMBER, "quantity"))
     table = table.join(chains.pivot_table("accuracy", MEMBER, "hops").add_prefix("chain_"))
     times = {
         member: time_to(rule["loss"], rule["step"].to_numpy(), math.log(RULES), 0.5)[0]
