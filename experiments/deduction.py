@@ -28,9 +28,9 @@ At the last step alone stand ``copying``, ``previous_token`` and ``induction`` o
 (``probes.head_circuits``), ``lost_layer``, as ``lost`` without all heads of a layer, and numbers of the
 members that read rules. There KIND is the ``object`` exchanged as above; the ``premise``, which is the
 next class of the chain, so that the next rule applies; or the ``subject`` of the rule that applies,
-exchanged with that of a rule of the other chain, so that this one applies. The last text proves another
-class, and so does its control, in which the second rule's subject is exchanged. The roles ``subjects``
-and ``objects`` are those of all twelve sentences:
+exchanged with that of a rule of the other chain, so that this one applies. Another class is proved
+then. So it is in the control of this text, whose first rule stays and whose second rule's subject is
+exchanged. The roles ``subjects`` and ``objects`` are those of all twelve sentences:
 
     KIND_followed            by the stream at a role: share of the way in the share of rows whose
                              likeliest token is the other object
@@ -258,9 +258,9 @@ def premise_texts(examples: Sequence[Example], seed: int) -> list[list[Example]]
 
 
 def subject_texts(examples: Sequence[Example], seed: int) -> list[list[Example]]:
-    """Examples of two steps; the same with the subjects of their first rule and of one of the other
-    chain exchanged; and with those of their second rule and of the next of the other chain. Both prove
-    the same class of the other chain, and the last begins with the step of the first text."""
+    """Three texts of two steps each: examples; the same with the subject of their first rule exchanged
+    with that of a rule of the other chain; and with that of their second rule exchanged with that of
+    the rule after it. The latter two prove the same class; the third has the first step of the first."""
     rng = np.random.default_rng(seed)
     texts: list[list[Example]] = [[], [], []]
     for example in examples:

@@ -31,7 +31,7 @@ SKILLS = ["chain_1", "chain_2", "chain_3", "chain_more", "knows_fact", "follows_
 PROBES = ["reasoning", "decisive", "corpus_loss", "token_similarity"]
 OF_CORPORA = ["delta_loss", "delta_loss_per_entropy", "delta_final"]
 RULES = 6
-"""Different rules of a prompt, all of which a copier takes for alike."""
+"""Different rules of a prompt; a copier guesses among them."""
 
 
 def member_table(runs: Sequence[rb.Run], readings: pd.DataFrame) -> pd.DataFrame:
