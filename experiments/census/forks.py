@@ -2,7 +2,8 @@
 
     python experiments/census/forks.py results/census/forks.parquet
 
-A member of ``quick`` trains with nine copies of itself, on the same batches. Eight are disturbed
+A member of ``quick``, at the learning rate where the map's circuits are most mixed, trains with nine
+copies of itself, on the same batches. Eight are disturbed
 once: at eight steps, evenly from 0 to ``half``, each weight is multiplied by 1 + 1e-6 z, z standard
 normal. The ninth (``control``) is not; ``control_differs`` is how far its weights are from the
 member's at the end. Each is read where it is ``settled``, or at the last step. A row holds one copy,
@@ -12,6 +13,7 @@ Writes the table after each member, and begins with those that it lacks.
 """
 
 import argparse
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,27 +33,32 @@ from rb_interp.training.member_group import LastGroup, Member
 GAMMAS, SEEDS = (0.5, 0.8), range(30, 38)
 N_FORKS = 8
 SIZE = 1e-6
+RATE = 1e-3
+LAST = 10
+"""Evaluations before a member is read."""
 REASONING = 1
 """The place of rsn_train among the sets of the task."""
 
 
 def settled(group: LastGroup, rule: Stage) -> tuple[list[dict[str, Tensor]], list[float]]:
     """Advance a group to the last step, or to where all its members have come to a stage; returns
-    each one's weights and accuracy on rsn_train there."""
+    each one's weights there and accuracy on rsn_train, a mean of the last ten evaluations."""
     start = group.evaluate()
     n, every, last = len(group.members), group.train.eval_every, group.train.steps
     first = np.full(n, last)
     weights: list[dict[str, Tensor]] = [{}] * n
     accuracies = [0.0] * n
+    latest: deque[np.ndarray] = deque(maxlen=LAST)
     while not all(weights):
         now = group.evaluate()
+        latest.append(now[:, REASONING, 1])
         first = np.where(rule.reached(now, start), np.minimum(first, group.step), first)
         state = None
         for copy in range(n):
             if not weights[copy] and group.step >= min(first[copy] + rule.delay, last):
                 state = state or group.state(moments=False)
                 weights[copy] = {name: value[copy] for name, value in state.items()}
-                accuracies[copy] = now[copy, REASONING, 1]
+                accuracies[copy] = float(np.mean([past[copy] for past in latest]))
         group.advance(min(every, last - group.step))
     return weights, accuracies
 
@@ -65,9 +72,9 @@ def disturb(group: LastGroup, copy: int) -> None:
 
 
 def forks(config: AnchorConfig, gamma: float, seed: int) -> pd.DataFrame:
-    task, rates = config.task, dict(config.rates)
+    task = config.task
     data = {seed: task.dataset(seed)}
-    member = Member(gamma, seed, rates.get(gamma, config.train.lr))
+    member = Member(gamma, seed, RATE)
     fine = replace(config.train, eval_every=5)
     alone = LastGroup([member], config.model, task, fine, data=data)
     settled(alone, task.stages["half"])

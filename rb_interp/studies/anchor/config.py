@@ -58,6 +58,7 @@ class AnchorConfig(SweepConfig, StudyConfig):
             },
         },
     }
+    LATER: ClassVar[tuple] = ("l0_fixed",)
     sibling_stages: ClassVar[Mapping[str, tuple[str, float]]] = {"matched": ("half", SMALL)}
 
     task: AnchorTask = field(default_factory=AnchorTask)
@@ -68,6 +69,8 @@ class AnchorConfig(SweepConfig, StudyConfig):
     """Draws of each null distribution."""
     n_init: Size = 200
     """Fresh initialisations for Lemma 1."""
+    l0_fixed: bool = True
+    """Whether members of small initialisation train with L0 fixed at 1/i, too."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,8 +99,8 @@ class AnchorConfig(SweepConfig, StudyConfig):
     @property
     def sweeps(self) -> dict[str, SweepConfig]:
         """The main sweep, and members of small initialisation whose L0 attends 1/i throughout."""
-        uniform = 0 in self.model.uniform_layers
-        if uniform or SMALL not in self.gammas or self.preset == STOPPED_EARLY:
+        alone = 0 in self.model.uniform_layers or not self.l0_fixed
+        if alone or SMALL not in self.gammas or self.preset == STOPPED_EARLY:
             return {"": self}
         model = replace(self.model, uniform_layers=(0,))
         stop_at = self.train.stop_at
