@@ -15,8 +15,13 @@ from census.measure import (
     cells,
     groups,
     numbers,
+    optimisers,
+    sealing,
+    stopped,
     whole,
 )
+
+from rb_interp.errors import RunError
 
 GAMMAS, RATES, SEEDS = (0.3, 0.5, 0.8), (0.001, 0.002), range(30, 38)
 
@@ -25,7 +30,15 @@ def members(**settings):
     """A row for each combination, with nothing learned but the loss."""
     rows = pd.DataFrame(list(product(*settings.values())), columns=list(settings))
     usual = {"L0": "free", "lr": 0.002, "eps": 1e-8, "weight_decay": 0.01, "batch_size": 128}
-    usual |= {"norm": "none", "run": "", "circuit": "mixed", "accuracy_rsn_test": 1.0, "bias": 0.0}
+    usual |= {
+        "optimiser": "adamw",
+        "gamma": 0.5,
+        "norm": "none",
+        "run": "",
+        "circuit": "mixed",
+        "accuracy_rsn_test": 1.0,
+        "bias": 0.0,
+    }
     usual |= {"loss_1000": 1.0, "tv_half": 0.1}
     usual |= dict.fromkeys(("gap_3", "gap_2.65", "acc_gap_3", "acc_gap_2.65"), 0.0)
     usual |= {f"gammas.{group}": 0.5 for group in GROUPS}
@@ -51,10 +64,13 @@ def planted(monkeypatch):
     )
     large = {group: factorial[f"gammas.{group}"] == 0.8 for group in GROUPS}
     factorial["bias"] = 1.0 * large["qk"] + 2.0 * (large["vo"] & large["mlp"])
-    factorial["gamma"] = 0.5
     optimiser = members(norm=["none", "post"], seed=SEEDS, gamma=[0.8], eps=[1e-12, 1e-8, 1.01e-8])
     optimiser["bias"] = optimiser["eps"].map({1e-12: 0.3, 1e-8: 0.2, 1.01e-8: 0.15})
-    return {"map": map, "factorial": factorial, "optimiser": optimiser}
+    forks = members(gamma=[0.5, 0.8], seed=SEEDS, fork=range(8))
+    # the first half of each member's copies has another circuit, at a higher loss
+    forks["loss"] = 4.0 - 0.25 * forks["fork"]
+    forks["sibling"] = np.where(forks["fork"] < 4, PAPERS, "mixed")
+    return {"map": map, "factorial": factorial, "optimiser": optimiser, "forks": forks}
 
 
 def test_the_numbers_of_a_planted_census(planted):
@@ -159,6 +175,80 @@ def test_effects_of_groups_and_of_pairs(planted):
     assert bias["embedding"] == bias["qk x vo"] == pytest.approx(0.0)
 
 
+def test_effects_are_of_the_seeds_that_have_every_member(planted):
+    factorial = planted["factorial"]
+    # without these, the mean of seed 30 would say that the embedding has an effect
+    factorial = factorial.drop(factorial.query("seed == 30 and bias > 2").index[:3])
+    factorial.loc[factorial["seed"] == 31, "gap_3"] = [np.nan] + [0.0] * 31
+    one_more = pd.concat([factorial, members(norm=["post"], seed=[30])], ignore_index=True)
+    found = groups(one_more).set_index(["number", "term"])
+    assert set(found["norm"]) == {"none"}
+    assert found.loc[("bias", "embedding"), "mean"] == pytest.approx(0.0)
+    assert found.loc[("bias", "qk"), "n"] == 3
+    assert found.loc[("gap", "qk"), "n"] == 2
+
+
+def test_momentum_stands_apart_from_what_it_is_compared_with(planted):
+    momentum = members(norm=["none"], seed=SEEDS, gamma=[0.8], optimiser=["momentum"], lr=[0.3])
+    momentum["bias"] = 9.0
+    planted["optimiser"] = pd.concat([planted["optimiser"], momentum], ignore_index=True)
+    found = [row for part in numbers(**planted) for row in part]
+    control = {value for _, quantity, value in found if quantity == "bias_by_eps_none_control"}
+    assert [*control] == pytest.approx([0.05] * len(control))
+    tables = optimisers(planted["optimiser"])
+    means = tables["optimiser_means"].query("number == 'bias' and norm == 'none'")
+    assert dict(zip(means["optimiser"], means["mean"], strict=True)) == pytest.approx(
+        {"as the preset": 0.2, "eps 1e-12": 0.3, "eps 1.01e-08": 0.15, "momentum, rate 0.3": 9.0}
+    )
+    assert set(tables["optimisers"]["members"]) == {8}
+
+
+def test_the_loss_that_seals_a_seed_is_of_the_others(planted):
+    forks = planted["forks"]
+    own = forks["seed"] == 30
+    forks.loc[own & (forks["fork"] == 7), "sibling"] = PAPERS
+    found = sealed(forks)
+    assert found["same_from_0"][31] == 0.0
+    # of the others' forks at 3.0 nats and below, 56 of 56 have one circuit; with seed 30, 54 of 56
+    assert found["sealed_loss"][30] == found["sealed_loss"][31] == 3.0
+    assert found["same_late"][30] == 0.75
+    assert found["same_late"][31] == 1.0
+    forks.loc[own, "sibling"] = PAPERS
+    found = sealed(forks)
+    assert (found["sealed_loss"][30], found["same_late"][30]) == (3.0, 0.0)
+    assert np.isnan(found["sealed_loss"][31])  # 48 of 56
+    assert found["same_late"][31] == 0.0
+
+
+def sealed(forks):
+    found = {}
+    for seed, quantity, value in sealing(forks):
+        found.setdefault(quantity, {})[seed] = value
+    return found
+
+
+def test_names_that_the_end_changes_are_counted():
+    table = members(seed=SEEDS).assign(settled=True, circuit_at_end="mixed")
+    table.loc[:2, "circuit_at_end"] = PAPERS
+    table.loc[0, "settled"] = False
+    [row] = stopped(table, pd.DataFrame()).to_dict("records")
+    assert (row["n"], row["changed"]) == (7, 2)
+    assert row["low"] < 2 / 7 == pytest.approx(row["share"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.drop(columns="circuit"), "lacks circuit"),
+        (lambda table: pd.concat([table, table[:1]]), "has a member twice: {'norm': 'none'"),
+    ],
+)
+def test_a_table_that_is_none_of_members_is_refused(planted, change, message, tmp_path):
+    change(planted["map"]).to_parquet(tmp_path / "map.parquet")
+    with pytest.raises(RunError, match=message):
+        STUDY.run(out=tmp_path / "run", members=str(tmp_path), progress=False)
+
+
 def test_the_study_judges_and_draws_what_there_is(planted, tmp_path):
     (tmp_path / "members").mkdir()
     for name, table in planted.items():
@@ -167,10 +257,10 @@ def test_the_study_judges_and_draws_what_there_is(planted, tmp_path):
     outcomes = {verdict.id: verdict.outcome for verdict in run.verdicts}
     assert outcomes == {
         "N1": "HOLDS", "N2": "FAILS", "N3": "FAILS", "N4": "HOLDS", "N5none": "HOLDS",
-        "N5post": "NOT JUDGED", "N5pre": "NOT JUDGED", "N6": "FAILS", "N8": "HOLDS", "N9": "NOT JUDGED",
+        "N5post": "NOT JUDGED", "N5pre": "NOT JUDGED", "N6": "FAILS", "N7": "HOLDS", "N8": "HOLDS", "N9": "NOT JUDGED",
     }  # fmt: skip
     page = run.report.read_text("utf-8")
     assert "<strong>quick</strong>, 8 seeds." in page
-    assert "1.01×10⁻⁸" in page
-    again = STUDY.run(out=tmp_path / "none", members=f"{tmp_path}/nothing", progress=False)
-    assert {verdict.outcome for verdict in again.verdicts} == {"NOT JUDGED"}
+    assert "eps 1.01e-08" in page
+    with pytest.raises(RunError, match="has none of map, factorial, optimiser, forks"):
+        STUDY.run(out=tmp_path / "none", members=f"{tmp_path}/nothing", progress=False)

@@ -6,7 +6,8 @@ Reads the runs of finished jobs that the table lacks, and writes the table after
 stopped, and called again while jobs run. Then a run's checkpoints may go.
 
 A member is read at the stage ``settled``: 1,000 steps after .999 of its reasoning rows are right,
-or at the last step; those of a sweep without ``stop_at`` are named at both. Accuracies and losses
+or at the last step; those of a sweep without ``stop_at`` are named at both. ``bias`` is over all
+steps; where a whole stack had stopped, over curves that stay as they were then. Accuracies and losses
 are means of the last ten evaluations until then; ``loss_1000`` is the training loss at step 1,000,
 which every member has.
 ``command`` trains the members of a row's job again, to the same bits on the same kind of processor;
@@ -104,6 +105,8 @@ def read_curves(sweep: Sweep) -> pd.DataFrame:
     means = end.pivot_table(["accuracy", "loss"], ["gamma", "seed"], "set")
     for quantity, set in means:
         table[f"{quantity}_{set}"] = means[quantity, set]
+    last = curves[curves["set"] == SET].groupby(["gamma", "seed"]).tail(LAST)
+    table[f"accuracy_{SET}_at_end"] = last.groupby(["gamma", "seed"])["accuracy"].mean()
     return table.reset_index()
 
 
@@ -139,7 +142,7 @@ def read_run(run: Run, name: str, command: str) -> pd.DataFrame:
 
 def names(row: dict[str, Any], when: str = "") -> tuple[str, str]:
     """The circuit of a member, by cause and by attention; ``when`` ends the names of the shares."""
-    accuracy = row["accuracy_rsn_train"]
+    accuracy = row[f"accuracy_{SET}{when}"]
     shares = {}
     for column, term in ROUTES.items():
         shares[term.quantity] = row.get(f"{column}{when}", float("nan"))
@@ -168,7 +171,7 @@ def main() -> None:
             run = Run.open(folder.folder / part)
             table = pd.concat([table, read_run(run, name, command)], ignore_index=True)
             write_file(options.table, table.to_parquet)
-    print(f"{options.table}: {len(table)} members of {table['run'].nunique()} runs")
+    print(f"{options.table}: {len(table)} members")
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ class CensusConfig(StudyConfig):
 
     seeds: tuple[int, ...] = SEEDS
     members: str = "runs/census"
-    """Folder with map.parquet, factorial.parquet and optimiser.parquet; one that is missing is
-    empty."""
+    """Folder with map.parquet, factorial.parquet, optimiser.parquet and forks.parquet; one that is
+    missing is empty."""
 
 
 STUDY = Study(
@@ -38,8 +38,12 @@ STUDY = Study(
     measure="census.measure:measure",
     tables={
         **dict.fromkeys(("map", "factorial", "optimiser"), "L0 run gamma seed"),
+        "forks": "gamma seed fork",
+        "norms": "norm",
         "groups": "norm number term",
-        "optimisers": "norm gamma eps weight_decay batch_size",
+        "optimisers": "norm gamma optimiser",
+        "optimiser_means": "norm gamma optimiser number",
+        "stopped": "n",
     },
     claims="census.claims:CLAIMS",
     figures="census.report:FIGURES",

@@ -1,4 +1,4 @@
-"""The claims N1 to N6, N8 and N9; docs/claims.md has them in words."""
+"""The claims N1 to N9; docs/claims.md has them in words."""
 
 from typing import Any
 
@@ -72,6 +72,13 @@ CLAIMS = (
             for norm in EPS_NORMS
             for part, words in (("alone", "eps 1e-12"), ("control", "eps 1.01e-8"))
         ),
+    ),
+    claim(
+        "N7",
+        "A circuit's fate is open at the start and sealed at a loss.",
+        Condition(number("same_from_0", "forks from step 0 that have one circuit"), "<=", 0.75),
+        Condition(number("same_late", "forks from the loss on that have one circuit"), ">=", 0.95),
+        context=(number("sealed_loss", "the loss, from the other seeds (nats)"),),
     ),
     claim(
         "N8",

@@ -15,6 +15,9 @@ of norms with all members at gamma .3 and .8. A difference is of the same seed:
     bias_by_eps      |B(1e-12) - B(1e-8)| - |B(1.01e-8) - B(1e-8)|, gamma .8
     gap_by_average   L0 fixed at 1/i less free, mean over norms and rates at gamma .8, times the
                      sign that most seeds have
+    same_from_0      share of the seed's forks from step 0 whose copy has the member's circuit
+    same_late        that of its forks from sealed_loss on, the largest loss on rsn_train at which,
+                     and below which, .95 of the other seeds' forks have it; 0 where there is none
     agreement        share of pairs of the seed's members, of two rates at one norm and gamma, that
                      are alike, less what is expected if each cell's circuits are dealt to its
                      seeds by chance; of members with one of the two circuits, without gamma .8,
@@ -23,10 +26,12 @@ of norms with all members at gamma .3 and .8. A difference is of the same seed:
 Beside them stand, and decide nothing: rho within one norm and rate (N1) and within one norm and
 gamma (N2), means over those where the circuit varies; two_circuits with gather-at-last-anchor
 counted as key-to-anchors, whose rule its members mostly meet too; gap_by_circuit over pairs that
-are one step of gamma apart; both terms of bias_by_eps.
+are one step of gamma apart; both terms of bias_by_eps; sealed_loss.
 
 ``groups`` is of the factorial: the mean at .8 less that at .5, over all else, of one seed; a pair is
-half the difference of two such differences. Mean and t-interval are over seeds.
+half the difference of two such differences. Mean and t-interval are over the seeds of which all 32
+members have the number. ``stopped`` says how many members, trained to the last step, have another
+circuit there than where they were settled; ``norms``, what the map has.
 
 How it can mislead. Within a seed, members of one norm and rate differ in gamma, so gap_by_circuit
 holds the effect of gamma on the gap, too. Members of one cell differ in their data. A gap is missing
@@ -35,7 +40,7 @@ no sample of settings, so the interval of N3 is about cells like these.
 """
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -43,8 +48,10 @@ import pandas as pd
 from scipy import stats
 
 from census.claims import NORMS
+from rb_interp.errors import RunError
+from rb_interp.interventions.circuits import CAUSES
 from rb_interp.runs import Run, StudyResult, readings_table
-from rb_interp.statistics import t_interval
+from rb_interp.statistics import proportion_interval, t_interval
 
 PAPERS = "average-then-key"
 OTHER = "key-to-anchors"
@@ -52,29 +59,59 @@ INFERS = 0.9
 N_GAMMAS, MEMBERS_A_GAMMA = 8, 40
 """Of the map, for each norm."""
 GROUPS = ("embedding", "qk", "vo", "mlp", "unembedding")
-NUMBERS = ("bias", "gap", "tv_half", PAPERS, OTHER)
-"""What effects are of: bias index, mean gap at both losses (nats), TV of L0, and shares of two
-circuits."""
+MEANS = ("bias", "gap", "tv_half")
+NUMBERS = (*MEANS, *CAUSES)
+"""What effects are of: bias index, mean gap at both losses (nats), TV of L0, share of each
+circuit."""
+N_FORKS = 128
+SEALED = 0.95
+TABLES = {
+    "map": "norm lr gamma seed L0 circuit loss_1000 accuracy_rsn_test gap_3 gap_2.65",
+    "factorial": " ".join(
+        ("norm seed L0 circuit bias gap_3 tv_half", *(f"gammas.{g}" for g in GROUPS))
+    ),
+    "optimiser": "norm gamma seed L0 circuit optimiser lr eps weight_decay batch_size bias gap_3",
+    "forks": "gamma seed fork loss circuit sibling",
+}
+"""Columns without which a table is not one of members."""
 Numbers = Iterator[tuple[int, str, float]]
 """Seed, quantity, value."""
 
 
 def measure(run: Run, progress: bool = True) -> StudyResult:
-    tables = {}
-    for name in ("map", "factorial", "optimiser"):
-        path = Path(run.config.members) / f"{name}.parquet"
-        tables[name] = pd.read_parquet(path) if path.is_file() else empty(run.study.tables[name])
+    folder = Path(run.config.members)
+    tables = {name: read(folder / f"{name}.parquet") for name in TABLES}
+    if not any(map(len, tables.values())):
+        raise RunError(f"{folder} has none of {', '.join(TABLES)} (.parquet); give --members.")
     readings = readings_table(*map(rows, numbers(**tables)))
-    made = {"groups": groups(tables["factorial"]), "optimisers": optimisers(tables["optimiser"])}
+    made = {
+        "norms": norms(tables["map"]),
+        "groups": groups(tables["factorial"]),
+        **optimisers(tables["optimiser"]),
+        "stopped": stopped(tables["factorial"], tables["optimiser"]),
+    }
     return StudyResult(readings, {**tables, **made})
 
 
-def empty(keys: str) -> pd.DataFrame:
-    return pd.DataFrame(columns=keys.split())
+def read(path: Path) -> pd.DataFrame:
+    """A table of members, empty if there is none; RunError if it is not what its name says."""
+    columns = TABLES[path.stem].split()
+    if not path.is_file():
+        return pd.DataFrame(columns=["L0", "run", *columns])
+    table = pd.read_parquet(path)
+    missing = [column for column in columns if column not in table]
+    if missing:
+        raise RunError(f"{path} lacks {', '.join(missing)}; experiments/census makes it.")
+    numbers = ("circuit", "loss", "sibling", "bias", "tv_half", "accuracy", "gap_")
+    settings = [column for column in columns if not column.startswith(numbers)]
+    twice = table[table.duplicated(settings)]
+    if len(twice):
+        raise RunError(f"{path} has a member twice: {twice[settings].iloc[0].to_dict()}.")
+    return table
 
 
 def numbers(
-    map: pd.DataFrame, factorial: pd.DataFrame, optimiser: pd.DataFrame
+    map: pd.DataFrame, factorial: pd.DataFrame, optimiser: pd.DataFrame, forks: pd.DataFrame
 ) -> Iterator[Numbers]:
     """All that there are whole tables for."""
     if len(map):
@@ -90,6 +127,8 @@ def numbers(
         yield by_average(pd.concat([free, fixed]))
     if len(optimiser):
         yield by_epsilon(optimiser)
+    if len(forks) == N_FORKS:
+        yield sealing(forks)
 
 
 def whole(members: pd.DataFrame, n: int) -> pd.DataFrame:
@@ -202,7 +241,8 @@ def with_gap(members: pd.DataFrame) -> pd.DataFrame:
 
 def by_epsilon(optimiser: pd.DataFrame) -> Numbers:
     usual = optimiser.query(
-        "L0 == 'free' and gamma == .8 and weight_decay == .01 and batch_size == 128"
+        "L0 == 'free' and optimiser == 'adamw' and gamma == .8 and weight_decay == .01 "
+        "and batch_size == 128"
     )
     for norm, here in usual.groupby("norm"):
         bias = here.pivot_table("bias", "seed", "eps")
@@ -214,34 +254,87 @@ def by_epsilon(optimiser: pd.DataFrame) -> Numbers:
                     yield int(seed), f"bias_by_eps_{norm}{part}", value
 
 
+def sealing(forks: pd.DataFrame) -> Numbers:
+    """The loss from which on copies agree is fixed for each seed by the others."""
+    forks = forks.assign(same=forks["circuit"] == forks["sibling"]).sort_values("loss")
+    for seed, own in forks.groupby("seed"):
+        others = forks[forks["seed"] != seed]
+        by_loss = others.groupby("loss")["same"].agg(["sum", "size"]).cumsum()
+        level = by_loss.index[by_loss["sum"] >= SEALED * by_loss["size"]].max()
+        late = own[own["loss"] <= level]["same"]
+        yield int(seed), "same_from_0", own[own["fork"] == 0]["same"].mean()
+        yield int(seed), "same_late", 0.0 if np.isnan(level) else late.mean()
+        yield int(seed), "sealed_loss", level
+
+
+def norms(map: pd.DataFrame) -> pd.DataFrame:
+    """Norm, members of the map and with L0 fixed, members that infer, and those of each circuit."""
+    found = []
+    for norm in NORMS:
+        free = map[(map["norm"] == norm) & (map["L0"] == "free")]
+        fixed = (map["norm"] == norm) & (map["L0"] == "fixed")
+        circuits = [(free["circuit"] == name).sum() for name in CAUSES]
+        inferring = (free["accuracy_rsn_test"] >= INFERS).sum()
+        found.append([norm, len(free), fixed.sum(), inferring, *circuits])
+    return pd.DataFrame(found, columns=["norm", "members", "fixed", "infer", *CAUSES])
+
+
 def groups(factorial: pd.DataFrame) -> pd.DataFrame:
     """Norm, number, term, mean, low, high, n (seeds): main effects and pairs."""
-    columns = ["norm", "number", "term", "mean", "low", "high", "n"]
-    if not len(factorial):
-        return pd.DataFrame(columns=columns)
     table = with_gap(factorial[factorial["L0"] == "free"])
-    for name in (PAPERS, OTHER):
+    for name in CAUSES:
         table[name] = (table["circuit"] == name).astype(float)
     signs = {group: np.where(table[f"gammas.{group}"] == 0.8, 1, -1) for group in GROUPS}
     signs |= {f"{a} x {b}": signs[a] * signs[b] for a, b in combinations(GROUPS, 2)}
     found = []
-    for norm in (name for name in NORMS if name in set(table["norm"])):
-        here = table["norm"] == norm
-        for number in NUMBERS:
-            for term, sign in signs.items():
-                means = table[here].groupby(["seed", sign[here]])[number].mean().unstack()
-                difference = (means[1] - means[-1]).dropna().to_numpy()
-                found.append([norm, number, term, *t_interval(difference), len(difference)])
-    return pd.DataFrame(found, columns=columns)
+    for norm, number in product(NORMS, NUMBERS):
+        read = table[(table["norm"] == norm) & table[number].notna()]
+        read = read[read.groupby("seed")["seed"].transform("size") == 2 ** len(GROUPS)]
+        if not len(read):
+            continue
+        for term, sign in signs.items():
+            effects = 2 * (read[number] * sign[read.index]).groupby(read["seed"]).mean()
+            found.append([norm, number, term, *t_interval(effects.to_numpy()), len(effects)])
+    return pd.DataFrame(found, columns=["norm", "number", "term", "mean", "low", "high", "n"])
 
 
-def optimisers(optimiser: pd.DataFrame) -> pd.DataFrame:
-    """Means of each norm, gamma and optimiser; ``members``, and those with the paper's circuit."""
-    settings = ["norm", "gamma", "eps", "weight_decay", "batch_size"]
-    means = ["bias", "gap", "tv_half"]
-    if not len(optimiser):
-        return pd.DataFrame(columns=[*settings, "members", PAPERS, *means])
+def optimisers(optimiser: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """``optimisers``: members and circuits of each norm, gamma and optimiser; ``optimiser_means``:
+    norm, gamma, optimiser, number, mean, low, high, n (seeds)."""
     table = with_gap(optimiser[optimiser["L0"] == "free"])
-    table = table.assign(members=1, **{PAPERS: table["circuit"] == PAPERS})
-    how = {"members": "sum", PAPERS: "sum", **dict.fromkeys(means, "mean")}
-    return table.groupby(settings).agg(how).reset_index()
+    table["optimiser"] = [label(row) for row in table.to_dict("records")]
+    counts, means = [], []
+    for keys, here in table.groupby(["norm", "gamma", "optimiser"]):
+        circuits = here["circuit"].value_counts()
+        counts.append([*keys, len(here), *(circuits.get(name, 0) for name in CAUSES)])
+        for number in MEANS:
+            values = here[number].dropna()
+            means.append([*keys, number, *t_interval(values.to_numpy()), len(values)])
+    keys = ["norm", "gamma", "optimiser"]
+    return {
+        "optimisers": pd.DataFrame(counts, columns=[*keys, "members", *CAUSES]),
+        "optimiser_means": pd.DataFrame(
+            means, columns=[*keys, "number", "mean", "low", "high", "n"]
+        ),
+    }
+
+
+def label(row: dict) -> str:
+    """What a member's optimiser has beside the preset's."""
+    usual = {"eps": 1e-8, "weight_decay": 0.01, "batch_size": 128}
+    words = {"eps": "eps", "weight_decay": "decay", "batch_size": "batch"}
+    if row["optimiser"] != "adamw":
+        return f"{row['optimiser']}, rate {row['lr']:g}"
+    parts = [f"{words[name]} {row[name]:g}" for name, value in usual.items() if row[name] != value]
+    return ", ".join(parts) or "as the preset"
+
+
+def stopped(*tables: pd.DataFrame) -> pd.DataFrame:
+    """Members trained to the end that were settled before: n, changed, share, low, high."""
+    read = [table for table in tables if "circuit_at_end" in table]
+    if not read:
+        return pd.DataFrame(columns=["n", "changed", "share", "low", "high"])
+    members = pd.concat(read).query("L0 == 'free' and settled")
+    changed = int((members["circuit"] != members["circuit_at_end"]).sum())
+    row = [len(members), changed, *proportion_interval(changed, len(members))]
+    return pd.DataFrame([row], columns=["n", "changed", "share", "low", "high"])

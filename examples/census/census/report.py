@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from census.claims import NORMS
-from census.measure import GROUPS, NUMBERS, PAPERS, with_gap
+from census.measure import GROUPS, NUMBERS, with_gap
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.kit import BLUE, INK, RED, heat_map, legend, panels
 from rb_interp.studies.anchor.figures import CIRCUITS, look
@@ -18,9 +19,8 @@ MEAN = {
     "bias": "B",
     "gap": "gap in loss (nats)",
     "tv_half": "TV of L0",
-    PAPERS: "share of\n" + PAPERS,
 }
-MEAN |= {name: f"share of\n{name}" for name in NUMBERS if name not in MEAN}
+MEAN |= {name: f"share,\n{name}" for name in NUMBERS if name not in MEAN}
 
 
 def free(evidence: Evidence, name: str) -> pd.DataFrame:
@@ -37,22 +37,24 @@ def map_panels(
     norms = [norm for norm in NORMS if norm in set(table["norm"])]
     figure, axes = panels(1, len(norms), 0.9 + 0.33 * len(gammas), sharey=True)
     for panel, norm in zip(axes[0], norms, strict=True):
-        fill(panel, table[table["norm"] == norm], gammas, rates)
         panel.set_xticks(range(len(rates)), [f"{rate:g}".lstrip("0") for rate in rates])
         panel.set_yticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
-        panel.set(title=WORDS[norm], xlabel="learning rate")
+        here = table[table["norm"] == norm]
+        fill(panel, here, gammas, rates)
+        panel.set(title=f"{WORDS[norm]}, n {len(here)}", xlabel="learning rate")
         panel.set(xlim=(-0.5, len(rates) - 0.5), ylim=(len(gammas) - 0.5, -0.5))
     axes[0, 0].set_ylabel("γ")
     return figure
 
 
 def draw_map(evidence: Evidence) -> Figure:
-    """Circuits by cause of the members of each cell."""
+    """Circuits by cause of the members of each cell; a member that is missing leaves it white."""
+    n_seeds = len(evidence.seeds)
 
     def fill(axes: Axes, table: pd.DataFrame, gammas: list, rates: list) -> None:
         for (gamma, rate), here in table.groupby(["gamma", "lr"]):
             left = rates.index(rate) - 0.44
-            shares = here["circuit"].fillna("none").value_counts(normalize=True)
+            shares = here["circuit"].value_counts() / n_seeds
             for circuit in CIRCUITS:
                 width = 0.88 * shares.get(circuit, 0.0)
                 place = (left, gammas.index(gamma) - 0.38)
@@ -65,13 +67,21 @@ def draw_map(evidence: Evidence) -> Figure:
 
 
 def draw_gap(evidence: Evidence) -> Figure:
-    """Mean gap between held-out and trained loss, where the trained loss is 3.0 and 2.65 nats."""
+    """Mean gap between held-out and trained loss, where the trained loss is 3.0 and 2.65 nats; n
+    where not all seeds have it."""
 
     def fill(axes: Axes, table: pd.DataFrame, gammas: list, rates: list) -> None:
-        means = table.pivot_table("gap", "gamma", "lr").reindex(gammas, columns=rates)
+        means, counts = (
+            table.pivot_table("gap", "gamma", "lr", how).reindex(gammas, columns=rates)
+            for how in ("mean", "count")
+        )
         heat_map(
             axes, means.to_numpy(), low=-1.0, high=1.0, write="{:.2f}".format, aspect="auto", size=6
         )
+        for row, column in np.argwhere((counts > 0) & (counts < len(evidence.seeds))):
+            ink = "white" if abs(means.iat[row, column]) > 0.6 else INK
+            text = {"color": ink, "fontsize": 5, "ha": "center", "va": "bottom"}
+            axes.text(column, row + 0.44, f"n {counts.iat[row, column]:.0f}", **text)
 
     return map_panels(evidence, fill)
 
@@ -79,23 +89,38 @@ def draw_gap(evidence: Evidence) -> Figure:
 def draw_groups(evidence: Evidence) -> Figure:
     """What gamma .8 in place of .5 in one group of matrices does, without LayerNorm and after it."""
     table = evidence.table("groups")
-    figure, axes = panels(1, len(NUMBERS), 2.2, sharey=True)
-    for panel, number in zip(axes[0], NUMBERS, strict=True):
+    figure, axes = panels(2, 4, 3.6, sharey=True)
+    for panel, number in zip(axes.flat, NUMBERS, strict=True):
+        here = table[table["number"] == number].set_index("term")
         for shift, (norm, colour) in enumerate((("none", RED), ("post", BLUE))):
-            rows = (table["number"] == number) & (table["norm"] == norm)
-            here = table[rows].set_index("term")
-            for y, group in enumerate(GROUPS):
-                if group in here.index:
-                    row, place = here.loc[group], y + 0.24 * shift - 0.12
-                    panel.plot([row["low"], row["high"]], [place, place], color=colour, lw=1.1)
-                    panel.plot(row["mean"], place, "o", color=colour, ms=4)
+            effects = here[here["norm"] == norm].reindex(GROUPS)
+            y = np.arange(len(GROUPS)) + 0.24 * shift - 0.12
+            panel.hlines(y, effects["low"], effects["high"], color=colour, lw=1.1)
+            panel.plot(effects["mean"], y, "o", color=colour, ms=4)
+        n = ", ".join(f"{n:.0f}" for n in here.groupby("norm", sort=False)["n"].first())
         panel.axvline(0, color=INK, lw=0.6)
-        panel.set(title=MEAN[number], ylim=(len(GROUPS) - 0.5, -0.5))
-    axes[0, 0].set_yticks(range(len(GROUPS)), GROUPS)
+        panel.set(title=f"n {n}: {MEAN[number]}", ylim=(len(GROUPS) - 0.5, -0.5))
+    for row in axes:
+        row[0].set_yticks(range(len(GROUPS)), GROUPS)
     legend(
         figure, 2, [Patch(color=RED, label=WORDS["none"]), Patch(color=BLUE, label=WORDS["post"])]
     )
     return figure
 
 
-FIGURES = {"map": draw_map, "gap": draw_gap, "groups": draw_groups}
+def draw_forks(evidence: Evidence) -> Figure:
+    """Forks by their loss: whether copy and member have the same circuit."""
+    table = evidence.table("forks")
+    figure, axes = panels(1, 2, 1.8, sharex=True, sharey=True)
+    for panel, (gamma, here) in zip(axes[0], table.groupby("gamma"), strict=True):
+        same = (here["circuit"] == here["sibling"]).to_numpy()
+        for colour, chosen in ((BLUE, same), (RED, ~same)):
+            panel.plot(here["loss"][chosen], here["seed"][chosen], "o", color=colour, ms=4)
+        panel.set(title=f"γ = {gamma:g}, n {len(here)}", xlabel="loss on rsn_train (nats)")
+    axes[0, 0].set(ylabel="seed")
+    axes[0, 0].invert_xaxis()
+    legend(figure, 2, [Patch(color=BLUE, label="one circuit"), Patch(color=RED, label="another")])
+    return figure
+
+
+FIGURES = {"map": draw_map, "gap": draw_gap, "groups": draw_groups, "forks": draw_forks}
