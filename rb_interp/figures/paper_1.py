@@ -11,7 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
-from rb_interp.claims.claim import Term
+from rb_interp.claims.claim import Term, curve
 from rb_interp.figures import kit
 from rb_interp.figures.evidence import Evidence
 from rb_interp.settings import LARGE, SMALL
@@ -34,10 +34,6 @@ NAME_PANEL, NAME_SIZE = 110, 9
 """Points that a panel is wide, about, and that two names must stand apart."""
 WRITE_UP_TO = 10
 """Cells carry their value in matrices of at most this many tokens."""
-
-
-def _order(quantity: str, gamma: float | None = None) -> Term:
-    return Term("learning_order", quantity, gamma, "final")
 
 
 def geometry(quantity: str, stage: str = "final") -> Term:
@@ -86,7 +82,7 @@ def draw_learning(evidence: Evidence, family: str) -> Figure:
         for height in (guess, guess / 2):
             axes.axhline(height, color=kit.GREY, lw=0.7, ls=(0, (1, 2)), zorder=1)
         with kit.missing(axes):
-            half = evidence.values(_order("half_step", gamma))
+            half = evidence.values(curve("half_step", "", gamma))
             learned = evidence.curves.query(
                 "set == 'rsn_train' and gamma == @gamma and loss <= @guess / 2"
             )
@@ -101,14 +97,14 @@ def draw_learning(evidence: Evidence, family: str) -> Figure:
                 mew=0.5,
                 zorder=5,
             )
-            bias = mean_text(*evidence.spread(_order("bias", gamma)))
+            bias = mean_text(*evidence.spread(curve("bias", "", gamma)))
             axes.set_title(f"{kit.title_of(evidence, gamma)}\nB = {bias}")
     index = [figure.add_subplot(grid[2, :columns]), figure.add_subplot(grid[2, columns:])]
     for axes, quantity, name in zip(
         index, ("bias", "bias_test"), ("rsn_train", "rsn_test"), strict=True
     ):
         with kit.missing(axes):
-            series = kit.Series(_order(quantity), colour=kit.SET_COLOURS[name], marker="o")
+            series = kit.Series(curve(quantity, ""), colour=kit.SET_COLOURS[name], marker="o")
             kit.rates(axes, evidence, series, joined=True)
             kit.zero(axes)
             axes.margins(y=0.15)
@@ -131,9 +127,9 @@ def draw_learning(evidence: Evidence, family: str) -> Figure:
     return figure
 
 
-def stage_text(evidence: Evidence, gamma: float, seed: int, stage: str) -> str:
+def stage_text(evidence: Evidence, seed: int, stage: str) -> str:
     """A seed and a stage's name, with its step where a reading has it."""
-    step = 0 if stage == "init" else evidence.step(gamma, seed, stage)
+    step = 0 if stage == "init" else evidence.step(SMALL, seed, stage)
     return (
         f"seed {seed}, "
         + {"init": "untrained"}.get(stage, stage)
@@ -154,7 +150,7 @@ def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", 
                 anchor_cosines(panel, matrix, evidence.task.tokens(f"{anchors}_anchor"))
                 value = evidence.value(geometry(quantity, stage), seed)
                 panel.set_title(
-                    f"{stage_text(evidence, SMALL, seed, stage)}\n{word} {mean_text(value, np.nan, np.nan)}"
+                    f"{stage_text(evidence, seed, stage)}\n{word} {mean_text(value, np.nan, np.nan)}"
                 )
         line[0].set_ylabel(f"{anchors} anchor (token)")
     images = [panel.images[0] for panel in axes.flat if panel.images]
@@ -172,7 +168,7 @@ def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", 
             )
             panel.set_xlabel(f"PC 1 ({100 * explained[0]:.0f} % of variance)")
             panel.set_ylabel(f"PC 2 ({100 * explained[1]:.0f} %)")
-            panel.set_title(stage_text(evidence, SMALL, seed, stage))
+            panel.set_title(stage_text(evidence, seed, stage))
     with kit.missing(axes[2, 2]):
         kit.rates(axes[2, 2], evidence, kit.Series(geometry("abs_cos")), untrained=True)
         random = evidence.spread(geometry("abs_cos_random")).estimate

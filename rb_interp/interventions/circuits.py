@@ -54,7 +54,7 @@ from rb_interp.probes.activations import check_labels, check_last_column
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.anchor import AnchorDataset
 from rb_interp.tasks.dataset import can_change_anchor, single_anchors
-from rb_interp.tasks.inputs import Inputs, Roles
+from rb_interp.tasks.inputs import Inputs, Roles, other_positions
 
 __all__ = ["anchor_routes", "circuit_by_cause", "routes"]
 
@@ -221,19 +221,15 @@ def _shares(model: HookedModel, inputs: Inputs, other: Inputs) -> dict[str, floa
 def _route_positions(inputs: Inputs) -> dict[str, Int[np.ndarray, "row n"]]:
     """Positions of each route, and of all but it under its name by necessity."""
     n_rows, length = inputs.tokens.shape
-
-    def all_but(positions: Int[np.ndarray, "row n"]) -> Int[np.ndarray, "row m"]:
-        free = np.ones((n_rows, length), dtype=bool)
-        np.put_along_axis(free, positions, False, 1)
-        return np.nonzero(free)[1].reshape(n_rows, -1)
-
     key = inputs.roles.position("key")
     anchors = inputs.roles.position("anchor")
     last = np.full((n_rows, 1), length - 1)
-    noise = all_but(np.concatenate([key, anchors, last], 1))
+    noise = other_positions({"key": key, "anchor": anchors, "last": last}, length)
     routes = (key, anchors[:, :-1], anchors[:, -1:], anchors, last, noise)
     positions = dict(zip(ROUTES, routes, strict=True))
-    without = {name + NEEDED: all_but(of_route) for name, of_route in positions.items()}
+    without = {}
+    for name, of_route in positions.items():
+        without[name + NEEDED] = other_positions({name: of_route}, length)
     return positions | without
 
 

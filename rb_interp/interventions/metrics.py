@@ -273,8 +273,8 @@ def answer_positions(answer_at: AnswerAt, rows: Inputs) -> Int[Tensor, " row"]:
 def answer_logits(
     model: HookedModel,
     rows: Inputs,
-    edits: Sequence[Edit] = (),
-    answer_at: AnswerAt = None,
+    edits: Sequence[Edit],
+    answer_at: AnswerAt,
 ) -> Float[Tensor, "row d_vocab"]:
     """Logits that the answers are read from, under edits, on CPU."""
     if (

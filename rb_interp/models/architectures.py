@@ -58,6 +58,7 @@ class HookedBase(HookedRootModule):
     ) -> None:
         super().__init__()
         self.cfg = protocol.lens_config(config, d_vocab, n_ctx, dtype)
+        self.cfg.act_fn = config.act
         self.embed = Embed(self.cfg)
         self.hook_embed = HookPoint()
         self.build()

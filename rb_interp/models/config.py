@@ -14,7 +14,7 @@ Norm = Literal["none", "pre", "post"]
 Scheme = Literal["fan_in", "d_model", "torch_default", "fan_in_fixed_embedding", "conv1d"]
 Activation = Literal["relu", "gelu", "tanh", "gelu_new"]
 Architecture = Literal["transformer", "one_layer", "emb_mlp"]
-NORMS, SCHEMES, ARCHITECTURES = map(get_args, (Norm, Scheme, Architecture))
+NORMS, SCHEMES = map(get_args, (Norm, Scheme))
 
 
 class MatrixGammas(Settings):

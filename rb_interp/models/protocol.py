@@ -22,7 +22,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast
 
@@ -119,7 +118,10 @@ def hooked(source: Any, caller: str = "", *, caches: bool = False) -> Any:
 
 def lens_config(config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype) -> Any:
     """TransformerLens's configuration object of a model: what its ``cfg`` holds, in either
-    generation."""
+    generation.
+
+    Its constructor refuses tanh, which stands as relu there; whoever builds the model writes it.
+    """
     fields = {
         name: getattr(config, name)
         for name in ("n_layers", "n_heads", "d_model", "d_head", "d_mlp")
@@ -139,17 +141,14 @@ def lens_config(config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtyp
         from transformer_lens import HookedTransformerConfig as Configuration
     except ImportError:
         from transformer_lens.config import TransformerBridgeConfig as Configuration
-    cfg = Configuration(**fields)
-    cfg.act_fn = config.act  # set late: TransformerLens's constructor refuses tanh
-    return cfg
+    return Configuration(**fields)
 
 
 def make_lens_model(
     config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype
 ) -> HookedModel:
     """A model whose weights hold nothing yet, on CPU; the caller's random state stays as it was."""
-    relu_config = replace(config, act="relu") if config.act == "tanh" else config
-    cfg = lens_config(relu_config, d_vocab, n_ctx, dtype)
+    cfg = lens_config(config, d_vocab, n_ctx, dtype)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "HookedTransformer is deprecated", DeprecationWarning)
         try:

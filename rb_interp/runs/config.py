@@ -302,7 +302,7 @@ class StudyDefinition:
     def load(self, name: str) -> Any:
         """A field's object, imported if the field names a place."""
         value = getattr(self, name)
-        if not isinstance(value, str) or name in ("name", "title", "question"):
+        if not isinstance(value, str):
             return value
         module, _, attribute = value.partition(":")
         return getattr(import_module(module), attribute)

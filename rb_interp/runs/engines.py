@@ -30,8 +30,8 @@ SECONDS_TO_SAVE = 60
 SECONDS_TO_ANSWER = 5
 
 
-def run_local(folder: JobFolder, jobs: Sequence[Job], at_once: int = 0) -> None:
-    """Carry out jobs in processes of this machine, one a core if no number is given.
+def run_local(folder: JobFolder, jobs: Sequence[Job], at_once: int) -> None:
+    """Carry out jobs in processes of this machine, one a core if ``at_once`` is 0.
 
     Ctrl-C lets each save, and ends them.
     """
@@ -50,9 +50,7 @@ def run_local(folder: JobFolder, jobs: Sequence[Job], at_once: int = 0) -> None:
     _call_jobs(call, stop, folder, jobs, at_once or os.cpu_count() or 1)
 
 
-def run_on_ray(
-    folder: JobFolder, jobs: Sequence[Job], at_once: int = 0, address: str = "local"
-) -> None:
+def run_on_ray(folder: JobFolder, jobs: Sequence[Job], at_once: int, address: str) -> None:
     """Carry out jobs as tasks of a Ray cluster, one a core, or of a local one.
 
     Tasks of a node that dies are tried again on another. Raises RunError if Ray is not installed or
@@ -103,7 +101,7 @@ def _call_jobs(
             raise
 
 
-def submit_to_slurm(folder: JobFolder, jobs: Sequence[Job], at_once: int = 0) -> str:
+def submit_to_slurm(folder: JobFolder, jobs: Sequence[Job], at_once: int) -> str:
     """Submit jobs as one array, less those that are in the queue already; returns what sbatch says.
 
     Partition, time limit and the like are taken from the variables that sbatch reads, such as

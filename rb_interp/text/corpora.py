@@ -372,8 +372,7 @@ def files_of(source: str) -> list[Path]:
 
     The hub and a generator have no files.
     """
-    made = any(source in sources for sources in GENERATED.values())
-    if made or source == "hub" or source.startswith("hub:"):
+    if source in (*TextSettings.generated, "hub") or source.startswith("hub:"):
         return []
     path = Path(source).expanduser()
     files = sorted(path.iterdir()) if path.is_dir() else [path]

@@ -27,12 +27,10 @@ from typing import cast
 
 import numpy as np
 import pandas as pd
-import torch
 from jaxtyping import Bool, Int
 
 from rb_interp.models.protocol import HookedModel
-from rb_interp.models.structure import evaluation, rows_of_a_pass
-from rb_interp.probes.activations import as_rows
+from rb_interp.probes.activations import logits_of
 from rb_interp.runs.measurement import MemberModels, measure_members
 from rb_interp.runs.results import StudyResult, arrays_over_seeds, readings_table
 from rb_interp.runs.run import Run
@@ -146,14 +144,7 @@ def right(
         labels: ``[row]``, the answer at the last position; or ``[row, pos]``, the next token of the
             answer at each position, -1 where there is none.
     """
-    inputs = as_rows(tokens)
-    device = next(model.parameters()).device
-    parts = []
-    with torch.no_grad(), evaluation(model):
-        for rows in inputs.split(rows_of_a_pass(model, inputs)):
-            logits = model(rows.to(device))
-            parts.append(logits.argmax(-1).cpu())
-    predicted = torch.cat(parts).numpy()
+    predicted = logits_of(model, tokens, select=lambda logits: logits.argmax(-1)).numpy()
     if labels.ndim == 1:
         return predicted[:, -1] == labels
     return ((predicted == labels) | (labels < 0)).all(1)

@@ -422,10 +422,11 @@ CLAIMS: tuple[Claim, ...] = (
     *EQUAL_LOSS,
 )
 BY_ID = {claim.id: claim for claim in CLAIMS}
-MECHANISM_GAMMAS = {
-    claim: {term.gamma for term in claim.terms} for claim in CLAIMS if claim.id.startswith("M")
-}
-CLAIMS_WITHIN = tuple(claim for claim, gammas in MECHANISM_GAMMAS.items() if gammas == {SMALL})
+CLAIMS_WITHIN = tuple(
+    claim
+    for claim in CLAIMS
+    if claim.id.startswith("M") and {term.gamma for term in claim.terms} == {SMALL}
+)
 """Claims that are read within circuits too. One that compares gammas (M2) speaks of members of
 several circuits."""
 

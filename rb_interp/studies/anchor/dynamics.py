@@ -81,33 +81,23 @@ class Mechanism(NamedTuple):
     """What is read, as probe/quantity."""
     side: Side
     threshold: float
-    source: str
-    """Where the criterion was fixed."""
 
 
 def _claimed(event: str, quantity: str, claim: str, number: int = 0) -> Mechanism:
     """A mechanism whose sign is what a claim asks for."""
     condition = BY_ID[claim].conditions[number]
-    return Mechanism(event, quantity, condition.operator, condition.threshold, claim)
+    return Mechanism(event, quantity, condition.operator, condition.threshold)
 
 
 MECHANISMS = (
-    Mechanism(
-        "L0 stops averaging", "uniformity/tv", ">", BY_ID["M1"].conditions[0].threshold, "M1"
-    ),
+    Mechanism("L0 stops averaging", "uniformity/tv", ">", BY_ID["M1"].conditions[0].threshold),
     _claimed("one direction dominates L0's values", "value_alignment/spectrum_ratio", "M3"),
     _claimed("that direction aligns with reasoning anchors", "value_alignment/cos_reasoning", "M4"),
     _claimed("L0 writes the anchor sum", "variance_explained/attn_out.0:anchor_sum", "M8", 1),
+    Mechanism("L0 carries the key", "attention_to_key/key_from_last_anchor", ">=", CARRY_MIN),
+    Mechanism("the last layer looks at the key", "attention_by_role/key", ">=", KEY_MIN),
     Mechanism(
-        "L0 carries the key", "attention_to_key/key_from_last_anchor", ">=", CARRY_MIN, "circuit"
-    ),
-    Mechanism("the last layer looks at the key", "attention_by_role/key", ">=", KEY_MIN, "circuit"),
-    Mechanism(
-        "the last layer looks at the anchors",
-        "attention_by_role/anchors",
-        ">=",
-        ANCHORS_MIN,
-        "circuit",
+        "the last layer looks at the anchors", "attention_by_role/anchors", ">=", ANCHORS_MIN
     ),
     _claimed("the last layer writes the key", "variance_explained/attn_out.last:key", "M8"),
     _claimed("reasoning anchors are ordered", "geometry/order_rho", "E1"),
@@ -205,7 +195,7 @@ def event_table(values: pd.DataFrame, curves: pd.DataFrame, d_vocab: int) -> pd.
             events.append((gamma, seed, set, "loss", step))
         series = member.pivot(index="step", columns="quantity", values="value")  # steps ascend
         steps = series.index.to_numpy()
-        for event, quantity, side, threshold, _ in MECHANISMS:
+        for event, quantity, side, threshold in MECHANISMS:
             step = event_step(steps, series[quantity].to_numpy(), threshold, side)
             events.append((gamma, seed, event, "mechanism", step))
     table = pd.DataFrame(events, columns=["gamma", "seed", "event", "event_of", "step"])

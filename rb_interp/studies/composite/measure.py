@@ -121,12 +121,10 @@ def read_attention(
     ``last_to_anchors`` is the sum over the two anchors.
     """
     inputs = flow.with_distinct_roles(data.inputs(rows))
-    layers = range(model.cfg.n_layers)
-    hooks = [f"blocks.{layer}.attn.hook_pattern" for layer in layers]
-    now = captured(model, inputs.tokens, hooks)
-    before = captured(untrained, inputs.tokens, hooks)
+    now = captured(model, inputs.tokens)
+    before = captured(untrained, inputs.tokens)
     roles = flow.ROLES
-    for layer, head in product(layers, range(model.cfg.n_heads)):
+    for layer, head in product(range(model.cfg.n_layers), range(model.cfg.n_heads)):
         reading = attention(
             now, inputs, query=roles, to=roles, layer=layer, head=head, untrained=before, n_null=0
         )
