@@ -93,6 +93,7 @@ def test_forks_are_disturbed_up_to_half_and_the_control_is_not(tmp_path):
     found = forks(config, 0.8, 30)
     assert found["step"].iloc[0] == 0
     assert found["step"].is_monotonic_increasing
+    assert found["loss"].iloc[-1] < 0.9 * found["loss"].iloc[0]
     assert set(found["control_differs"]) == {0.0}
     assert len(found) == 8
     copies = []
