@@ -10,6 +10,7 @@ from census.measure import (
     GROUPS,
     PAPERS,
     agreement,
+    agreements,
     along_most,
     best_rates,
     cells,
@@ -152,6 +153,18 @@ def test_rates_of_a_seed_agree_by_more_than_their_cells_shares_say():
     assert 30 not in {seed for seed, _, _ in agreement(here)}
 
 
+def test_pairs_that_agree_stand_beside_permuted_seeds():
+    here = members(lr=(0.001, 0.002), gamma=[0.5], seed=SEEDS)
+    here["circuit"] = np.where(here["seed"] < 34, PAPERS, "key-to-anchors")
+    [row] = agreements(here).to_dict("records")
+    assert (row["pairs"], row["alike"]) == (8, 8)
+    assert row["chance"] == pytest.approx(4.0, abs=0.1)
+    assert row["p"] == pytest.approx(1 / 70, abs=0.006)  # one of 70 ways to choose four seeds
+    here.loc[(here["seed"] == 30) & (here["lr"] == 0.001), "circuit"] = "mixed"
+    [row] = agreements(here).to_dict("records")
+    assert (row["pairs"], row["alike"]) == (7, 7)
+
+
 @pytest.mark.parametrize(("gamma", "seeds"), [(0.5, {*SEEDS}), (0.8, set())])
 def test_agreement_is_read_at_the_gammas_where_it_was_not_seen_first(planted, gamma, seeds):
     map = planted["map"]
@@ -262,5 +275,10 @@ def test_the_study_judges_and_draws_what_there_is(planted, tmp_path):
     page = run.report.read_text("utf-8")
     assert "<strong>quick</strong>, 8 seeds." in page
     assert "eps 1.01e-08" in page
+    for name in ("factorial", "optimiser", "forks"):
+        (tmp_path / f"members/{name}.parquet").unlink()
+    alone = STUDY.run(out=tmp_path / "alone", members=f"{tmp_path}/members", progress=False)
+    judged = {verdict.id for verdict in alone.verdicts if verdict.outcome != "NOT JUDGED"}
+    assert judged == {"N1", "N2", "N3", "N4", "N5none", "N8"}
     with pytest.raises(RunError, match="has none of map, factorial, optimiser, forks"):
         STUDY.run(out=tmp_path / "none", members=f"{tmp_path}/nothing", progress=False)

@@ -40,6 +40,7 @@ STUDY = Study(
         **dict.fromkeys(("map", "factorial", "optimiser"), "L0 run gamma seed"),
         "forks": "gamma seed fork",
         "norms": "norm",
+        "agreements": "norm gamma",
         "groups": "norm number term",
         "optimisers": "norm gamma optimiser",
         "optimiser_means": "norm gamma optimiser number",

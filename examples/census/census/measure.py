@@ -30,8 +30,10 @@ are one step of gamma apart; both terms of bias_by_eps; sealed_loss.
 
 ``groups`` is of the factorial: the mean at .8 less that at .5, over all else, of one seed; a pair is
 half the difference of two such differences. Mean and t-interval are over the seeds of which all 32
-members have the number. ``stopped`` says how many members, trained to the last step, have another
-circuit there than where they were settled; ``norms``, what the map has.
+members have the number. ``agreements`` has, for each norm and gamma, the pairs that ``agreement`` is
+of, those alike, and what permuting the seeds within each rate gives. ``stopped`` says how many
+members, trained to the last step, have another circuit there than where they were settled;
+``norms``, what the map has.
 
 How it can mislead. Within a seed, members of one norm and rate differ in gamma, so gap_by_circuit
 holds the effect of gamma on the gap, too. Members of one cell differ in their data. A gap is missing
@@ -64,13 +66,14 @@ NUMBERS = (*MEANS, *CAUSES)
 """What effects are of: bias index, mean gap at both losses (nats), TV of L0, share of each
 circuit."""
 N_FORKS = 128
+N_DRAWS = 10_000
 SEALED = 0.95
+SETTINGS = "norm seed L0"
+GAPS = "circuit gap_3 gap_2.65"
 TABLES = {
-    "map": "norm lr gamma seed L0 circuit loss_1000 accuracy_rsn_test gap_3 gap_2.65",
-    "factorial": " ".join(
-        ("norm seed L0 circuit bias gap_3 tv_half", *(f"gammas.{g}" for g in GROUPS))
-    ),
-    "optimiser": "norm gamma seed L0 circuit optimiser lr eps weight_decay batch_size bias gap_3",
+    "map": f"{SETTINGS} gamma lr {GAPS} acc_gap_3 acc_gap_2.65 loss_1000 accuracy_rsn_test",
+    "factorial": f"{SETTINGS} {' '.join(f'gammas.{group}' for group in GROUPS)} {GAPS} bias tv_half",
+    "optimiser": f"{SETTINGS} gamma optimiser lr eps weight_decay batch_size {GAPS} bias tv_half",
     "forks": "gamma seed fork loss circuit sibling",
 }
 """Columns without which a table is not one of members."""
@@ -86,6 +89,7 @@ def measure(run: Run, progress: bool = True) -> StudyResult:
     readings = readings_table(*map(rows, numbers(**tables)))
     made = {
         "norms": norms(tables["map"]),
+        "agreements": agreements(tables["map"]),
         "groups": groups(tables["factorial"]),
         **optimisers(tables["optimiser"]),
         "stopped": stopped(tables["factorial"], tables["optimiser"]),
@@ -97,13 +101,13 @@ def read(path: Path) -> pd.DataFrame:
     """A table of members, empty if there is none; RunError if it is not what its name says."""
     columns = TABLES[path.stem].split()
     if not path.is_file():
-        return pd.DataFrame(columns=["L0", "run", *columns])
+        return pd.DataFrame(columns=[*dict.fromkeys(["L0", "run", "gamma", *columns])])
     table = pd.read_parquet(path)
     missing = [column for column in columns if column not in table]
     if missing:
         raise RunError(f"{path} lacks {', '.join(missing)}; experiments/census makes it.")
-    numbers = ("circuit", "loss", "sibling", "bias", "tv_half", "accuracy", "gap_")
-    settings = [column for column in columns if not column.startswith(numbers)]
+    read = ("circuit", "loss", "sibling", "bias", "tv_half", "acc", "gap_")
+    settings = [column for column in columns if not column.startswith(read)]
     twice = table[table.duplicated(settings)]
     if len(twice):
         raise RunError(f"{path} has a member twice: {twice[settings].iloc[0].to_dict()}.")
@@ -277,6 +281,25 @@ def norms(map: pd.DataFrame) -> pd.DataFrame:
         inferring = (free["accuracy_rsn_test"] >= INFERS).sum()
         found.append([norm, len(free), fixed.sum(), inferring, *circuits])
     return pd.DataFrame(found, columns=["norm", "members", "fixed", "infer", *CAUSES])
+
+
+def agreements(map: pd.DataFrame) -> pd.DataFrame:
+    """Norm, gamma, pairs, alike, and by chance: mean, 97.5th percentile, p."""
+    rng, found = np.random.default_rng(0), []
+    named = map[(map["L0"] == "free") & map["circuit"].isin([PAPERS, OTHER])]
+    papers = named.assign(papers=(named["circuit"] == PAPERS).astype(float))
+    for keys, here in papers.groupby(["norm", "gamma"]):
+        circuits = here.pivot_table("papers", "seed", "lr").to_numpy()
+        drawn = np.repeat(circuits[None], N_DRAWS + 1, axis=0)  # the first stays as it is
+        for rate, column in enumerate(circuits.T):
+            there = np.flatnonzero(~np.isnan(column))
+            drawn[1:, there, rate] = rng.permuted(drawn[1:, there, rate], axis=1)
+        pairs = list(combinations(range(circuits.shape[1]), 2))
+        alike = sum((drawn[..., a] == drawn[..., b]).sum(axis=1) for a, b in pairs)
+        n = sum((~np.isnan(circuits[:, a] + circuits[:, b])).sum() for a, b in pairs)
+        high, p = np.quantile(alike[1:], 0.975), np.mean(alike >= alike[0])
+        found.append([*keys, n, alike[0], alike[1:].mean(), high, p])
+    return pd.DataFrame(found, columns=["norm", "gamma", "pairs", "alike", "chance", "high", "p"])
 
 
 def groups(factorial: pd.DataFrame) -> pd.DataFrame:
