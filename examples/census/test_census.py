@@ -22,7 +22,7 @@ from census.measure import (
     whole,
 )
 
-from rb_interp.errors import RunError
+from rb_interp import RbInterpError
 
 GAMMAS, RATES, SEEDS = (0.3, 0.5, 0.8), (0.001, 0.002), range(30, 38)
 
@@ -258,7 +258,7 @@ def test_names_that_the_end_changes_are_counted():
 )
 def test_a_table_that_is_none_of_members_is_refused(planted, change, message, tmp_path):
     change(planted["map"]).to_parquet(tmp_path / "map.parquet")
-    with pytest.raises(RunError, match=message):
+    with pytest.raises(RbInterpError, match=message):
         STUDY.run(out=tmp_path / "run", members=str(tmp_path), progress=False)
 
 
@@ -280,5 +280,5 @@ def test_the_study_judges_and_draws_what_there_is(planted, tmp_path):
     alone = STUDY.run(out=tmp_path / "alone", members=f"{tmp_path}/members", progress=False)
     judged = {verdict.id for verdict in alone.verdicts if verdict.outcome != "NOT JUDGED"}
     assert judged == {"N1", "N2", "N3", "N4", "N5none", "N8"}
-    with pytest.raises(RunError, match="has none of map, factorial, optimiser, forks"):
+    with pytest.raises(RbInterpError, match="has none of map, factorial, optimiser, forks"):
         STUDY.run(out=tmp_path / "none", members=f"{tmp_path}/nothing", progress=False)

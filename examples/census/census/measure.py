@@ -50,7 +50,7 @@ import pandas as pd
 from scipy import stats
 
 from census.claims import NORMS
-from rb_interp.errors import RunError
+from rb_interp import RbInterpError
 from rb_interp.interventions.circuits import CAUSES
 from rb_interp.runs import Run, StudyResult, readings_table
 from rb_interp.statistics import proportion_interval, t_interval
@@ -85,7 +85,7 @@ def measure(run: Run, progress: bool = True) -> StudyResult:
     folder = Path(run.config.members)
     tables = {name: read(folder / f"{name}.parquet") for name in TABLES}
     if not any(map(len, tables.values())):
-        raise RunError(f"{folder} has none of {', '.join(TABLES)} (.parquet); give --members.")
+        raise RbInterpError(f"{folder} has none of {', '.join(TABLES)} (.parquet); give --members.")
     readings = readings_table(*map(rows, numbers(**tables)))
     made = {
         "norms": norms(tables["map"]),
@@ -98,19 +98,19 @@ def measure(run: Run, progress: bool = True) -> StudyResult:
 
 
 def read(path: Path) -> pd.DataFrame:
-    """A table of members, empty if there is none; RunError if it is not what its name says."""
+    """A table of members, empty if there is none; RbInterpError if it is not what its name says."""
     columns = TABLES[path.stem].split()
     if not path.is_file():
         return pd.DataFrame(columns=[*dict.fromkeys(["L0", "run", "gamma", *columns])])
     table = pd.read_parquet(path)
     missing = [column for column in columns if column not in table]
     if missing:
-        raise RunError(f"{path} lacks {', '.join(missing)}; experiments/census makes it.")
+        raise RbInterpError(f"{path} lacks {', '.join(missing)}; experiments/census makes it.")
     read = ("circuit", "loss", "sibling", "bias", "tv_half", "acc", "gap_")
     settings = [column for column in columns if not column.startswith(read)]
     twice = table[table.duplicated(settings)]
     if len(twice):
-        raise RunError(f"{path} has a member twice: {twice[settings].iloc[0].to_dict()}.")
+        raise RbInterpError(f"{path} has a member twice: {twice[settings].iloc[0].to_dict()}.")
     return table
 
 
