@@ -230,7 +230,8 @@ def _unreached_seeds(
     unreached_seeds = [seed for seed in met if seed in unreached]
     if not unreached_seeds:
         return [], False, ""
-    few_on_time = 2 * len(unreached_seeds) > len(met)
+    deciding = {seed for seed in met if seed >= claim.first_seed} or {*met}
+    few_on_time = 2 * len(deciding & unreached) > len(deciding)
     note = f"never at the stage, so left out: {_seed_list(unreached_seeds)} (with them at their last step"
     prefix = "not reached: " if few_on_time else ""
     return unreached_seeds, few_on_time, f"{prefix}{note} {sum(met.values())}/{len(met)})"

@@ -28,6 +28,7 @@ from rb_interp.models.structure import (
     check_range,
     device_of,
     evaluation,
+    key_value_head,
     rows_of_a_pass,
 )
 from rb_interp.probes.activations import TokenArray, as_rows, capture
@@ -271,9 +272,9 @@ def random_edits(
     missing for patterns, and for single neurons, which have no others.
 
     ``random_sites`` are of the same components and layers. For a head or neuron it is one of its layer
-    whose number no given site has, another for each. If too few are left, and for other sites, the
-    role stands at as many other positions of each row, which no given site has in the base or in the
-    source. It is missing if a row has too few.
+    whose number no given site has (of keys and values: that shares none with a given one), another for
+    each. If too few are left, and for other sites, the role stands at as many other positions of each
+    row, which no given site has in the base or in the source. It is missing if a row has too few.
     """
     taken = values_at(model, source, sites)
     new = values_at(model, base, sites)
@@ -296,7 +297,10 @@ def random_edits(
     shuffled = rng.permutation(max(model.cfg.n_heads, model.cfg.d_mlp or 0)).tolist()
     for site in sites:
         n_units = model.cfg.d_mlp if site.component == "mlp_post" else model.cfg.n_heads
-        units = [unit for unit in shuffled if unit < n_units and unit not in given]
+        number = partial(key_value_head, model) if site.component in ("k", "v") else int
+        others = {number(unit): unit for unit in shuffled if unit < n_units}
+        taken_numbers = {*map(number, given)}
+        units = [unit for n, unit in others.items() if n not in taken_numbers]
         if site.unit is not None and given.index(site.unit) < len(units):
             site = replace(site, unit=units[given.index(site.unit)])
         elif site.role not in positions:

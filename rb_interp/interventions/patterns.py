@@ -416,25 +416,24 @@ def blocked_edits(
 
 
 def control_positions(inputs: Inputs, queries: Positions, keys: Positions) -> Positions:
-    """Positions that a control may block: noise, or without such a role those of neither role.
+    """Positions that a control may block: other noise, or without such a role those of neither role.
 
     Raises:
         RolesError: there are fewer of them than keys.
     """
+    position = np.arange(inputs.tokens.shape[1])[:, None]
+    is_free = (position != keys[:, None]).all(-1)
     if "noise" in inputs.roles.positions:
-        free = sites.positions(inputs, "noise")
+        is_free &= (position == sites.positions(inputs, "noise")[:, None]).any(-1)
     else:
-        edge_positions = np.concatenate([queries, keys], 1)
-        position = np.arange(inputs.tokens.shape[1])
-        is_free = (position[None, :, None] != edge_positions[:, None]).all(-1)
-        n_free = int(is_free.sum(1).min())
-        free = np.argsort(~is_free, axis=1, kind="stable")[:, :n_free]
-    if free.shape[1] < keys.shape[1]:
+        is_free &= (position != queries[:, None]).all(-1)
+    n_free = int(is_free.sum(1).min())
+    if n_free < keys.shape[1]:
         raise RolesError(
-            f"the control blocks {keys.shape[1]} positions of noise, but rows have "
-            f"{free.shape[1]}; block a role with fewer positions, or pass n_draws=0 for no control."
+            f"the control blocks {keys.shape[1]} positions of noise, but rows have {n_free} "
+            f"others; block a role with fewer positions, or pass n_draws=0 for no control."
         )
-    return free
+    return np.argsort(~is_free, axis=1, kind="stable")[:, :n_free]
 
 
 def draw_positions(

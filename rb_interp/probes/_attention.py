@@ -9,8 +9,8 @@ front:
     query_to_key_excess   mean over the same of a_rq - |K_r| times the mean of A_r[q, k] over O_rq    [-1, 1]
 
 From one role to all of them the numbers sum to 1 where every position has exactly one of the roles.
-The excess leaves out queries that see fewer other positions than positions of the role: they have
-no choice.
+The excess leaves out queries that see no position of the role, or fewer others than those: they
+have no choice. Its |K_r| are the positions of the role that q sees.
 
 `attention_by_role` (paper 1, "Second attention module") is the same from the last position, in the
 anchor task's words: key + anchors + self + noise = 1 with anchors = anchor_1 + ... + anchor_q.

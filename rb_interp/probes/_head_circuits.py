@@ -19,10 +19,11 @@ wrote about the token before, and it copies the token that it finds ("How induct
 
 Biases of queries, keys, values and norms are left out, and so are MLPs. LayerNorm and RMSNorm are
 read as they are with one scale, weights folded or not: that of the root mean square of token plus
-position. Of what is written the mean over coordinates is left out where LayerNorm takes it away. In
-a post-norm model a layer reads the last norm before it, and the weights of those further back are
-left out. Grouped queries have the keys and values of their group. So other weights of the same
-function give the same numbers (docs/probes.md).
+position. A norm of the embedding alone is applied. Of what is written the mean over coordinates is
+left out where LayerNorm takes it away. In a post-norm model a layer reads the last norm before it,
+the first one none, and the weights of norms further back are left out. Grouped queries have the
+keys and values of their group. So other weights of the same function give the same numbers
+(docs/probes.md).
 
 Null: W_OV and W_QK with the same singular values in random bases, embeddings and earlier heads as
 they are. A head of an untrained model is such a draw. All heads of a scan are drawn in the same
@@ -55,7 +56,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.linalg import helmert
 from torch import nn
 
@@ -97,6 +98,7 @@ class Circuits(NamedTuple):
         unembed: W_U E.
         gram: E^T E.
         positions: e + p_i; NaN if the model adds no position embeddings.
+        visible: which of them each layer sees.
         writers: W_OV but for a rotation of what is read, over its norm; NaN if that is 0.
         previous: previous_token of each head.
     """
@@ -105,6 +107,7 @@ class Circuits(NamedTuple):
     unembed: Matrix
     gram: Matrix
     positions: Matrix
+    visible: Bool[np.ndarray, "layer query key"]
     writers: Products
     previous: Matrix
 
@@ -163,10 +166,12 @@ def head_circuits(
 
     def measure(source: ActivationSource) -> Measurement:
         lens = model_of(source)
-        if not hasattr(lens, "W_U") or structure.visible(lens, layer, 2)[0, 1]:
+        kind = str(getattr(lens.cfg, "original_architecture", ""))
+        behind = kind.startswith(("Olmo2", "Olmo3"))
+        if not hasattr(lens, "W_U") or behind or structure.visible(lens, layer, 2)[0, 1]:
             raise ModelError(
-                f"head_circuits reads W_U and attention that looks back; this "
-                f"{type(lens).__name__} has no W_U, or looks both ways."
+                f"head_circuits reads W_U and attention that looks back; this {type(lens).__name__} "
+                f"has no W_U, looks both ways, or has its norms behind its sublayers, as OLMo 2."
             )
         scan = source if isinstance(source, OnePass) else OnePass(source, [layer])
         if not scan.finite:
@@ -183,10 +188,16 @@ def circuits_of(scan: OnePass) -> Circuits:
     """The circuits of all heads of a model."""
     model: Any = scan.model
     cfg = model.cfg
-    basis = np.eye(cfg.d_model)
+    basis = written = np.eye(cfg.d_model)
     if getattr(cfg, "normalization_type", None) in ("LN", "LNPre"):
-        basis = helmert(cfg.d_model)
-    tokens = float64(model.W_E)
+        if hasattr(model, "ln_final"):
+            basis = written = helmert(cfg.d_model)
+        else:  # the norm is behind attention, and none is before the first
+            written = basis - 1 / cfg.d_model
+    tokens = model.W_E
+    if structure.normalises_embedding(model):
+        tokens = model.embed.ln(tokens[:, None])[:, 0]
+    tokens = float64(tokens)
     mean = tokens.mean(0)
     tokens = tokens - mean
     gram = basis @ (tokens.T @ tokens) @ basis.T
@@ -206,8 +217,11 @@ def circuits_of(scan: OnePass) -> Circuits:
     rotary = getattr(cfg, "positional_embedding_type", "") == "rotary"
     norms = [through(norm) for norm in structure.norms_read(model)]
     sides = []
+    visible = []
     for layer in structure.attention_layers(model):
-        writes = through(getattr(model.blocks[layer], "ln1_post", nn.Identity()))
+        visible.append(structure.visible(model, layer, len(positions)))
+        norm = getattr(model.blocks[layer], "ln1_post", None)
+        writes = written if norm is None else through(norm)
         for name in ("W_V", "W_O", "W_Q", "W_K"):
             heads = float64(structure.layer_heads(model, layer, name))
             side = writes @ heads.swapaxes(1, 2) if name == "W_O" else norms[layer] @ heads
@@ -224,8 +238,9 @@ def circuits_of(scan: OnePass) -> Circuits:
         norms[-1] @ (W_U @ tokens[: W_U.shape[1]]) @ basis.T,
         gram,
         positions,
+        np.stack(visible),
         writers / np.where(length > 0, length, np.nan),
-        previous_token(positions @ queries, positions @ keys),
+        previous_token(positions @ queries, positions @ keys, np.stack(visible)[:, None]),
     )
 
 
@@ -270,7 +285,9 @@ def read_circuits(scan: OnePass, layer: int, head: int) -> Measurement:
     ) -> tuple[dict, dict]:
         values = {
             "copying": positivity(in_OV.unembed * OV),
-            "previous_token": previous_token(in_QK.queries * QK, in_QK.keys),
+            "previous_token": previous_token(
+                in_QK.queries * QK, in_QK.keys, circuits.visible[layer]
+            ),
             "induction": positivity(through * QK),
         }
         arrays = {}
@@ -318,9 +335,10 @@ def positivity(products: Products) -> np.ndarray:
     return eigenvalues.sum(-1).real / np.where(is_zero, math.nan, size)
 
 
-def previous_token(queries: Products, keys: Products) -> np.ndarray:
+def previous_token(
+    queries: Products, keys: Products, visible: Bool[np.ndarray, "*lead query key"]
+) -> np.ndarray:
     """Mean attention of positions to the one before."""
     scores = torch.from_numpy(queries) @ torch.from_numpy(keys).mT
-    hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-    pattern = scores.masked_fill_(hidden, -math.inf).softmax(-1)
+    pattern = scores.masked_fill_(~torch.from_numpy(visible), -math.inf).softmax(-1)
     return pattern.diagonal(-1, -2, -1).mean(-1).numpy()

@@ -83,9 +83,9 @@ def distance_from_average(
     pattern = attention.pattern
     queries = attention.attends if queries is None else attention.attends & queries
     mask = attention.visible & attention.attends[:, None]
-    sizes = np.maximum(mask.sum(-1), 1)
+    sizes = np.where(queries, np.maximum(mask.sum(-1), 1), 1)
     choosing = attention.visible.sum(1) > 1
-    choices = (queries & (sizes > 1))[:, choosing]
+    choices = (sizes > 1)[:, choosing]
     if not choices.any():
         raise ModelError(
             f"uniformity got {len(pattern)} rows in which no query that counts attends to anything "

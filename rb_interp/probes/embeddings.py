@@ -300,16 +300,16 @@ def attention_inputs(
     model = model_of(source)
     W_V = layer_heads(model, layer, "W_V").detach()
     b_V = value_bias(model, layer)
-    weight_head = head * len(W_V) // model.cfg.n_heads
-    value_head = head * v.shape[2] // model.cfg.n_heads
+    n_heads = min(len(W_V), v.shape[2])  # shared ones may be there once
+    weights = W_V[:: len(W_V) // n_heads].cpu().double()
     compared = np.unique(np.linspace(0, len(rows) - 1, COMPARED_ROWS).astype(int))
-    values = v[compared, :COMPARED_POSITIONS, value_head].double()
+    values = v[compared, :COMPARED_POSITIONS, :: v.shape[2] // n_heads].double()
     size = values.norm().clamp_min(torch.finfo(torch.float64).tiny)
-    weight = W_V[weight_head].cpu().double()
-    bias = 0 if b_V is None else b_V[weight_head].detach().cpu().double()
+    bias = 0 if b_V is None else b_V[:: len(b_V) // n_heads].detach().cpu().double()
     errors = []
     for _, x in candidates:
-        predicted = x[compared, :COMPARED_POSITIONS].double() @ weight + bias
+        read = x[compared, :COMPARED_POSITIONS].double()
+        predicted = torch.einsum("bpd,hde->bphe", read, weights) + bias
         errors.append(float((predicted - values).norm() / size))
     error = min(errors)
     if math.isnan(error):
@@ -318,8 +318,8 @@ def attention_inputs(
         )
     if not error <= TOLERANCE:
         raise ModelError(
-            f"cannot tell what enters attention in L{layer}: x W_V + b_V misses head {head}'s "
-            f"hook_v by {error:.0%}. It needs hook_v, and hook_resid_pre or ln1.hook_normalized, "
+            f"cannot tell what enters attention in L{layer}: x W_V + b_V misses hook_v "
+            f"by {error:.0%}. It needs hook_v, and hook_resid_pre or ln1.hook_normalized, "
             f"as in TransformerLens."
         )
     kind, x = candidates[errors.index(error)]

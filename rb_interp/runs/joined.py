@@ -2,8 +2,9 @@
 one: tables without checkpoints, with verdicts over all seeds.
 
 Rows of members stand as they were measured. Summaries and verdicts are made again. What a run has
-over its own seeds is left out: tables without a seed among their keys, and means of arrays. Rows
-that every run has under the same key, such as those of Lemma 1, are the first run's.
+over its own seeds is left out: tables without a seed among their keys, means of arrays, and the
+readings of claims about all members. Rows that every run has alike, such as those of Lemma 1, are
+the first run's.
 """
 
 from __future__ import annotations
@@ -38,6 +39,14 @@ def join_runs(folder: Path, runs: Sequence[Run], tables: Mapping[str, pd.DataFra
         f"Joined of runs with other settings: see the columns {', '.join(labels)} of its tables."
     )
     joined = Run(folder, study, config, record)
+    readings = tables["readings"]
+    all_readings = [run.readings for run in runs]
+    claims = [claim for claim in study.load("claims") if claim.unit != "seed"]
+    for probe in {term.probe for claim in claims for term in claim.terms}:
+        parts = [of[of["probe"] == probe].reset_index(drop=True) for of in all_readings]
+        if not all(map(parts[0].equals, parts)):
+            readings = readings[readings["probe"] != probe]
+    tables = {**tables, "readings": readings}
     of_seeds = {"curves_summary": curves_summary(tables["curves"])}
     for name, keys in joined.table_keys.items():
         if "seed" in keys.split():

@@ -115,9 +115,11 @@ class Sweep:
         sets = [task.sets.index(name) for name in task.train_sets]
         diverged = []
         for curves in self._curves():
-            _, last = curves.evaluations[-1]
-            finite = np.isfinite(last[:, sets, 0]).all(axis=1)
-            diverged += [curves.members[index] for index in np.flatnonzero(~finite)]
+            (_, first), *_, (_, last) = curves.evaluations
+            finite = np.isfinite(last[:, sets, 0])
+            without_rows = np.isnan(first[:, sets, 0]).all(axis=0)
+            sound = finite.any(axis=1) & (finite | without_rows).all(axis=1)
+            diverged += [curves.members[index] for index in np.flatnonzero(~sound)]
         return tuple(diverged)
 
     @property
@@ -273,7 +275,7 @@ class Sweep:
     @checked
     def reached(self, stage: str | int) -> dict[Member, bool]:
         """Whether each member came to a stage: whether its learning curves ever met the stage's
-        condition.
+        condition, and of one that takes the last evaluation whether the curves end without it.
 
         For the stage of a sibling that sibling's curves count. ``init``, ``final`` and steps are
         reached by all.
@@ -287,7 +289,10 @@ class Sweep:
         for curves in self._curves():
             start = curves.evaluations[0][1]
             met = [known.reached(now, start) & (step <= last) for step, now in curves.evaluations]
-            reached.update(zip(curves.members, np.any(met, axis=0).tolist(), strict=True))
+            came = np.any(met, axis=0)
+            if known.occurrence == "last":
+                came &= ~met[-1]
+            reached.update(zip(curves.members, came.tolist(), strict=True))
         if sibling_gamma is None:
             return reached
         siblings = [Member(sibling_gamma, member.seed) for member in self.members]

@@ -24,7 +24,7 @@ min_g k_g / w_g. The interval has every t with
     K (a ln(a / t) + (1 - a) ln((1 - a) / (1 - t))) <= ln(2 / (1 - confidence)),    a the AUC
 
 It covers the expected AUC with at least the given confidence, for any distribution and any number
-of members.
+of members, where strata are independent. It is too narrow where they share seeds.
 
 Text is the same in figures, reports and the terminal.
 """

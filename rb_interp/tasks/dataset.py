@@ -45,8 +45,7 @@ class Stage:
             reached the stage.
         occurrence: ``first`` stores the first such evaluation, or the last step if none comes.
             ``last`` stores the last such evaluation.
-        delay: steps after the first such evaluation at which it is stored; a multiple of the steps
-            between evaluations.
+        delay: steps after the first such evaluation; the next evaluation is stored.
         with_siblings: store all members of the same seed too, in the same file.
 
     >>> learned = Stage(lambda now, start: now[:, 0, 1] >= 0.9)

@@ -74,6 +74,12 @@ class InductionTask(TaskSettings):
         """Rows to train on and held-out rows; their targets are the answers of all pairs alone."""
         n = self.n_sequences + self.n_sequences // 10
         tokens, first = self._rows(n, np.random.default_rng([seed, 0]))
+        seen, unseen = np.split(tokens, [self.n_sequences])
+        if not {*map(bytes, seen)}.isdisjoint(map(bytes, unseen)):
+            raise TaskError(
+                f"so few rows are possible that held-out ones are trained on; give more than "
+                f"d_vocab={self.d_vocab}, block={self.block} or pairs={self.pairs}."
+            )
         labels = np.full(tokens.shape, -1)
         labels[:, self.block :: 2] = np.take_along_axis(tokens, first + 1, 1)
         set = (np.arange(n) >= self.n_sequences).astype(np.int64)

@@ -113,7 +113,7 @@ class TextRows(Dataset):
         return self.text.tokenizer.d_vocab
 
     def sample(self, set: str, n: int) -> Int[np.ndarray, " n"]:
-        """The first n rows of a set; documents come in random order already."""
+        """The first n rows of a set: fresh documents, in random order."""
         return self.rows(set)[:n]
 
 

@@ -147,9 +147,12 @@ def checkpoint_steps(config: TrainConfig) -> list[int]:
 
     >>> checkpoint_steps(TrainConfig(steps=1000, eval_every=10, n_checkpoints=4))
     [0, 10, 30, 100, 320, 1000]
+    >>> checkpoint_steps(TrainConfig(steps=1000, n_checkpoints=0))
+    [0, 1000]
     """
     grid = np.array(evaluation_steps(config))
-    targets = np.geomspace(max(1, config.eval_every), config.steps, config.n_checkpoints + 1)
+    n = config.n_checkpoints + 1 if config.n_checkpoints else 0
+    targets = np.geomspace(max(1, config.eval_every), config.steps, n)
     shares = [step_at(share, config) for share in config.keep_at]
     return sorted({0, *_nearest(grid, targets), *shares, config.steps})
 

@@ -126,9 +126,10 @@ class Training:
         for name in train.stages:
             if name not in known:
                 raise ConfigError(f"the task has no stage '{name}'; {nearest(name, known)}")
-        if train.stop_at not in ("", *train.stages):
-            raise ConfigError(f"stop_at='{train.stop_at}'; {nearest(train.stop_at, train.stages)}")
         self.stages = {name: known[name] for name in train.stages}
+        first = [name for name, stage in self.stages.items() if stage.occurrence == "first"]
+        if train.stop_at not in ("", *first):
+            raise ConfigError(f"stop_at='{train.stop_at}'; {nearest(train.stop_at, first)}")
         self.groups = [group for share in shares for group in share]
         self.members = tuple(member for group in self.groups for member in group.members)
         self.curves = Curves(self.members, task.sets)
@@ -207,10 +208,10 @@ class Training:
         last = step == self.train.steps
         due: list[tuple[str, Sequence[Member]]] = []
         reached_now = []
-        evaluations = dict(self.curves.evaluations)
         for name, stage in self.stages.items():
             steps = self.reached[name]
-            then = evaluations.get(step - stage.delay, np.full_like(values, np.nan))
+            before = [now for at, now in self.curves.evaluations if at <= step - stage.delay]
+            then = before[-1] if before else np.full_like(values, np.nan)
             for member, now in zip(self.members, stage.reached(then, initial), strict=True):
                 if stage.occurrence == "first":
                     now = member not in steps and (now or last)

@@ -159,7 +159,10 @@ def train_together(
             if part.store is not None:
                 writing.enter_context(part.store.files.writing())
         cores = train.workers or os.cpu_count() or 1
-        shares = share_out(members, model, task, train, device, cores, data_seed=data_seed)
+        apart = {}
+        if train.stop_at:  # members of a group stop together, and a part may be company
+            apart = {member: index for index, part in enumerate(parts) for member in part.members}
+        shares = share_out(members, model, task, train, device, cores, apart, data_seed=data_seed)
         stored = [(part.members, part.store) for part in parts]
         return Training(shares, task, train, stored).run(progress)
 
@@ -171,6 +174,7 @@ def share_out(
     train: TrainConfig,
     device: torch.device,
     workers: int,
+    apart: Mapping[Member, int] | None = None,
     *,
     data_seed: int | None = None,
 ) -> list[list[MemberGroup]]:
@@ -178,8 +182,9 @@ def share_out(
     on a GPU.
 
     Members of seeds with other numbers of rows are in groups of their own, since a group steps
-    together.
+    together; so are those with other numbers in ``apart``.
     """
+    apart = apart or {}
     seeds = dict.fromkeys(member.seed for member in members)
     if data_seed is None:
         data = {seed: task.dataset(seed) for seed in seeds}
@@ -194,7 +199,9 @@ def share_out(
         groups = []
         for part in np.array_split(share, math.ceil(len(share) / largest)):
             part_members = [members[index] for index in part]
-            for _, group_members in groupby(part_members, key=lambda member: sizes[member.seed]):
+            for _, group_members in groupby(
+                part_members, key=lambda member: (sizes[member.seed], apart.get(member))
+            ):
                 groups.append(make_group(list(group_members), model, task, train, device, data))
         shares.append(groups)
     return shares

@@ -258,6 +258,15 @@ def test_seeds_whose_member_never_came_to_the_stage_are_left_out_and_named(
     assert (lost.met[0], lost.n_seeds, 0 in lost.unreached) == (False, there + (n_late > 0), False)
 
 
+@pytest.mark.parametrize(("late", "outcome"), [(range(10), "HOLDS"), (range(11, 18), "NOT JUDGED")])
+def test_seeds_that_decide_say_whether_the_stage_was_reached(late, outcome):
+    claim = replace(BY_ID["E2"], first_seed=10)
+    reached = [seed not in late for seed in range(18)]
+    readings = planted(claim.conditions[0].of, [0.6] * 18).assign(reached=reached)
+    (found,) = judge(readings, [claim])
+    assert found.outcome == outcome
+
+
 @pytest.mark.parametrize("n_learned", [0, 4, 8, 9])
 def test_what_was_not_learned_is_not_decided(n_learned):
     """A2's numbers hold in 9 seeds, some of which have learned nothing: their loss is where it

@@ -9,7 +9,7 @@ from interventions.rows import DATA, model_of
 from probes.lens_models import hooks_on, lens_model
 from scipy.special import entr
 
-from rb_interp.errors import ModelError
+from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions.edits import last_logits, with_edits
 from rb_interp.interventions.patterns import (
     blocked_attention,
@@ -220,6 +220,9 @@ def test_the_control_blocks_noise_that_the_query_sees():
     assert all(len(set(row)) == 2 for row in drawn)
     key = INPUTS.roles.position("key")
     assert (control_positions(INPUTS, last, key) == noise).all()
+    assert (control_positions(INPUTS, last, noise[:, :2]) == noise[:, 2:]).all()
+    with pytest.raises(RolesError, match="rows have 0 others"):
+        control_positions(INPUTS, last, noise)
     other = control_positions(Inputs(INPUTS.tokens, roles=Roles({"key": key})), last, key)
     assert [sorted(row) for row in other] == [
         sorted({*range(8)} - {at})[: other.shape[1]] for at in key[:, 0]

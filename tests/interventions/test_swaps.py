@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from interventions.rows import DATA, TASK, Added, Shifted, model_of
-from probes.lens_models import read_weights
+from probes.lens_models import lens_model, read_weights
 
 from rb_interp.errors import ModelError, TaskError
 from rb_interp.interventions import swaps as module
@@ -20,6 +20,7 @@ from rb_interp.interventions.sites import Site, positions
 from rb_interp.interventions.swaps import interchange, key_and_sum, permuted_number_line
 from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
+from rb_interp.models.structure import key_value_head
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.inputs import Roles
 
@@ -406,6 +407,21 @@ def test_random_sites_lie_elsewhere_and_random_subspaces_are_as_large():
     assert not moved[[1, 2]].any()
     everywhere = random_edits(model, base, source, [Site("resid_pre", 1)], rng)
     assert list(everywhere) == ["random_subspaces"]
+
+
+@pytest.mark.lens
+def test_a_stand_in_for_keys_or_values_shares_none_with_a_given_head():
+    model = lens_model("grouped")
+    inputs = Inputs(np.random.default_rng(0).integers(0, 30, (4, 5)))
+    for seed, site in product(range(20), (Site("v", 1, None, 0), Site("k", 1, None, 3))):
+        edits = random_edits(model, inputs, inputs, [site], np.random.default_rng(seed))
+        own = key_value_head(model, site.unit)
+        marked = torch.ones(4, 5, 2, 4)
+        marked[:, :, own] = 0
+        (edit,) = edits["random_sites"]
+        changed = edit.change(marked.clone(), torch.arange(4)) != marked
+        assert changed.any()
+        assert not changed[:, :, own].any()
 
 
 def test_heads_have_a_stand_in_each_and_turned_changes_point_anywhere():

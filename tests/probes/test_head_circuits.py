@@ -113,9 +113,10 @@ def read_by(model, layer):
 
 
 def heads(model, layer, offset=0.0):
-    """W_OV and W_QK of full size of each head, behind the norm, and LayerNorm's mean taken off."""
-    block = model.blocks[layer]
-    read = folded(model, read_by(model, layer), offset)
+    """W_OV and W_QK of full size of each head, behind the norm, and what is written less LayerNorm's
+    mean."""
+    block, norm = model.blocks[layer], read_by(model, layer)
+    read = np.eye(model.cfg.d_model) if norm is None else folded(model, norm, offset)
     write = folded(model, getattr(block, "ln1_post", None), offset)
     n_heads = model.cfg.n_heads
     W_Q, W_K, W_V, W_O = (
@@ -199,6 +200,39 @@ def test_previous_token_is_the_attention_of_a_model_with_one_token(kind, setting
     found = scan(head_circuits, model, layers=[0], n_null=0).query("quantity == 'previous_token'")
     assert np.ptp(expected) > 0.02
     assert found.value.to_numpy() == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.lens
+def test_previous_token_by_hand_in_a_window_and_behind_no_norm():
+    """Post-norm has none before L0, which reads the mean over coordinates too."""
+    local = lens_model("plain", use_local_attn=True, attn_types=["local"] * 4, window_size=3)
+    post = made("post")
+    post.pos_embed.W_pos.data += torch.linspace(-2, 2, 9)[:, None]
+    for model, window in ((local, 3), (post, 9)):
+        x = (model.W_E.mean(0) + model.W_pos).detach().double()
+        W_Q, W_K = (model.blocks[0].attn.get_parameter(name)[2].double() for name in ("W_Q", "W_K"))
+        seen = torch.ones(len(x), len(x)).tril().triu(1 - window).bool()
+        pattern = (x @ W_Q @ (x @ W_K).T / 2).where(seen, -torch.inf).softmax(-1)
+        found = head_circuits(model, head=2, n_null=0).values["previous_token"]
+        assert found == pytest.approx(pattern.diagonal(-1).mean().item(), abs=1e-5)
+
+
+@pytest.mark.lens
+def test_embeddings_are_read_behind_a_norm_of_their_own():
+    bloom, other = lens_model("gpt2", post_embedding_ln=True), lens_model("gpt2")
+    weights = read_weights(bloom)
+    normalised = bloom.embed.ln(bloom.W_E[:, None])[:, 0].detach()
+    shared = {name: weights[name] for name in read_weights(other)}
+    write_weights(other, shared | {"embed.W_E": normalised})
+    found, same = (head_circuits(model, layer=1, n_null=0).values for model in (bloom, other))
+    assert found == pytest.approx(same, abs=1e-5)
+
+
+@pytest.mark.lens
+def test_norms_behind_the_sublayers_are_refused():
+    olmo = lens_model("rotary", original_architecture="Olmo2ForCausalLM")
+    with pytest.raises(ModelError, match="has its norms behind its sublayers"):
+        head_circuits(olmo)
 
 
 @pytest.mark.parametrize(("shift", "share"), [(1, 1), (0, 0)])

@@ -46,13 +46,15 @@ def test_distances_from_an_average_by_hand():
     assert opposite.values["tv"] == 0.5
 
 
-def test_p_values_are_uniform_under_the_null_of_an_average():
+@pytest.mark.parametrize("n_queries", [3, 6])
+def test_p_values_are_uniform_under_the_null_of_an_average(n_queries):
+    """Also of some queries alone."""
     n, length, rng, p_values = 150, 6, np.random.default_rng(0), []
     for seed in range(n):
         pattern = np.zeros((1, length, length))
         for i in range(1, length + 1):
             pattern[0, i - 1, :i] = dirichlet_rows(1, i, rng)[0]
-        found = averaged(pattern, seed=seed)
+        found = averaged(pattern, seed=seed, queries=np.arange(length)[None] < n_queries)
         p_values.append(found.nulls["tv"].p_value(found.values["tv"]))
     assert (
         kstest(p_values, "uniform").statistic < 1.63 / np.sqrt(n) + 1 / 201

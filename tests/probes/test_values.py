@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from lens_models import lens_model
+from lens_models import lens_model, read_weights
 from scipy.stats import kstest
 
+from rb_interp.models.protocol import write_weights
 from rb_interp.probes import from_arrays, value_alignment
 from rb_interp.probes.embeddings import token_embeddings
 from rb_interp.probes.values import value_matrix, value_svd
@@ -148,6 +149,16 @@ def test_pre_norm_reads_the_normalised_embedding():
     np.testing.assert_allclose(
         token_embeddings(model, np.array([5, 7]), 6, 0, 1), expected.numpy(), atol=1e-5
     )
+
+
+def test_a_head_without_values_reads_what_the_others_read():
+    model = lens_model("gpt2")
+    read = token_embeddings(model, np.array([5, 7]), 6, 0, 1)
+    weights = read_weights(model)
+    for name in ("blocks.0.attn.W_V", "blocks.0.attn.b_V"):
+        weights[name][1] = 0
+    write_weights(model, weights)
+    np.testing.assert_allclose(token_embeddings(model, np.array([5, 7]), 6, 0, 1), read)
 
 
 def test_one_group_has_nothing_to_contrast_and_every_quantity_has_a_null():

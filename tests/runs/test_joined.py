@@ -10,7 +10,7 @@ from own_studies import ONE
 from rb_interp.cli import main
 from rb_interp.runs import Run, joined
 from rb_interp.runs.jobs import JobFolder
-from rb_interp.runs.results import KEYS, arrays_over_seeds
+from rb_interp.runs.results import KEYS, READINGS, arrays_over_seeds
 from rb_interp.runs.studies import study
 
 TEXT = """
@@ -58,27 +58,39 @@ def test_seeds_with_held_out_pairs_of_their_own_are_one_run(tmp_path, capsys):
 
 
 def test_means_of_one_runs_seeds_are_not_those_of_all(tmp_path, monkeypatch):
-    """Not even where another run lacks a gamma."""
+    """Not even where another run lacks a gamma; nor are numbers of all its members."""
     composite = study("composite")
     written = {}
     monkeypatch.setattr(
-        joined, "write_tables", lambda run, result, runs: written.update(result.arrays)
+        joined,
+        "write_tables",
+        lambda run, result, runs: written.update(result.arrays, readings=result.readings),
     )
 
-    def run_of(gammas, seeds):
+    def run_of(gammas, seeds, flow):
+        of_all = {"gamma": np.nan, "seed": 0, "quantity": "other_flow"}
+        rows = [
+            of_all | {"probe": "flow_match", "value": flow},
+            of_all | {"probe": "phase_by_complexity", "value": 0.5},
+            *({"gamma": 0.8, "seed": seed, "probe": "p", "value": 0.1 * seed} for seed in seeds),
+        ]
         arrays = {f"{g}/{s}/final/mem/p/a": np.ones(1) for g in gammas for s in seeds}
         return SimpleNamespace(
             study=composite,
             config=composite.preset("smoke", seeds=seeds),
             curves=pd.DataFrame(columns=KEYS["curves"].split()),
+            readings=pd.DataFrame(rows, columns=READINGS.split()),
             evidence=SimpleNamespace(arrays=arrays | arrays_over_seeds(arrays)),
         )
 
-    runs = [run_of((0.5, 0.8), (0, 1)), run_of((0.8,), (2, 3))]
+    runs = [run_of((0.5, 0.8), (0, 1), 0.1), run_of((0.8,), (2, 3), 0.2)]
     keys = KEYS | dict(composite.load("tables"))
     tables = {name: pd.DataFrame(columns=columns.split()) for name, columns in keys.items()}
     curve = {"sweep": "", "gamma": 0.8, "seed": 0, "step": 0, "set": "mem"}
     tables["curves"] = pd.DataFrame([curve | {"loss": 1.0, "accuracy": 0.0}])
+    tables["readings"] = pd.concat([run.readings for run in runs], ignore_index=True)
     joined.join_runs(tmp_path / "gathered", runs, tables)
+    readings = written.pop("readings")
+    assert readings["probe"].tolist() == ["phase_by_complexity", *["p"] * 4]
     members = [(0.5, 0), (0.5, 1), (0.8, 0), (0.8, 1), (0.8, 2), (0.8, 3)]
     assert written.keys() == {f"{gamma}/{seed}/final/mem/p/a" for gamma, seed in members}

@@ -10,7 +10,7 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import SweepConfig
 from rb_interp.runs.sweep import Sweep, train_sweeps
 from rb_interp.store import RunStore
-from rb_interp.tasks import AnchorTask
+from rb_interp.tasks import AnchorTask, Stage
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.store import CheckpointStore
 
@@ -24,8 +24,15 @@ LOW = SweepConfig(
 )
 
 
-def sweeps(folder, save_every):
-    low = replace(LOW, train=replace(TRAIN, save_every=save_every))
+STAGES = {
+    "learned": Stage(lambda now, first: now[:, 0, 0] < first[:, 0, 0]),
+    "start": Stage(lambda now, first: now[:, 0, 0] >= first[:, 0, 0], "last"),
+    "always": Stage(lambda now, first: now[:, 0, 0] > 0, "last"),
+}
+
+
+def sweeps(folder, save_every, **changes):
+    low = replace(LOW, train=replace(TRAIN, save_every=save_every, **changes))
     high = replace(low, train=replace(low.train, weight_decay=0.5))
     files = RunStore(folder)
     return [
@@ -34,9 +41,9 @@ def sweeps(folder, save_every):
     ]
 
 
-def weights(folder, save_every=1000.0):
+def weights(folder, save_every=1000.0, **changes):
     tensors = {}
-    for sweep in sweeps(folder, save_every):
+    for sweep in sweeps(folder, save_every, **changes):
         (store,) = sweep.stores.values()
         for name in store.names():
             tensors |= {
@@ -50,11 +57,19 @@ class Killed(BaseException):
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize(("save_every", "at"), [(1000.0, 2), (0.0, 4)])
+@pytest.mark.parametrize(
+    ("save_every", "at", "changes"),
+    [
+        (1000.0, 2, {}),
+        (0.0, 4, {}),
+        (0.0, 4, {"stages": ("learned",), "stop_at": "learned"}),
+    ],
+)
 def test_a_sweep_that_was_killed_before_its_sibling_was_saved_has_the_same_bits(
-    tmp_path, monkeypatch, save_every, at
+    tmp_path, monkeypatch, save_every, at, changes
 ):
-    train_sweeps(sweeps(tmp_path / "whole", save_every), progress=False)
+    monkeypatch.setattr(AnchorTask, "stages", STAGES)
+    train_sweeps(sweeps(tmp_path / "whole", save_every, **changes), progress=False)
     written, write = [], CheckpointStore.write
 
     def killed(self, name, step, *rest):
@@ -66,15 +81,35 @@ def test_a_sweep_that_was_killed_before_its_sibling_was_saved_has_the_same_bits(
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointStore, "write", killed)
         with pytest.raises(Killed):
-            train_sweeps(sweeps(tmp_path / "killed", save_every), progress=False)
-    low, high = (sweep.step for sweep in sweeps(tmp_path / "killed", save_every))
+            train_sweeps(sweeps(tmp_path / "killed", save_every, **changes), progress=False)
+    low, high = (sweep.step for sweep in sweeps(tmp_path / "killed", save_every, **changes))
     assert low is not None
     assert high is None or high < low
-    train_sweeps(sweeps(tmp_path / "killed", save_every), progress=False)
-    whole, again = weights(tmp_path / "whole", save_every), weights(tmp_path / "killed", save_every)
+    train_sweeps(sweeps(tmp_path / "killed", save_every, **changes), progress=False)
+    whole, again = (weights(tmp_path / name, save_every, **changes) for name in ("whole", "killed"))
     assert whole.keys() == again.keys()
     for place, value in whole.items():
         assert torch.equal(again[place], value), place
+
+
+def test_the_last_evaluation_that_meets_a_condition_is_known_once_it_is_met_no_more(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(AnchorTask, "stages", STAGES)
+    sweep, _ = sweeps(tmp_path, 1000.0, stages=("start", "always"))
+    sweep.train(progress=False)
+    assert set(sweep.stage_steps("start").values()) == {0}
+    assert set(sweep.stage_steps("always").values()) == {12}
+    assert [set(sweep.reached(name).values()) for name in ("start", "always")] == [{True}, {False}]
+
+
+def test_a_set_without_rows_makes_no_member_diverge(tmp_path):
+    task = replace(LOW.task, memory_share=0)
+    sweep = Sweep(tmp_path, "", replace(LOW, task=task), [(0,)], {}, RunStore(tmp_path))
+    sweep.train(progress=False)
+    losses = sweep.curves().groupby("set")["loss"]
+    assert losses.count()["mem"] == 0 < losses.count()["rsn_train"]
+    assert sweep.sound_members == sweep.members
 
 
 def test_company_changes_bits_and_no_more(tmp_path):

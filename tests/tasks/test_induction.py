@@ -51,6 +51,11 @@ def test_the_heads_do_the_work():
     )
 
 
+def test_held_out_rows_that_would_be_trained_on_are_refused():
+    with pytest.raises(TaskError, match="held-out ones are trained on; give more than d_vocab=8"):
+        InductionTask(d_vocab=8, block=5, pairs=1).dataset(0)
+
+
 def test_rows_hold_what_the_roles_say():
     task = InductionTask(d_vocab=7, block=5, pairs=3, n_sequences=50)
     assert isinstance(task, Task)

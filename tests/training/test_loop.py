@@ -136,10 +136,11 @@ def test_the_last_step_is_kept_for_a_member_that_reaches_a_stage_never(tmp_path,
 
 
 def test_a_group_stops_where_its_members_come_to_a_stage_and_its_curves_stay(tmp_path, monkeypatch):
-    """A stage with a delay lies that many steps behind the first evaluation that meets it."""
-    late = Stage(lambda now, first: now[:, 0, 0] < first[:, 0, 0], delay=20)
-    monkeypatch.setattr(AnchorTask, "stages", {"late": late})
-    train = short(steps=60, schedule="constant", stages=("late",), stop_at="late", workers=1)
+    """A stage with a delay is the first evaluation that lies so many steps behind one that meets it."""
+    late = Stage(lambda now, first: now[:, 0, 0] < first[:, 0, 0], delay=15)
+    stages = {"late": late, "gone": replace(late, occurrence="last")}
+    monkeypatch.setattr(AnchorTask, "stages", stages)
+    train = short(steps=60, schedule="constant", stages=("late", "gone"), stop_at="late", workers=1)
     store = CheckpointStore(tmp_path, "x")
     for steps in (50, 60):
         part = replace(train, steps=steps)
@@ -153,5 +154,6 @@ def test_a_group_stops_where_its_members_come_to_a_stage_and_its_curves_stay(tmp
     for name, weight in same.final.member(0.8, 0).items():
         assert torch.equal(trained.final.member(0.8, 0)[name], weight), name
     assert set(losses.loc[kept.step :]) == {losses.loc[kept.step]}
-    with pytest.raises(ConfigError, match="stop_at='later'; did you mean 'late'"):
-        train_members(TASK, [0.8], config=MODEL, train=replace(train, stop_at="later"))
+    for other in ("later", "gone"):
+        with pytest.raises(ConfigError, match=f"stop_at='{other}'; .*late"):
+            train_members(TASK, [0.8], config=MODEL, train=replace(train, stop_at=other))

@@ -130,7 +130,7 @@ class CompositeConfig(SweepConfig, StudyConfig):
         gammas = tuple(gamma for gamma in (MIDDLE, SMALL) if gamma in self.gammas)
         if not gammas:
             return {"": self}
-        train = replace(self.train, stages=(), n_checkpoints=0)
+        train = replace(self.train, stages=(), stop_at="", n_checkpoints=0)
         task = self.task.both_unseen()
         control = SweepConfig(gammas, task, self.model, train, self.rates, self.data_seed)
         return {"": self, BOTH_UNSEEN: control}

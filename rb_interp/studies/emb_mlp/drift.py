@@ -94,13 +94,17 @@ def compare(sweep: Sweep, progress: bool = True) -> DriftTables:
 
 def _predictions(sweep: Sweep) -> list[Prediction]:
     train = sweep.config.train
-    rates = [learning_rate(step, train) for step in range(train.steps)]
-    total_rates = np.cumsum([0.0, *rates])
+    total_rates = {}
+    for gamma in sweep.config.gammas:
+        lr = dict(sweep.config.rates).get(gamma, train.lr)
+        rates = [learning_rate(step, train, lr) for step in range(train.steps)]
+        total_rates[gamma] = np.cumsum([0.0, *rates])
     pulls = {seed: _pulls(sweep.dataset(seed)) for seed in sweep.seeds}
     predictions = []
     for member in sweep.members:
         start = sweep.weights(member.gamma, member.seed, "init")
-        prediction = Prediction(member, sweep, pulls[member.seed], start, total_rates)
+        rates = total_rates[member.gamma]
+        prediction = Prediction(member, sweep, pulls[member.seed], start, rates)
         predictions.append(prediction)
     return predictions
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rb_interp.errors import TaskError
+from rb_interp.studies.composite.config import CompositeConfig
 from rb_interp.studies.composite.task import SETS, CompositeTask
 
 pytestmark = pytest.mark.wide
@@ -111,6 +112,15 @@ def test_both_unseen_has_neither_the_exception_nor_its_mirror():
     assert set(map(tuple, data.pairs[unseen].tolist())) == {(3, 4), (4, 3)}
     np.testing.assert_array_equal(data.labels[unseen], data.keys[unseen] - 10)
     assert not data.is_exception(data.pairs).any()
+
+
+def test_the_control_trains_to_its_end_wherever_the_main_sweep_stops():
+    config = CompositeConfig.from_preset("smoke")
+    train = replace(config.train, stages=("fit",), stop_at="fit")
+    assert [sweep.train.stop_at for sweep in replace(config, train=train).sweeps.values()] == [
+        "fit",
+        "",
+    ]
 
 
 def test_random_exceptions_are_of_the_seed_and_leave_mirrors_of_held_out_pairs_alone():

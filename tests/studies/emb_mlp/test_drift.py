@@ -1,12 +1,13 @@
 """Drift and agreement of a tiny study are those of its raw files."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from rb_interp.studies.emb_mlp.drift import agreement_table
+from rb_interp.studies.emb_mlp.drift import _predictions, agreement_table
 from rb_interp.training.member_group import Member
 
 pytestmark = pytest.mark.wide
@@ -67,6 +68,16 @@ def test_measured_drift_is_what_the_checkpoints_say(run):
         draws.append(r_squared(measured, predicted[order]))
     error = np.std(draws) / math.sqrt(len(draws))
     assert found.r2_permuted["each_step"] == pytest.approx(np.mean(draws), abs=4 * error)
+
+
+def test_each_member_has_its_own_learning_rate(run, monkeypatch):
+    sweep = run.sweep("descent")
+    twice = ((0.8, 2 * sweep.config.train.lr),)
+    before = _predictions(sweep)
+    monkeypatch.setattr(sweep, "config", replace(sweep.config, rates=twice))
+    for one, prediction in zip(before, _predictions(sweep), strict=True):
+        factor = 2 if prediction.member.gamma == 0.8 else 1
+        assert prediction.rates == pytest.approx(factor * one.rates)
 
 
 def test_positions_give_each_occurrence_at_the_end_its_own_way(run):
