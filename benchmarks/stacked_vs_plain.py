@@ -104,7 +104,7 @@ def stacked(
     chosen = [Member(gamma, seed) for seed in range(-(-members // 3)) for gamma in (0.3, 0.5, 0.8)][
         :members
     ]
-    shares = share_out(chosen, model, task, train, torch.device("cpu"), threads)
+    shares = share_out(chosen, model, task, train, torch.device("cpu"), threads, {})
     pool = ThreadPoolExecutor(len(shares))
 
     def run(steps: int) -> float:

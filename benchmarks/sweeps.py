@@ -41,7 +41,7 @@ def step_seconds(members: int, rounds: int, steps: int) -> float:
     """CPU seconds of a step of all members in one stack, without evaluation: median of rounds."""
     chosen = [Member(gamma, seed) for seed, gamma in product(range(members), QUICK.gammas)]
     device = torch.device("cpu")
-    shares = share_out(chosen[:members], QUICK.model, QUICK.task, QUICK.train, device, 1)
+    shares = share_out(chosen[:members], QUICK.model, QUICK.task, QUICK.train, device, 1, {})
     times = []
     with torch_settings(QUICK.train), ThreadPoolExecutor(1) as pool:
         bring_to(pool, shares, 2)

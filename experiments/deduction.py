@@ -113,10 +113,9 @@ def tokens_of(starts: np.ndarray, sentence: str, at: int) -> list[int]:
     """Positions of the subject, of the predicate's first token, and of the full stop, of a sentence
     at a character."""
     clause = parse_clause(sentence)
-    end = at + len(sentence)
-    subject = at + sentence.index(clause.subject) + 1
+    stop = at + len(sentence) - 1
     # the character lies in the token before the next that begins; one more token stands in front
-    characters = [subject, end - len(clause.predicate), end - 1]
+    characters = [at + sentence.index(clause.subject), stop - len(clause.predicate), stop]
     return np.searchsorted(starts, characters, side="right").tolist()
 
 

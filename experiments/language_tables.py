@@ -74,10 +74,11 @@ def with_earlier(earlier: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
 def with_signs(readings: pd.DataFrame, counts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """The readings with a row for each seed of whether the sign is one, with those of runs of other
     numbers of facts."""
-    readings = readings[readings["quantity"] != "same_sign"]
     if not counts:
         return readings
-    signs = same_sign([table.query("probe == 'decisive'") for table in (readings, *counts)])
+    readings = readings[readings["quantity"] != "same_sign"]
+    main = "probe == 'decisive' and sweep == ''"
+    signs = same_sign([table.query(main) for table in (readings, *counts)])
     labels = {"sweep": "", "stage": "final", "set": "", "probe": "decisive"}
     labels |= {"quantity": "same_sign", "n": 1 + len(counts), "reached": True}
     rows = [{**labels, "seed": seed, "value": value} for seed, value in signs.items()]

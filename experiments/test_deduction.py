@@ -24,7 +24,7 @@ from rb_interp.text.classes import fact_table, generate_classes, generate_facts
 from rb_interp.text.prontoqa import verify
 from rb_interp.text.sentences import parse_clause, split_sentences
 from rb_interp.text.task import TextTask
-from rb_interp.text.tokens import word_tokenizer
+from rb_interp.text.tokens import train_tokenizer, word_tokenizer
 
 
 def words_of(inputs, tokenizer, row):
@@ -66,6 +66,20 @@ def test_roles_name_what_the_proof_uses_and_an_exchanged_text_follows_the_other_
     base, source, control = (inputs.labels for inputs in rows)
     assert (base == control).all()
     assert (base != source).all()
+
+
+def test_roles_begin_with_the_word_where_words_are_cut_into_pieces():
+    examples = generate_classes(60, 0, (2, 3))
+    tokenizer = train_tokenizer([one.text for one in examples], 275)
+    inputs = deduction_rows(examples, tokenizer)
+    for row, example in enumerate(examples):
+        rule = verify(example).rules[0]
+        places = inputs.roles.positions
+        for name, word in (("object", rule.predicate), ("subject", rule.subject)):
+            assert word.startswith(
+                tokenizer.token_text(int(inputs.tokens[row, places[name][row][0]])).strip()
+            )
+        assert rule.predicate.startswith(tokenizer.token_text(int(inputs.labels[row])).strip())
 
 
 def test_another_premise_differs_at_its_three_places_and_asks_for_the_next_rule():

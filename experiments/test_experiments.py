@@ -95,3 +95,8 @@ def test_the_sign_of_other_numbers_of_facts_is_judged_from_tables():
         readings = language_tables.with_signs(kept, [other])
         readings = language_tables.with_signs(readings, [other])  # once more replaces
         assert list(judge(readings, [g4n])[0].met) == met
+    other_sweep = kept.assign(sweep="facts_16", value=-kept["value"])
+    whole = pd.concat([kept, other_sweep], ignore_index=True)
+    assert list(judge(language_tables.with_signs(whole, [kept]), [g4n])[0].met) == [True] * 7
+    signed = language_tables.with_signs(kept, [kept])
+    assert language_tables.with_signs(signed, []) is signed

@@ -184,7 +184,12 @@ class Evidence:
         base = name.removesuffix("_summary")
         has_seeds = "seed" in self.keys.get(base, "").split()
         if name not in self.tables and base != name and has_seeds:
-            return self._summary_of(base, **where)
+            quantity = where.pop("quantity", None)
+            rows = self.table(base, **where)
+            keys = self.keys[base].split()
+            numbers = rows.select_dtypes("number").columns.difference(keys, sort=False).tolist()
+            keys.remove("seed")
+            return over_seeds(rows, keys, [quantity] if quantity else numbers)
         if name not in self.tables:
             raise MissingEvidenceError(f"This run has no table “{name}”.")
         rows = self.tables[name]
@@ -200,13 +205,6 @@ class Evidence:
             filters = ", ".join(f"{column} = {value}" for column, value in where.items())
             raise MissingEvidenceError(f"The table “{name}” has no row with {filters}.")
         return rows
-
-    def _summary_of(self, name: str, quantity: str = "", **where: Any) -> pd.DataFrame:
-        rows = self.table(name, **where)
-        keys = self.keys[name].split()
-        numbers = rows.select_dtypes("number").columns.difference(keys, sort=False).tolist()
-        by = [key for key in keys if key != "seed"]
-        return over_seeds(rows, by, [quantity] if quantity else numbers)
 
     def records(self, name: str, **where: Any) -> list[dict[Any, Any]]:
         """Those rows of a further table as dictionaries; none where the run lacks them."""

@@ -47,6 +47,7 @@ from rb_interp.interventions.sites import (
     PER_HEAD,
     Site,
     Sites,
+    aligned,
     parse_sites,
     site_names,
     site_positions,
@@ -119,8 +120,15 @@ def _ablation_edits(
     model: HookedModel, inputs: Inputs, values: dict[Site, Tensor], method: Method, seed: int
 ) -> list[Edit]:
     """Edits that write what a method puts in the place of several sites' values."""
-    new = {site: replacement(of_site, method, seed) for site, of_site in values.items()}
+    new = {site: _stand_in(site, inputs, values[site], method, seed) for site in values}
     return edits_of(model, inputs, new)
+
+
+def _stand_in(site: Site, inputs: Inputs, values: Tensor, method: Method, seed: int) -> Tensor:
+    """`replacement`; ModelError for a pattern that stands elsewhere in other rows."""
+    if method != "zero":
+        aligned(site, inputs, inputs.take(np.roll(np.arange(len(inputs)), 1)))
+    return replacement(values, method, seed)
 
 
 @checked
@@ -345,7 +353,7 @@ def ablations(
         hooked = site.in_hook(model)
         values[site] = gather(hooked, captured[0][site.hook], positions[site])
         if control is not None:
-            at_role = site_positions(site, control)
+            at_role = aligned(site, inputs, control)[1]
             control_values[site] = gather(hooked, captured[1][site.hook], at_role)
     rows = []
     padding = {} if list(methods) == ["zero"] else _padding_note(model, inputs, "mean or the draw")
@@ -359,7 +367,7 @@ def ablations(
             control_lost = means(site, control_values[site])[1:]
         note = " ".join(f"{subject}: {text}" for subject, text in notes.items())
         for method in methods:
-            drops = means(site, replacement(values[site], method, seed))
+            drops = means(site, _stand_in(site, inputs, values[site], method, seed))
             about = [len(inputs), first.answered, note]
             unit = site.unit if site.component in PER_HEAD else None
             rows.append([str(site), method, *drops, *control_lost, *about, site.layer, unit])

@@ -161,7 +161,7 @@ def direct_effect(
         ]
     p_values = None
     if n_draws:
-        middle = null.mean(1)
+        middle = (null.sum(1) + effects[0].mean(1)) / (1 + n_draws)
         rounding = TIE * np.abs(effects[0]).mean(1).max()
         distance = np.abs(effects[0].mean(1) - middle) - rounding
         is_extreme = np.abs(null.T - middle) >= distance

@@ -284,7 +284,9 @@ def _nulls(embeddings: GroupedEmbeddings, n_null: int, seed: int) -> dict[str, N
     for name in embeddings.clusters:
         n = len(embeddings.vectors[name])
         nulls[f"cos_{name}"] = Null("random vectors", _mean_pairs(gram[:, :n, :n]))
-    spread = Null("random vectors", gram_participations(gram), "less")
+    length = np.linalg.norm(all_vectors, axis=1)
+    participations = gram_participations(gram * np.outer(length, length))
+    spread = Null("random vectors as long as these", participations, "less")
     return {**nulls, "participation": spread, "participation_ratio": spread}
 
 

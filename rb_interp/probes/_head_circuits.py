@@ -166,8 +166,8 @@ def head_circuits(
 
     def measure(source: ActivationSource) -> Measurement:
         lens = model_of(source)
-        kind = str(getattr(lens.cfg, "original_architecture", ""))
-        behind = kind.startswith(("Olmo2", "Olmo3"))
+        family = str(getattr(lens.cfg, "original_architecture", ""))[:5]
+        behind = family in ("Olmo2", "Olmo3")
         if not hasattr(lens, "W_U") or behind or structure.visible(lens, layer, 2)[0, 1]:
             raise ModelError(
                 f"head_circuits reads W_U and attention that looks back; this {type(lens).__name__} "

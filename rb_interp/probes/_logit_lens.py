@@ -158,7 +158,8 @@ def answers_in_streams(
         for name, table in tables.items():
             draws = table[rows, column[orders]].mean(1)
             side = "less" if name.endswith("rank") else "greater"
-            nulls[name] = Null("answers permuted over rows", draws, side, ROUNDING)
+            size = float(table.max()) if name.endswith("probability") else 1.0
+            nulls[name] = Null("answers permuted over rows", draws, side, ROUNDING * size)
         return nulls
 
     values = {name: float(numbers.mean()) for name, numbers in by_row.items()}

@@ -174,7 +174,7 @@ def share_out(
     train: TrainConfig,
     device: torch.device,
     workers: int,
-    apart: Mapping[Member, int] | None = None,
+    apart: Mapping[Member, int],
     *,
     data_seed: int | None = None,
 ) -> list[list[MemberGroup]]:
@@ -184,7 +184,6 @@ def share_out(
     Members of seeds with other numbers of rows are in groups of their own, since a group steps
     together; so are those with other numbers in ``apart``.
     """
-    apart = apart or {}
     seeds = dict.fromkeys(member.seed for member in members)
     if data_seed is None:
         data = {seed: task.dataset(seed) for seed in seeds}

@@ -164,6 +164,24 @@ def test_zero_and_the_mean_at_one_place_stand_in_any_row_of_the_same_length():
         model(tokens.roll(1, 1))  # nobody knows where its key stands
 
 
+def test_a_pattern_that_stands_elsewhere_in_other_rows_has_no_mean():
+    """It would look at later tokens."""
+    model = model_of("post")
+    for method in ("mean", "resample"):
+        with pytest.raises(ModelError, match="stands elsewhere"):
+            ablations(model, INPUTS, ["pattern.1@key"], methods=[method])
+        with (
+            pytest.raises(ModelError, match="stands elsewhere"),
+            ablate(model, INPUTS, "pattern.1@key", method=method),
+        ):
+            pass
+    order = np.roll(np.arange(len(INPUTS)), 1)
+    with pytest.raises(ModelError, match="stands elsewhere"):
+        ablations(model, INPUTS, ["pattern.1@key"], methods=["zero"], control=INPUTS.take(order))
+    table = ablations(model, INPUTS, ["pattern.1@last", "pattern.1@key"], methods=["zero"])
+    assert len(table) == 2
+
+
 @pytest.mark.lens
 @pytest.mark.parametrize("kind", ["gpt2", "post"])
 def test_what_is_taken_from_the_base_changes_nothing_and_all_of_the_source_changes_everything(kind):

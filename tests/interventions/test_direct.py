@@ -244,8 +244,12 @@ def test_the_control_reads_other_rows_along_the_answers_of_these():
     rng = np.random.default_rng([0, 12])
     orders = rng.permuted(np.tile(np.arange(5), (30, 1)), axis=1)
     draws = np.array([table[np.arange(5), order].mean() for order in orders])
-    far = np.abs(draws - draws.mean()) >= np.abs(table.diagonal().mean() - draws.mean()) - 1e-12
+    own = table.diagonal().mean()
+    middle = (draws.sum() + own) / 31  # the effect is one more draw
+    far = np.abs(draws - middle) >= np.abs(own - middle) - 1e-12
     assert matrix.p_values[cell] == pytest.approx((1 + far.sum()) / 31)
+    one = iv.direct_effect(model, ROWS, metric="logit", n_draws=1)
+    assert (one.p_values == 1).all()  # of two numbers each is as far from their middle
 
 
 @pytest.mark.parametrize("by", UNITS)

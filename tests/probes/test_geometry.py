@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from lens_models import lens_model
+from scipy.stats import kstest
 
 from rb_interp.probes import from_arrays, geometry
 from rb_interp.probes.embeddings import (
@@ -38,6 +39,15 @@ def test_theorem_1_in_closed_form() -> None:
     )  # the paper's picture
     difference = theorem_1_embeddings(k, d, "key") - theorem_1_embeddings(k, d, "reasoning")
     np.testing.assert_allclose(difference, 1 / d, atol=1e-15)
+
+
+def test_p_of_participation_is_uniform_for_vectors_of_unlike_lengths():
+    rng, p_values = np.random.default_rng(0), []
+    for seed in range(60):
+        lengths = np.exp(rng.standard_normal(40))[:, None]
+        found = of_rows(lengths * rng.standard_normal((40, 48)), n_null=59, seed=seed)
+        p_values.append(found.nulls["participation"].p_value(found.values["participation"]))
+    assert kstest(p_values, "uniform").statistic < 1.63 / np.sqrt(60) + 1 / 60  # 1 % point
 
 
 def test_theorem_1_reads_itself_as_perfect() -> None:

@@ -105,6 +105,18 @@ def test_an_early_stream_is_normalised_by_itself_or_by_the_last_one():
             assert found[f"resid_pre.0:{name}"] == pytest.approx(value, abs=1e-4)
 
 
+def test_an_answer_that_is_nearly_impossible_has_the_p_of_its_logit():
+    model = reference("memoriser").model(torch.float64)
+    data = reference("memoriser").task.dataset(seed=0)
+    inputs = data.inputs(data.sample("rsn_train", 60))
+    with torch.no_grad():
+        model.unembed.b_U[0] += 60
+    reading = probes.logit_lens(model, inputs, n_null=50)
+    name = "resid_post.1:probability"
+    assert reading.values[name] < 1e-9
+    assert reading.nulls[name].p_value(reading.values[name]) == pytest.approx(1 / 51)
+
+
 def test_the_memoriser_s_answer_appears_behind_its_last_mlp():
     true = reference("memoriser")
     data, task = true.task.dataset(seed=0), true.task

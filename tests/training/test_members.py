@@ -102,7 +102,7 @@ def test_the_seed_of_the_data_can_stand_apart():
         assert torch.equal(value, given.tensors[name]), name
 
     members = [Member(0.8, 3), Member(0.8, 0), Member(0.3, 3)]
-    group = share_out(members, MODEL, TASK, tiny, torch.device("cpu"), 1, data_seed=2)[0][0]
+    group = share_out(members, MODEL, TASK, tiny, torch.device("cpu"), 1, {}, data_seed=2)[0][0]
     (rows, _), data = group.batches.of_step(0), TASK.dataset(2)
     assert group.which_seed.tolist() == [
         0,

@@ -304,7 +304,7 @@ def agreements(map: pd.DataFrame) -> pd.DataFrame:
 
 def groups(factorial: pd.DataFrame) -> pd.DataFrame:
     """Norm, number, term, mean, low, high, n (seeds): main effects and pairs."""
-    table = with_gap(factorial[factorial["L0"] == "free"])
+    table = with_gap(factorial[factorial["L0"] == "free"]).reset_index(drop=True)
     for name in CAUSES:
         table[name] = (table["circuit"] == name).astype(float)
     signs = {group: np.where(table[f"gammas.{group}"] == 0.8, 1, -1) for group in GROUPS}

@@ -53,7 +53,15 @@ def draw_first_layer(evidence: Evidence) -> Figure:
     with kit.missing(by_row):
         _distance_by_row(by_row, evidence, uniformity)
     with kit.missing(spectrum):
-        _spectrum(spectrum, evidence)
+        ratio = evidence.condition("M3").of
+        values = replace(ratio, quantity="singular_values")
+        trained = [array / array[0] for array in evidence.array(values).values()]
+        _ranked(spectrum, evidence, trained, SMALL, f"γ = {SMALL:g}, half", 1)
+        start = evidence.array(replace(values, stage="init"))
+        _untrained(spectrum, [array / array[0] for array in start.values()], 1)
+        spectrum.set(ylim=(0, 1.06), xlabel="singular value k of L0's W$_V$")
+        spectrum.set_ylabel("s$_k$ / s$_1$")
+        spectrum.set_title(f"s$_1$/s$_2$ = {mean_text(*evidence.spread(ratio))}")
     with kit.missing(alignment):
         memory = kit.Series(evidence.condition("M5").of, "memory anchors", kit.BLUE, "s")
         reasoning = kit.Series(evidence.condition("M4").of, "reasoning anchors", kit.RED, "D")
@@ -96,18 +104,6 @@ def _distance_by_row(axes: Axes, evidence: Evidence, uniformity: Term) -> None:
     kit.threshold(axes, evidence, "M1")
     axes.set(ylim=(0, None), xlabel="position i", title="row by row")
     axes.set_ylabel("distance from 1/i (TV, 0 to 1)")
-
-
-def _spectrum(axes: Axes, evidence: Evidence) -> None:
-    """Singular values of L0's W_V over the largest, seeds and their mean."""
-    ratio = evidence.condition("M3").of
-    values = replace(ratio, quantity="singular_values")
-    trained = [array / array[0] for array in evidence.array(values).values()]
-    _ranked(axes, evidence, trained, SMALL, f"γ = {SMALL:g}, half", 1)
-    start = evidence.array(replace(values, stage="init"))
-    _untrained(axes, [array / array[0] for array in start.values()], 1)
-    axes.set(ylim=(0, 1.06), xlabel="singular value k of L0's W$_V$", ylabel="s$_k$ / s$_1$")
-    axes.set_title(f"s$_1$/s$_2$ = {mean_text(*evidence.spread(ratio))}")
 
 
 def _untrained(axes: Axes, arrays: Iterable[np.ndarray], first: int) -> None:

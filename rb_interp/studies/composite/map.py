@@ -311,13 +311,7 @@ def _blocks(norm: str) -> list[Condition]:
     ]
 
 
-def _boundaries() -> list[Term]:
-    """The boundaries of claim C9, and how many members are unfit."""
-    sweeps = [f"depth_{depth}" for depth in DEPTHS_CROSSING]
-    terms = [of_map("gamma_star", "boundary gamma*", sweep) for sweep in sweeps]
-    terms += [of_map("unfit", "members of the seed that are unfit", sweep) for sweep in sweeps]
-    terms.append(of_map("distance", "|gamma*(4) - gamma*(2)|"))
-    return terms
+CROSSING = [f"depth_{depth}" for depth in DEPTHS_CROSSING]
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -342,8 +336,12 @@ CLAIMS: tuple[Claim, ...] = (
         "C9",
         "At every depth there is a boundary between symmetric and inferential answers.",
         "Fig. 2, depth",
-        *(at_least(of_map("crosses", CROSSES, f"depth_{n}"), 1.0) for n in DEPTHS_CROSSING),
-        context=tuple(_boundaries()),
+        *(at_least(of_map("crosses", CROSSES, sweep), 1.0) for sweep in CROSSING),
+        context=(
+            *(of_map("gamma_star", "boundary gamma*", sweep) for sweep in CROSSING),
+            *(of_map("unfit", "members of the seed that are unfit", sweep) for sweep in CROSSING),
+            of_map("distance", "|gamma*(4) - gamma*(2)|"),
+        ),
     ),
     _setting("C10", "rate", "learning rate", "lr"),
     _setting("C11", "decay", "weight decay", "wd"),

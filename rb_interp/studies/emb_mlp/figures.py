@@ -206,24 +206,19 @@ def draw_scaling(evidence: Evidence) -> Figure:
     exponents.set_xticks(positions, [f"{gamma:g}" for gamma in gammas])
     exponents.set(xlabel="rate γ", title="its exponent (below: as allowed)")
     exponents.set_ylabel("exponent of d_model (no unit)")
-    _lemma(lemma, evidence)
-    kit.legend(figure, 6)
-    return figure
-
-
-def _lemma(axes: Axes, evidence: Evidence) -> None:
-    """Share of initialisations with uniform attention against the rate, one line per width."""
     table = evidence.table("lemma_1")
     for number, (d_model, rows) in enumerate(table.sort_values("gamma").groupby("d_model")):
         look = {"mfc": "white", "ms": 3.8, "lw": 1.2, "label": f"d_model = {d_model}"}
         look["color"] = kit.ATTENTION(0.4 + 0.2 * number)
         look["marker"] = kit.MARKERS[number % len(kit.MARKERS)]
         share = rows["share"]
-        axes.errorbar(rows["gamma"], share, [share - rows["low"], rows["high"] - share], **look)
+        lemma.errorbar(rows["gamma"], share, [share - rows["low"], rows["high"] - share], **look)
     tolerance = float(table["tolerance"].iloc[0])
-    kit.zero(axes, 1 - tolerance, ls=kit.DASHED, zorder=1)
-    axes.set(title="Lemma 1: uniform attention", xlabel="rate γ", ylim=(-0.03, 1.06))
-    axes.set_ylabel(f"share with |A$_{{ij}}$ − 1/i| ≤ {tolerance:g}")
+    kit.zero(lemma, 1 - tolerance, ls=kit.DASHED, zorder=1)
+    lemma.set(title="Lemma 1: uniform attention", xlabel="rate γ", ylim=(-0.03, 1.06))
+    lemma.set_ylabel(f"share with |A$_{{ij}}$ − 1/i| ≤ {tolerance:g}")
+    kit.legend(figure, 6)
+    return figure
 
 
 FIGURES = {

@@ -89,8 +89,22 @@ def label_tables(data: AnchorDataset) -> dict[str, pd.DataFrame]:
     anchors of a group and ``labels`` (population or empirical). ``label_cosines_summary``: their
     mean over distinct anchors.
     """
-    distributions = [_distributions(data, group) for group in (*ANCHORS, "key")]
-    table = pd.concat(distributions, ignore_index=True).assign(seed=data.seed)
+    distributions = []
+    n = data.task.d_vocab
+    for group in (*ANCHORS, "key"):
+        tokens = data.task.tokens(group)
+        columns = {
+            "token": np.repeat(tokens, n),
+            "group": group,
+            "label": np.tile(np.arange(n), len(tokens)),
+            "population": theory.population(data.task, group).ravel(),
+            "empirical": theory.empirical(data, tokens)[1].ravel(),
+        }
+        distributions.append(pd.DataFrame(columns))
+    table = pd.concat(distributions, ignore_index=True)
+    table["population_excess"] = table["population"] - 1 / n
+    table["empirical_excess"] = table["empirical"] - 1 / n
+    table["seed"] = data.seed
     parts = []
     for group, labels in product(ANCHORS, ("population", "empirical")):
         parts.append(_cosines(table, group, labels))
@@ -99,23 +113,6 @@ def label_tables(data: AnchorDataset) -> dict[str, pd.DataFrame]:
     by_group = distinct.groupby(["group", "labels"], sort=False)["cos"]
     summary = by_group.agg(mean="mean", n="size").reset_index()
     return {"label_distributions": table, "label_cosines": pairs, "label_cosines_summary": summary}
-
-
-def _distributions(data: AnchorDataset, group: str) -> pd.DataFrame:
-    tokens = data.task.tokens(group)
-    n = data.task.d_vocab
-    table = pd.DataFrame(
-        {
-            "token": np.repeat(tokens, n),
-            "group": group,
-            "label": np.tile(np.arange(n), len(tokens)),
-            "population": theory.population(data.task, group).ravel(),
-            "empirical": theory.empirical(data, tokens)[1].ravel(),
-        }
-    )
-    table["population_excess"] = table["population"] - 1 / n
-    table["empirical_excess"] = table["empirical"] - 1 / n
-    return table
 
 
 def _cosines(table: pd.DataFrame, group: str, labels: str) -> pd.DataFrame:

@@ -141,7 +141,10 @@ def draw_reasoning(evidence: Evidence) -> Figure:
         with kit.missing(losses):
             for kind, (label, colour, n_guesses) in DECISIVE.items():
                 kit.curve(losses, evidence, gamma, kind, "loss", colour, "-", label)
-                losses.axhline(math.log(n_guesses), color=colour, lw=0.7, ls=DOTTED, zorder=1)
+                if (
+                    kind == "fact" or evidence.config.task.query != "property"
+                ):  # rules are more then
+                    losses.axhline(math.log(n_guesses), color=colour, lw=0.7, ls=DOTTED, zorder=1)
             kit.steps(losses, float(evidence.curves["step"].to_numpy().max()), log=True)
             losses.set_title(kit.title_of(evidence, gamma))
         for number, panel in enumerate(examples):
@@ -245,7 +248,7 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
     entries = [
         kit.line("untrained models", kit.GREY),
         kit.line("the paper", kit.INK, DOTTED, 1.0),
-        kit.line("labels permuted, ± 2 sd", "#d2d2d2", width=5.0),
+        kit.line("null, ± 2 sd", "#d2d2d2", width=5.0),
         kit.line("95 % over tokens", kit.GREY, width=4.5, alpha=0.28),
     ]
     kit.legend(figure, 3, entries)
@@ -344,7 +347,15 @@ def draw_skills(evidence: Evidence) -> Figure:
     for line, (title, members) in zip(axes, rows_of_panels, strict=True):
         for panel, gamma in zip(line, gammas, strict=True):
             with kit.missing(panel):
-                _skills(panel, evidence, gamma, members)
+                where = {"gamma": gamma, "step": evidence.config.train.steps}
+                for kind in members:
+                    where |= {"accuracy_of": kind, "quantity": "accuracy"}
+                    rows = evidence.table("skills_summary", **where).sort_values("hops")
+                    label, colour, marker = KINDS[kind]
+                    ends = rows["low"].clip(0, 1), rows["high"].clip(0, 1)
+                    panel.vlines(rows["hops"], *ends, color=colour, lw=0.9)
+                    look = {"marker": marker, "ms": 4, "mfc": "white", "label": label}
+                    panel.plot(rows["hops"], rows["mean"], color=colour, **look)
             panel.set(title=f"{title}, γ = {gamma:g}", ylim=(-0.03, 1.05), xlabel="hops")
             panel.set_xticks(evidence.config.task.hops)
             if title == "answer":
@@ -353,18 +364,6 @@ def draw_skills(evidence: Evidence) -> Figure:
     chance = kit.line("chance of two answers", kit.GREY, kit.DASHED, 0.8)
     kit.legend(figure, 3, [chance] if n_rows == 2 else [])
     return figure
-
-
-def _skills(axes: Axes, evidence: Evidence, gamma: float, kinds: list[str]) -> None:
-    """Accuracy of each kind against hops, with its interval over seeds."""
-    where = {"gamma": gamma, "step": evidence.config.train.steps, "quantity": "accuracy"}
-    for kind in kinds:
-        rows = evidence.table("skills_summary", accuracy_of=kind, **where).sort_values("hops")
-        hops = rows["hops"]
-        label, colour, marker = KINDS[kind]
-        axes.vlines(hops, rows["low"].clip(0, 1), rows["high"].clip(0, 1), color=colour, lw=0.9)
-        look = {"marker": marker, "ms": 4, "mfc": "white", "label": label}
-        axes.plot(hops, rows["mean"], color=colour, **look)
 
 
 FIGURES = {

@@ -63,7 +63,11 @@ def measure(run: Run, progress: bool = True) -> StudyResult:
     entropies = {seed: text.entropies for seed, text in texts.items()}
     losses = corpus_loss_table(sweep.curves(), entropies)
     tables = {**members.tables, "chains": frame(members.tables.get("chains", []), CHAINS)}
-    tables |= {"tokens": _tokens(texts), "corpora": corpora(texts)}
+    typical = []
+    for seed, text in texts.items():
+        names = [text.tokenizer.token_text(token) for token in range(text.tokenizer.d_vocab)]
+        typical += [{"seed": seed, **row} for row in probes.token_table(text.counts, names)]
+    tables |= {"tokens": pd.DataFrame(typical), "corpora": corpora(texts)}
     readings = readings_table(members.readings, losses)
     if config.reads_facts:
         best = best_of_gammas(members.readings)
@@ -169,17 +173,6 @@ def _read(
                 patterns, inputs, layer=layer, head=head, n_null=0, queries=targets
             )
             yield corpus, replace(reading, arrays={})
-
-
-def _tokens(texts: Mapping[int, TextData]) -> pd.DataFrame:
-    """Typical tokens of each seed's text."""
-    rows = []
-    for seed, text in texts.items():
-        tokenizer = text.tokenizer
-        names = [tokenizer.token_text(token) for token in range(tokenizer.d_vocab)]
-        for row in probes.token_table(text.counts, names):
-            rows.append({"seed": seed, **row})
-    return pd.DataFrame(rows)
 
 
 def delta_table(curves: pd.DataFrame) -> pd.DataFrame:

@@ -17,11 +17,13 @@ model that knows neither rules nor facts has a follows_prompt of about one half.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
 
 from rb_interp import probes
+from rb_interp.errors import TextError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.activations import logits_of
 from rb_interp.probes.chain import chain_inputs, written_chains
@@ -81,7 +83,8 @@ def _reasoning(model: HookedModel, text: TextData) -> dict[str, float]:
         longer = generate_classes(len(text.examples), text.seed, (hops,), config.ordering)
         if config.query == "property":
             longer = generate(len(text.examples), text.seed, (hops,), config.ordering)
-        values["chain_more"] = _whole_chains(model, longer, text)[f"chain_{hops}"]
+        with suppress(TextError):  # none fits into the context
+            values["chain_more"] = _whole_chains(model, longer, text)[f"chain_{hops}"]
     table = fact_table(config.facts, text.seed)
     n = len(text.examples)
     facts = generate_facts(n, text.seed + 1, table)
@@ -137,9 +140,10 @@ def decisive_readings(run: Run, texts: Mapping[int, TextData]) -> pd.DataFrame:
 
 
 def _rule_baseline(text: TextData) -> float:
-    """Mean of ln(different rules of the prompt) over held-out chains of two steps or more, in nats."""
-    examples = [example for example in text.examples if example.hops > 1]
-    return float(np.mean([math.log(len({*split_sentences(e.question)}) - 1) for e in examples]))
+    """Mean of ln(different rules of the prompt) over the rules to read in held-out chains, in nats."""
+    n_targets = [example.hops - 1 for example in text.examples]
+    logs = [math.log(len({*split_sentences(e.question)}) - 1) for e in text.examples]
+    return float(np.average(logs, weights=n_targets))
 
 
 def best_of_gammas(readings: pd.DataFrame) -> pd.DataFrame:
