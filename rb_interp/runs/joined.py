@@ -45,7 +45,7 @@ def join_runs(folder: Path, runs: Sequence[Run], tables: Mapping[str, pd.DataFra
     for probe in {term.probe for claim in claims for term in claim.terms}:
         parts = [of[of["probe"] == probe].reset_index(drop=True) for of in all_readings]
         if not all(map(parts[0].equals, parts)):
-            readings = readings[readings["probe"] != probe]
+            readings = readings.query("probe != @probe")
     tables = {**tables, "readings": readings}
     of_seeds = {"curves_summary": curves_summary(tables["curves"])}
     for name, keys in joined.table_keys.items():
