@@ -40,7 +40,7 @@ def members(**settings):
         "accuracy_rsn_test": 1.0,
         "bias": 0.0,
     }
-    usual |= {"loss_1000": 1.0, "tv_half": 0.1}
+    usual |= {"loss_1000": 1.0, "tv_half": 0.1, "half_step": 500.0}
     usual |= dict.fromkeys(("gap_3", "gap_2.65", "acc_gap_3", "acc_gap_2.65"), 0.0)
     usual |= {f"gammas.{group}": 0.5 for group in GROUPS}
     rows = rows.assign(**{name: value for name, value in usual.items() if name not in rows})
@@ -204,7 +204,9 @@ def test_effects_are_of_the_seeds_that_have_every_member(planted):
 def test_momentum_stands_apart_from_what_it_is_compared_with(planted):
     momentum = members(norm=["none"], seed=SEEDS, gamma=[0.8], optimiser=["momentum"], lr=[0.3])
     momentum["bias"] = 9.0
-    planted["optimiser"] = pd.concat([planted["optimiser"], momentum], ignore_index=True)
+    optimiser = pd.concat([planted["optimiser"], momentum], ignore_index=True)
+    optimiser.loc[optimiser["seed"] == 30, "half_step"] = np.nan
+    planted["optimiser"] = optimiser
     found = [row for part in numbers(**planted) for row in part]
     control = {value for _, quantity, value in found if quantity == "bias_by_eps_none_control"}
     assert [*control] == pytest.approx([0.05] * len(control))
@@ -214,6 +216,7 @@ def test_momentum_stands_apart_from_what_it_is_compared_with(planted):
         {"as the preset": 0.2, "eps 1e-12": 0.3, "eps 1.01e-08": 0.15, "momentum, rate 0.3": 9.0}
     )
     assert set(tables["optimisers"]["members"]) == {8}
+    assert set(tables["optimisers"]["half"]) == {7}
 
 
 def test_the_loss_that_seals_a_seed_is_of_the_others(planted):
@@ -231,6 +234,11 @@ def test_the_loss_that_seals_a_seed_is_of_the_others(planted):
     assert (found["sealed_loss"][30], found["same_late"][30]) == (3.0, 0.0)
     assert np.isnan(found["sealed_loss"][31])  # 48 of 56
     assert found["same_late"][31] == 0.0
+    forks["sibling"] = forks["circuit"]
+    forks.loc[own, "loss"] += 9.0
+    found = sealed(forks)
+    assert (found["late_forks"][30], found["same_late"][30]) == (0, 0.0)  # all above the others'
+    assert (found["late_forks"][31], found["same_late"][31]) == (16, 1.0)
 
 
 def sealed(forks):
@@ -244,7 +252,8 @@ def test_names_that_the_end_changes_are_counted():
     table = members(seed=SEEDS).assign(settled=True, circuit_at_end="mixed")
     table.loc[:2, "circuit_at_end"] = PAPERS
     table.loc[0, "settled"] = False
-    [row] = stopped(table, pd.DataFrame()).to_dict("records")
+    with_stop_at = members(seed=SEEDS).assign(settled=True)
+    [row] = stopped(pd.concat([table, with_stop_at])).to_dict("records")
     assert (row["n"], row["changed"]) == (7, 2)
     assert row["low"] < 2 / 7 == pytest.approx(row["share"])
 

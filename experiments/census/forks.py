@@ -5,9 +5,9 @@
 A member of ``quick``, at the learning rate where the map's circuits are most mixed, trains with nine
 copies of itself, on the same batches. Eight are disturbed
 once: at eight steps, evenly from 0 to ``half``, each weight is multiplied by 1 + 1e-6 z, z standard
-normal. The ninth (``control``) is not; ``control_differs`` is how far its weights are from the
-member's at the end. Each is read where it is ``settled``, or at the last step. A row holds one copy,
-its circuit, and that of the member (``sibling``).
+normal. The ninth is not, and must end as the member does, to the bit. Each is read where it is
+``settled``, or at the last step. A row holds one copy: its circuit, accuracy and shares of the
+routes, and those of the member (``sibling``, ``sibling_*``).
 
 Writes the table after each member, and begins with those that it lacks.
 """
@@ -26,6 +26,7 @@ import rb_interp as rb
 from rb_interp.interventions.circuits import anchor_routes, circuit_by_cause
 from rb_interp.models.build import lens_model
 from rb_interp.store import write_file
+from rb_interp.studies.anchor.circuits import ROUTES
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.tasks.dataset import Stage
 from rb_interp.training.member_group import LastGroup, Member
@@ -88,17 +89,18 @@ def forks(config: AnchorConfig, gamma: float, seed: int) -> pd.DataFrame:
     every = config.train.eval_every
     group.advance(-group.step % every)
     weights, accuracies = settled(group, task.stages["settled"])
-    names = []
+    if not all(weights[-1][name].equal(value) for name, value in weights[-2].items()):
+        raise SystemExit(f"gamma {gamma}, seed {seed}: an undisturbed copy is not as the member.")
+    read = []
     for one, accuracy in zip(weights, accuracies, strict=True):
         model = lens_model(config.model, *group.sizes, one)
         shares = anchor_routes(model, data[seed], set="rsn_train", n=500).values
-        names.append(circuit_by_cause(shares, accuracy))
+        row = {column: shares.get(term.quantity, np.nan) for column, term in ROUTES.items()}
+        read.append({"circuit": circuit_by_cause(shares, accuracy), "accuracy": accuracy} | row)
     rows = pd.DataFrame({"gamma": gamma, "seed": seed, "fork": range(N_FORKS)})
-    rows = rows.assign(step=steps, loss=losses, circuit=names[:N_FORKS], sibling=names[-1])
-    differs = [
-        (weights[-1][name] - value).abs().max().item() for name, value in weights[-2].items()
-    ]
-    return rows.assign(control=names[-2], control_differs=max(differs))
+    rows = rows.assign(step=steps, loss=losses).join(pd.DataFrame(read))
+    sibling = {f"sibling_{name}": value for name, value in read[-1].items()}
+    return rows.assign(**sibling).rename(columns={"sibling_circuit": "sibling"})
 
 
 def main() -> None:
@@ -109,6 +111,7 @@ def main() -> None:
     table = pd.read_parquet(options.table) if options.table.is_file() else pd.DataFrame()
     done = set() if table.empty else set(zip(table["gamma"], table["seed"], strict=True))
     torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
     config = rb.study("anchor").preset(options.preset)
     for seed in SEEDS:
         for gamma in GAMMAS:

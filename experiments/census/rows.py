@@ -6,10 +6,12 @@ Reads the runs of finished jobs that the table lacks, and writes the table after
 stopped, and called again while jobs run. Then a run's checkpoints may go.
 
 A member is read at the stage ``settled``: 1,000 steps after .999 of its reasoning rows are right,
-or at the last step; those of a sweep without ``stop_at`` are named at both. ``bias`` is over all
-steps; where a whole stack had stopped, over curves that stay as they were then. Accuracies and losses
+or at the last step; those of a sweep without ``stop_at`` are named at both. TV of L0 and what W_V is
+aligned with are read at ``half``, TV of members that came to it alone. A member whose weights do not
+stay finite has no circuit. ``bias`` is over all steps; where a whole stack had stopped, over curves
+that stay as they were then. In the factorial ``gamma`` means nothing, and ``gammas.*`` decide. Accuracies and losses
 are means of the last ten evaluations until then; ``loss_1000`` is the training loss at step 1,000,
-which every member has.
+which every member has, and ``loss_at_end`` that of the last ten evaluations.
 ``command`` trains the members of a row's job again, to the same bits on the same kind of processor;
 the table is called as the sweep's file.
 """
@@ -62,8 +64,9 @@ def read_member(models: MemberModels, member: Member) -> dict[str, Any]:
     data = models.sweep.dataset(member.seed)
     inputs = data.inputs(data.sample(SET, N))
     models.load(member, "half")
-    row: dict[str, Any] = {}
-    row["tv_half"] = probes.uniformity(models.model, inputs, layer=0, n_null=0).values["tv"]
+    row: dict[str, Any] = {"tv_half": float("nan")}
+    if models.sweep.reached("half")[member]:
+        row["tv_half"] = probes.uniformity(models.model, inputs, layer=0, n_null=0).values["tv"]
     values = probes.value_alignment(models.model, inputs, layer=0, n_null=0).values
     row |= {name: values[name] for name in OF_VALUES}
     models.load(member, "settled")
@@ -107,6 +110,8 @@ def read_curves(sweep: Sweep) -> pd.DataFrame:
         table[f"{quantity}_{set}"] = means[quantity, set]
     last = curves[curves["set"] == SET].groupby(["gamma", "seed"]).tail(LAST)
     table[f"accuracy_{SET}_at_end"] = last.groupby(["gamma", "seed"])["accuracy"].mean()
+    both = curves[curves["set"].isin(["mem", SET])].groupby(["gamma", "seed", "set"]).tail(LAST)
+    table["loss_at_end"] = both.groupby(["gamma", "seed"])["loss"].mean()
     return table.reset_index()
 
 
@@ -142,7 +147,8 @@ def read_run(run: Run, name: str, command: str) -> pd.DataFrame:
 
 def names(row: dict[str, Any], when: str = "") -> tuple[str, str]:
     """The circuit of a member, by cause and by attention; ``when`` ends the names of the shares."""
-    accuracy = row[f"accuracy_{SET}{when}"]
+    read = pd.notna(row.get("largest_ablation"))
+    accuracy = row[f"accuracy_{SET}{when}"] if read else float("nan")
     shares = {}
     for column, term in ROUTES.items():
         shares[term.quantity] = row.get(f"{column}{when}", float("nan"))

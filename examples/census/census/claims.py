@@ -78,7 +78,10 @@ CLAIMS = (
         "A circuit's fate is open at the start and sealed at a loss.",
         Condition(number("same_from_0", "forks from step 0 that have one circuit"), "<=", 0.75),
         Condition(number("same_late", "forks from the loss on that have one circuit"), ">=", 0.95),
-        context=(number("sealed_loss", "the loss, from the other seeds (nats)"),),
+        context=(
+            number("sealed_loss", "the loss, from the other seeds (nats)"),
+            number("late_forks", "the seed's forks from it on"),
+        ),
     ),
     claim(
         "N8",

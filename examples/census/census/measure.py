@@ -17,7 +17,8 @@ of norms with all members at gamma .3 and .8. A difference is of the same seed:
                      sign that most seeds have
     same_from_0      share of the seed's forks from step 0 whose copy has the member's circuit
     same_late        that of its forks from sealed_loss on, the largest loss on rsn_train at which,
-                     and below which, .95 of the other seeds' forks have it; 0 where there is none
+                     and below which, .95 of the other seeds' forks have it; 0 where there is no
+                     such loss, or no fork of the seed at or below it
     agreement        share of pairs of the seed's members, of two rates at one norm and gamma, that
                      are alike, less what is expected if each cell's circuits are dealt to its
                      seeds by chance; of members with one of the two circuits, without gamma .8,
@@ -26,7 +27,8 @@ of norms with all members at gamma .3 and .8. A difference is of the same seed:
 Beside them stand, and decide nothing: rho within one norm and rate (N1) and within one norm and
 gamma (N2), means over those where the circuit varies; two_circuits with gather-at-last-anchor
 counted as key-to-anchors, whose rule its members mostly meet too; gap_by_circuit over pairs that
-are one step of gamma apart; both terms of bias_by_eps; sealed_loss.
+are one step of gamma apart; both terms of bias_by_eps; sealed_loss, and late_forks, the seed's forks
+from it on.
 
 ``groups`` is of the factorial: the mean at .8 less that at .5, over all else, of one seed; a pair is
 half the difference of two such differences. Mean and t-interval are over the seeds of which all 32
@@ -73,7 +75,8 @@ GAPS = "circuit gap_3 gap_2.65"
 TABLES = {
     "map": f"{SETTINGS} gamma lr {GAPS} acc_gap_3 acc_gap_2.65 loss_1000 accuracy_rsn_test",
     "factorial": f"{SETTINGS} {' '.join(f'gammas.{group}' for group in GROUPS)} {GAPS} bias tv_half",
-    "optimiser": f"{SETTINGS} gamma optimiser lr eps weight_decay batch_size {GAPS} bias tv_half",
+    "optimiser": f"{SETTINGS} gamma optimiser lr eps weight_decay batch_size {GAPS} bias tv_half "
+    "half_step",
     "forks": "gamma seed fork loss circuit sibling",
 }
 """Columns without which a table is not one of members."""
@@ -106,7 +109,7 @@ def read(path: Path) -> pd.DataFrame:
     missing = [column for column in columns if column not in table]
     if missing:
         raise RbInterpError(f"{path} lacks {', '.join(missing)}; experiments/census makes it.")
-    read = ("circuit", "loss", "sibling", "bias", "tv_half", "acc", "gap_")
+    read = ("circuit", "loss", "sibling", "bias", "tv_half", "half_step", "acc", "gap_")
     settings = [column for column in columns if not column.startswith(read)]
     twice = table[table.duplicated(settings)]
     if len(twice):
@@ -267,8 +270,9 @@ def sealing(forks: pd.DataFrame) -> Numbers:
         level = by_loss.index[by_loss["sum"] >= SEALED * by_loss["size"]].max()
         late = own[own["loss"] <= level]["same"]
         yield int(seed), "same_from_0", own[own["fork"] == 0]["same"].mean()
-        yield int(seed), "same_late", 0.0 if np.isnan(level) else late.mean()
+        yield int(seed), "same_late", late.mean() if len(late) else 0.0
         yield int(seed), "sealed_loss", level
+        yield int(seed), "late_forks", len(late)
 
 
 def norms(map: pd.DataFrame) -> pd.DataFrame:
@@ -322,20 +326,22 @@ def groups(factorial: pd.DataFrame) -> pd.DataFrame:
 
 
 def optimisers(optimiser: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """``optimisers``: members and circuits of each norm, gamma and optimiser; ``optimiser_means``:
+    """``optimisers``: members, those that came to half, and circuits of each norm, gamma and
+    optimiser; ``optimiser_means``:
     norm, gamma, optimiser, number, mean, low, high, n (seeds)."""
     table = with_gap(optimiser[optimiser["L0"] == "free"])
     table["optimiser"] = [label(row) for row in table.to_dict("records")]
     counts, means = [], []
     for keys, here in table.groupby(["norm", "gamma", "optimiser"]):
         circuits = here["circuit"].value_counts()
-        counts.append([*keys, len(here), *(circuits.get(name, 0) for name in CAUSES)])
+        half = here["half_step"].notna().sum()
+        counts.append([*keys, len(here), half, *(circuits.get(name, 0) for name in CAUSES)])
         for number in MEANS:
             values = here[number].dropna()
             means.append([*keys, number, *t_interval(values.to_numpy()), len(values)])
     keys = ["norm", "gamma", "optimiser"]
     return {
-        "optimisers": pd.DataFrame(counts, columns=[*keys, "members", *CAUSES]),
+        "optimisers": pd.DataFrame(counts, columns=[*keys, "members", "half", *CAUSES]),
         "optimiser_means": pd.DataFrame(
             means, columns=[*keys, "number", "mean", "low", "high", "n"]
         ),
@@ -357,7 +363,7 @@ def stopped(*tables: pd.DataFrame) -> pd.DataFrame:
     read = [table for table in tables if "circuit_at_end" in table]
     if not read:
         return pd.DataFrame(columns=["n", "changed", "share", "low", "high"])
-    members = pd.concat(read).query("L0 == 'free' and settled")
+    members = pd.concat(read).query("L0 == 'free' and settled").dropna(subset="circuit_at_end")
     changed = int((members["circuit"] != members["circuit_at_end"]).sum())
     row = [len(members), changed, *proportion_interval(changed, len(members))]
     return pd.DataFrame([row], columns=["n", "changed", "share", "low", "high"])

@@ -97,7 +97,7 @@ def draw_groups(evidence: Evidence) -> Figure:
             y = np.arange(len(GROUPS)) + 0.24 * shift - 0.12
             panel.hlines(y, effects["low"], effects["high"], color=colour, lw=1.1)
             panel.plot(effects["mean"], y, "o", color=colour, ms=4)
-        n = ", ".join(f"{n:.0f}" for n in here.groupby("norm", sort=False)["n"].first())
+        n = ", ".join(f"{norm} {n:.0f}" for norm, n in here.groupby("norm")["n"].first().items())
         panel.axvline(0, color=INK, lw=0.6)
         panel.set(title=f"n {n}: {MEAN[number]}", ylim=(len(GROUPS) - 0.5, -0.5))
     for row in axes:
