@@ -41,7 +41,7 @@ stages = ["half", "settled"]
 n_checkpoints = 0
 workers = 1
 [axes]
-train.lr = [0.002, 0.02]
+train.lr = [0.0002, 0.02]
 """
 
 
@@ -67,12 +67,15 @@ def test_a_row_is_what_curves_and_probes_say(tmp_path, monkeypatch):
     rows = runpy.run_path(str(FOLDER / "rows.py"), run_name="__main__")
     found = pd.read_parquet(table)
     assert len(found) == 4
-    assert set(found["lr"]) == {0.002, 0.02}
+    assert set(found["lr"]) == {0.0002, 0.02}
     row = found.query("lr == .02 and gamma == .8").iloc[0]
     assert row["command"].endswith(f"rb-interp sweep job runs/small {job.name}")
     sweep = Run.open(jobs / "runs" / row["run"]).sweeps[""]
     curves = sweep.curves().query("gamma == .8 and set == 'rsn_test'")
     assert row["accuracy_rsn_test"] == pytest.approx(curves["accuracy"].tail(10).mean())
+    came = found["lr"] == 0.02  # to half
+    assert found["half_step"].notna().equals(came)
+    assert found["tv_half"].notna().equals(came)
     data = sweep.dataset(30)
     inputs = data.inputs(data.sample("rsn_train", 500))
     reading = probes.uniformity(sweep.model(gamma=0.8, seed=30, stage="half"), inputs, layer=0)

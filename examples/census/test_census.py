@@ -284,6 +284,10 @@ def test_the_study_judges_and_draws_what_there_is(planted, tmp_path):
     page = run.report.read_text("utf-8")
     assert "<strong>quick</strong>, 8 seeds." in page
     assert "eps 1.01e-08" in page
+    begun = planted["forks"].query("gamma == .5")
+    begun.to_parquet(tmp_path / "members/forks.parquet")
+    part = STUDY.run(out=tmp_path / "part", members=f"{tmp_path}/members", progress=False)
+    assert not {verdict.id: verdict.n_seeds for verdict in part.verdicts}["N7"]
     for name in ("factorial", "optimiser", "forks"):
         (tmp_path / f"members/{name}.parquet").unlink()
     alone = STUDY.run(out=tmp_path / "alone", members=f"{tmp_path}/members", progress=False)

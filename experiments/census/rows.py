@@ -11,7 +11,8 @@ aligned with are read at ``half``, TV of members that came to it alone. A member
 stay finite has no circuit. ``bias`` is over all steps; where a whole stack had stopped, over curves
 that stay as they were then. In the factorial ``gamma`` means nothing, and ``gammas.*`` decide. Accuracies and losses
 are means of the last ten evaluations until then; ``loss_1000`` is the training loss at step 1,000,
-which every member has, and ``loss_at_end`` that of the last ten evaluations.
+which every member has. ``half_step`` is missing where a member never came to ``half``. Sweeps without
+``stop_at`` have ``loss_at_end`` too, the training loss of the last ten evaluations.
 ``command`` trains the members of a row's job again, to the same bits on the same kind of processor;
 the table is called as the sweep's file.
 """
@@ -108,10 +109,14 @@ def read_curves(sweep: Sweep) -> pd.DataFrame:
     means = end.pivot_table(["accuracy", "loss"], ["gamma", "seed"], "set")
     for quantity, set in means:
         table[f"{quantity}_{set}"] = means[quantity, set]
-    last = curves[curves["set"] == SET].groupby(["gamma", "seed"]).tail(LAST)
-    table[f"accuracy_{SET}_at_end"] = last.groupby(["gamma", "seed"])["accuracy"].mean()
-    both = curves[curves["set"].isin(["mem", SET])].groupby(["gamma", "seed", "set"]).tail(LAST)
-    table["loss_at_end"] = both.groupby(["gamma", "seed"])["loss"].mean()
+    if not sweep.config.train.stop_at:
+        last = curves.groupby(["gamma", "seed", "set"]).tail(LAST)
+        trained = last[last["set"].isin(["mem", SET])].groupby(["gamma", "seed"])
+        table["loss_at_end"] = trained["loss"].mean()
+        last = last[last["set"] == SET].groupby(["gamma", "seed"])
+        table[f"accuracy_{SET}_at_end"] = last["accuracy"].mean()
+    came = sweep.reached("half")
+    table["half_step"] = table["half_step"].where([came[Member(*key)] for key in table.index])
     return table.reset_index()
 
 

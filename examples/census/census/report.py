@@ -111,8 +111,10 @@ def draw_groups(evidence: Evidence) -> Figure:
 def draw_forks(evidence: Evidence) -> Figure:
     """Forks by their loss: whether copy and member have the same circuit."""
     table = evidence.table("forks")
-    figure, axes = panels(1, 2, 1.8, sharex=True, sharey=True)
-    for panel, (gamma, here) in zip(axes[0], table.groupby("gamma"), strict=True):
+    gammas = sorted(table["gamma"].unique())
+    figure, axes = panels(1, len(gammas) or 1, 1.8, sharex=True, sharey=True)
+    for panel, gamma in zip(axes[0], gammas, strict=False):
+        here = table[table["gamma"] == gamma]
         same = (here["circuit"] == here["sibling"]).to_numpy()
         for colour, chosen in ((BLUE, same), (RED, ~same)):
             panel.plot(here["loss"][chosen], here["seed"][chosen], "o", color=colour, ms=4)
