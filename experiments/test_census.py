@@ -15,7 +15,7 @@ from rb_interp.runs.jobs import JobFolder
 from rb_interp.runs.points import read_jobs
 
 FOLDER = Path(__file__).parent / "census"
-JOBS = {"map": (24, 1080), "factorial": (64, 256), "optimiser": (12, 288), "momentum": (2, 20)}
+JOBS = {"map": (24, 1080), "factorial": (64, 256), "optimiser": (18, 288), "momentum": (2, 20)}
 """File -> its jobs, and its members with those whose L0 is fixed."""
 SMALL = """
 study = "anchor"
