@@ -17,7 +17,7 @@ from rb_interp.studies.anchor.figures import CIRCUITS, look
 WORDS = {"none": "no LayerNorm", "post": "post-norm", "pre": "pre-norm"}
 MEAN = {
     "bias": "B",
-    "gap": "gap in loss (nats)",
+    "gap": "gap (nats)",
     "tv_half": "TV of L0",
 }
 MEAN |= {name: f"share,\n{name}" for name in NUMBERS if name not in MEAN}
@@ -90,21 +90,22 @@ def draw_groups(evidence: Evidence) -> Figure:
     """What gamma .8 in place of .5 in one group of matrices does, without LayerNorm and after it."""
     table = evidence.table("groups")
     figure, axes = panels(2, 4, 3.6, sharey=True)
+    colours = {"none": RED, "post": BLUE}
+    shown = [norm for norm in colours if norm in set(table["norm"])]
     for panel, number in zip(axes.flat, NUMBERS, strict=True):
         here = table[table["number"] == number].set_index("term")
-        for shift, (norm, colour) in enumerate((("none", RED), ("post", BLUE))):
+        for shift, norm in enumerate(shown):
             effects = here[here["norm"] == norm].reindex(GROUPS)
             y = np.arange(len(GROUPS)) + 0.24 * shift - 0.12
-            panel.hlines(y, effects["low"], effects["high"], color=colour, lw=1.1)
-            panel.plot(effects["mean"], y, "o", color=colour, ms=4)
-        n = ", ".join(f"{norm} {n:.0f}" for norm, n in here.groupby("norm")["n"].first().items())
+            panel.hlines(y, effects["low"], effects["high"], color=colours[norm], lw=1.1)
+            panel.plot(effects["mean"], y, "o", color=colours[norm], ms=4)
+        n = here.groupby("norm")["n"].first()
+        seeds = ", ".join(f"n {n[norm]:.0f}" for norm in shown if norm in n)
         panel.axvline(0, color=INK, lw=0.6)
-        panel.set(title=f"n {n}: {MEAN[number]}", ylim=(len(GROUPS) - 0.5, -0.5))
+        panel.set(title=MEAN[number], xlabel=seeds, ylim=(len(GROUPS) - 0.5, -0.5))
     for row in axes:
         row[0].set_yticks(range(len(GROUPS)), GROUPS)
-    legend(
-        figure, 2, [Patch(color=RED, label=WORDS["none"]), Patch(color=BLUE, label=WORDS["post"])]
-    )
+    legend(figure, 2, [Patch(color=colours[norm], label=WORDS[norm]) for norm in shown])
     return figure
 
 
