@@ -76,6 +76,9 @@ def test_a_row_is_what_curves_and_probes_say(tmp_path, monkeypatch):
     came = found["lr"] == 0.02  # to half
     assert found["half_step"].notna().equals(came)
     assert found["tv_half"].notna().equals(came)
+    trained = sweep.curves().query("gamma == .8 and set in ('mem', 'rsn_train')")
+    last = trained[trained["step"] > 60 - 10 * 5]
+    assert row["loss_at_end"] == pytest.approx(last["loss"].mean())
     data = sweep.dataset(30)
     inputs = data.inputs(data.sample("rsn_train", 500))
     reading = probes.uniformity(sweep.model(gamma=0.8, seed=30, stage="half"), inputs, layer=0)

@@ -9,9 +9,9 @@ A member is read at the stage ``settled``: 1,000 steps after .999 of its reasoni
 or at the last step; those of a sweep without ``stop_at`` are named at both. TV of L0 and what W_V is
 aligned with are read at ``half``, TV of members that came to it alone. A member whose weights do not
 stay finite has no circuit. ``bias`` is over all steps; where a whole stack had stopped, over curves
-that stay as they were then. In the factorial ``gamma`` means nothing, and ``gammas.*`` decide. Accuracies and losses
-are means of the last ten evaluations until then; ``loss_1000`` is the training loss at step 1,000,
-which every member has. ``half_step`` is missing where a member never came to ``half``. Sweeps without
+that stay as they were then. Accuracies and losses are means of the last ten evaluations until a
+member is read; ``loss_1000`` is the training loss at step 1,000, which every member has. In the
+factorial ``gamma`` means nothing, and ``gammas.*`` decide. ``half_step`` is missing where a member never came to ``half``. Sweeps without
 ``stop_at`` have ``loss_at_end`` too, the training loss of the last ten evaluations.
 ``command`` trains the members of a row's job again, to the same bits on the same kind of processor;
 the table is called as the sweep's file.
@@ -111,10 +111,9 @@ def read_curves(sweep: Sweep) -> pd.DataFrame:
         table[f"{quantity}_{set}"] = means[quantity, set]
     if not sweep.config.train.stop_at:
         last = curves.groupby(["gamma", "seed", "set"]).tail(LAST)
-        trained = last[last["set"].isin(["mem", SET])].groupby(["gamma", "seed"])
-        table["loss_at_end"] = trained["loss"].mean()
-        last = last[last["set"] == SET].groupby(["gamma", "seed"])
-        table[f"accuracy_{SET}_at_end"] = last["accuracy"].mean()
+        means = last.pivot_table(["accuracy", "loss"], ["gamma", "seed"], "set")
+        table["loss_at_end"] = (means["loss", "mem"] + means["loss", SET]) / 2
+        table[f"accuracy_{SET}_at_end"] = means["accuracy", SET]
     came = sweep.reached("half")
     table["half_step"] = table["half_step"].where([came[Member(*key)] for key in table.index])
     return table.reset_index()

@@ -327,8 +327,7 @@ def groups(factorial: pd.DataFrame) -> pd.DataFrame:
 
 def optimisers(optimiser: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """``optimisers``: members, those that came to half, and circuits of each norm, gamma and
-    optimiser; ``optimiser_means``:
-    norm, gamma, optimiser, number, mean, low, high, n (seeds)."""
+    optimiser; ``optimiser_means``: norm, gamma, optimiser, number, mean, low, high, n (seeds)."""
     table = with_gap(optimiser[optimiser["L0"] == "free"])
     table["optimiser"] = [label(row) for row in table.to_dict("records")]
     counts, means = [], []

@@ -113,8 +113,8 @@ def draw_forks(evidence: Evidence) -> Figure:
     """Forks by their loss: whether copy and member have the same circuit."""
     table = evidence.table("forks")
     gammas = sorted(table["gamma"].unique())
-    figure, axes = panels(1, len(gammas) or 1, 1.8, sharex=True, sharey=True)
-    for panel, gamma in zip(axes[0], gammas, strict=False):
+    figure, axes = panels(1, len(gammas), 1.8, sharex=True, sharey=True)
+    for panel, gamma in zip(axes[0], gammas, strict=True):
         here = table[table["gamma"] == gamma]
         same = (here["circuit"] == here["sibling"]).to_numpy()
         for colour, chosen in ((BLUE, same), (RED, ~same)):
