@@ -2,11 +2,12 @@
 
     python experiments/census/forks.py results/census/forks.parquet
 
-A member of ``quick``, at the learning rate where the map's circuits are most mixed, trains with nine
-copies of itself, on the same batches. Eight are disturbed once: at eight steps, evenly from 0 to
-``half``, each weight is multiplied by 1 + 1e-6 z, z standard normal. The ninth is not, and must end as the member does, to the bit. Each is read where it is
-``settled``, or at the last step. A row holds one copy: its circuit, accuracy and shares of the
-routes, and those of the member (``sibling``, ``sibling_*``).
+A member of ``quick``, at the learning rate where the map's circuits are most mixed, trains with
+nine copies of itself, on the same batches. Eight are disturbed once: at eight steps, evenly from 0
+to ``half``, each weight is multiplied by 1 + 1e-6 z, z standard normal. The ninth is not, and must
+end as the member does, to the bit. Each is read where it is ``settled``, or at the last step. A row
+holds one copy: its circuit, accuracy and shares of the routes, and those of the member
+(``sibling``, ``sibling_*``).
 
 Writes the table after each member, and begins with those that it lacks.
 """

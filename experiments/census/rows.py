@@ -6,13 +6,14 @@ Reads the runs of finished jobs that the table lacks, and writes the table after
 stopped, and called again while jobs run. Then a run's checkpoints may go.
 
 A member is read at the stage ``settled``: 1,000 steps after .999 of its reasoning rows are right,
-or at the last step; those of a sweep without ``stop_at`` are named at both. TV of L0 and what W_V is
-aligned with are read at ``half``, TV of members that came to it alone. A member whose weights do not
-stay finite has no circuit. ``bias`` is over all steps; where a whole stack had stopped, over curves
-that stay as they were then. Accuracies and losses are means of the last ten evaluations until a
-member is read; ``loss_1000`` is the training loss at step 1,000, which every member has. In the
-factorial ``gamma`` means nothing, and ``gammas.*`` decide. ``half_step`` is missing where a member never came to ``half``. Sweeps without
-``stop_at`` have ``loss_at_end`` too, the training loss of the last ten evaluations.
+or at the last step; those of a sweep without ``stop_at`` are named at both. TV of L0 and what W_V
+is aligned with are read at ``half``, TV of members that came to it alone. A member whose weights do
+not stay finite has no circuit. ``bias`` is over all steps; where a whole stack had stopped, over
+curves that stay as they were then. Accuracies and losses are means of the last ten evaluations
+until a member is read; ``loss_1000`` is the training loss at step 1,000, which every member has. In
+the factorial ``gamma`` means nothing, and ``gammas.*`` decide. ``half_step`` is missing where a
+member never came to ``half``. Sweeps without ``stop_at`` have ``loss_at_end`` too, the training
+loss of the last ten evaluations.
 ``command`` trains the members of a row's job again, to the same bits on the same kind of processor;
 the table is called as the sweep's file.
 """
