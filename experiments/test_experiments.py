@@ -2,8 +2,10 @@
 alone."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import gpu_check
+import join_runs
 import language_tables
 import learning_rates
 import pandas as pd
@@ -100,3 +102,44 @@ def test_the_sign_of_other_numbers_of_facts_is_judged_from_tables():
     assert list(judge(language_tables.with_signs(whole, [kept]), [g4n])[0].met) == [True] * 7
     signed = language_tables.with_signs(kept, [kept])
     assert language_tables.with_signs(signed, []) is signed
+
+
+def test_runs_of_other_gammas_are_joined_as_one(tmp_path, monkeypatch):
+    """A member is replaced by its new run, others stay, and of all gammas the lowest is kept."""
+    run = {}
+
+    def make(name, seed, gamma, value, gate):
+        readings = pd.DataFrame(
+            {
+                "sweep": "",
+                "gamma": [gamma, gamma, None],
+                "seed": [seed, 0, seed],  # the second row: a draw of the initialisation
+                "probe": ["own", "lemma_1", "learning_order"],
+                "quantity": ["loss", "within_0.05", "lowest_acc_mem"],
+                "value": [value, 1.0, gate],
+            }
+        )
+        curves = readings[:1]
+        tables = {"readings": readings, "curves": curves, "circuits": curves}
+        config = SimpleNamespace(seeds=[seed], gammas=[gamma])
+        run[name] = SimpleNamespace(config=config, table=tables.get)
+
+    monkeypatch.setattr(join_runs.rb.Run, "open", lambda name: run[name])
+    judged = pd.DataFrame({"n_seeds": [1]})
+    monkeypatch.setattr(join_runs, "judged", lambda first, readings: judged)
+    make("zero", 0, 0.8, 1.0, 0.9)
+    make("small", 5, 0.8, 2.0, 0.7)
+    make("large", 5, 0.3, 3.0, 0.4)
+    make("again", 5, 0.8, 4.0, 0.6)
+    join_runs.main(str(tmp_path), "zero", "small", "large")
+    join_runs.main(str(tmp_path), "again")
+    table = pd.read_parquet(tmp_path / "readings.parquet")
+    own = table[table["probe"] == "own"].sort_values("value")
+    assert own[["seed", "gamma", "value"]].to_numpy().tolist() == [
+        [0, 0.8, 1.0],
+        [5, 0.3, 3.0],
+        [5, 0.8, 4.0],
+    ]
+    gate = table[table["probe"] == "learning_order"].sort_values("seed")
+    assert gate[["seed", "value"]].to_numpy().tolist() == [[0, 0.9], [5, 0.4]]
+    assert (table["probe"] == "lemma_1").sum() == 2  # one of each gamma
