@@ -219,7 +219,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigError(
-            f"{path} cannot be read ({error.strerror}); give --config an existing TOML file."
+            f"{path} cannot be read ({error.strerror}); give an existing TOML file."
         ) from None
     except ValueError as error:
         raise ConfigError(

@@ -87,7 +87,7 @@ class Status(OnJobs):
         screen = Screen(None)
         screen.table(["job", "state", "last line of its log"], rows, wide=True)
         seconds = folder.seconds_left(states)
-        left = "" if seconds is None else f"; about {seconds / 60:.0f} minutes left"
+        left = f"; about {seconds / 60:.0f} minutes left" if seconds else ""
         screen.say(f"{counts_text(states)}{left}")
 
 

@@ -97,7 +97,7 @@ def read_jobs(path: Path) -> tuple[SweepFile, list[AxesPoint], list[Job]]:
         settings[axis] = axes.pop(axis)
     grid = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     points: list[AxesPoint] = []
-    for values in [{**values, **flat(point)} for values in grid for point in file.points]:
+    for values in [{**values, **flat(point)} for values in grid for point in file.points or ({},)]:
         if values in [point.axes for point in points]:
             raise ConfigError(f"{path}: the point {values} is there twice; name each once.")
         parts = [f"{len(points):03}", *(f"{axis}={value}" for axis, value in values.items())]

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.usefixtures("installed")
             'study = "one"\nseeds = [3]\n[[points]]\ntrain.lr = 0.1\n[[points]]\nmodel.norm = "pre"\n',
             [["runs/0"], ["runs/1"]],
         ),
+        ('study = "one"\nseeds = [3]\npoints = []\n', [["runs/0"]]),
     ],
 )
 def test_runs_of_one_stack_are_one_job(text, jobs, tmp_path):

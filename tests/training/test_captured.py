@@ -89,7 +89,7 @@ def assert_equal(group, other):
 
 @pytest.mark.parametrize(
     ("norm", "dtype"),
-    [("none", "float64"), ("post", "float64"), ("post", "float32")],
+    [("none", "float64"), ("pre", "float64"), ("post", "float64"), ("post", "float32")],
 )
 def test_static_and_recorded_steps_are_those_of_torchs_adamw_to_the_bit(norm, dtype):
     train = replace(TRAIN, dtype=dtype)
