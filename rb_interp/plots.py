@@ -95,9 +95,6 @@ def points(
     ax.plot(values, lines, "o", color="C0", label=value, zorder=4)
     if np.isfinite(compared).any():
         ax.plot(compared, lines, "o", mfc="none", mec=COMPARISON_GREY, label=beside, zorder=2)
-        low = [row.beside_low for row in rows]
-        high = [row.beside_high for row in rows]
-        whiskers(ax, lines, low, high, COMPARISON_GREY)
     ends = np.full((len(rows), 2), np.nan)
     for line, row in enumerate(rows):
         if len(row.null):
@@ -115,6 +112,9 @@ def points(
         unit += " (logarithmic beyond 1)"
     else:
         ax.locator_params(axis="x", nbins=6)
+    low = [row.beside_low for row in rows]
+    high = [row.beside_high for row in rows]
+    whiskers(ax, lines, low, high, COMPARISON_GREY)
     whiskers(ax, lines, [row.low for row in rows], [row.high for row in rows], "C0")
     mark_off_scale(ax, lines, values)
     ax.axvline(0, color=GRID_GREY, lw=0.8, zorder=0)

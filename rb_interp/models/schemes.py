@@ -2,7 +2,7 @@
 
 docs/models.md has a table of the schemes, `intended_std` their formulas. ``conv1d`` is the letter
 of the group's GPT-2 code for another paper: size(1)^-gamma of each Conv1D weight, which is stored
-[in, out], so that d_out stands where d_in should (3 d_model for Q, K and V, which share one
+[in, out], so that d_out stands where d_in should (3 n_heads d_head for Q, K and V, which share one
 weight).
 
 A tied model draws no unembedding. A seed fixes one standard normal (or uniform) draw per tensor

@@ -116,10 +116,10 @@ def _or_sentence(render: Callable[..., Any]) -> Callable[..., Any]:
 
     def render_or_say(page: Page, *args: Any, **kwargs: Any) -> Any:
         requests = page.evidence.requests
+        requests.clear()
         try:
             text = render(page, *args, **kwargs)
             note = page.evidence.unreached(requests)
-            requests.clear()
             return text + Markup("\n*{}*\n").format(note) if note else text
         except MissingEvidenceError as missing:
             return Markup("*{}*").format(str(missing))

@@ -202,8 +202,8 @@ def mean_of_shares(counts: Sequence[tuple[int, int]], confidence: float = 0.95) 
 
     Each of m groups gets a Clopper-Pearson interval of confidence 1 - (1 - confidence) / m; the
     ends are the means of their ends. By Bonferroni each end errs with (1 - confidence) / 2 at most,
-    whatever the shares are. It is wider than it need be. NaN, with its whole range, if a group is
-    empty. ``counts`` are successes and trials of each group.
+    whatever the shares are. It is wider than it need be. NaN if a group is empty, whose ends are
+    0 and 1. ``counts`` are successes and trials of each group.
 
     >>> [round(x, 3) for x in mean_of_shares([(20, 20), (19, 20)])]
     [0.975, 0.762, 1.0]

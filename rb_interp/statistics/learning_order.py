@@ -12,8 +12,8 @@ Margins are entropies of a set's labels less the final loss, in nats: positive w
 labels' frequencies was learned, at most the entropy. A set without curves gives nan.
 
 How it can mislead. A network that learns the rule first reads B of .4 to .75 at the task's quick
-sizes, one that learns both at about the same rate .1 or less, and an untrained or diverged one
-exactly 0, because f is capped at 1: B near 0 says nothing without the margins. B weighs all of
+sizes, one that learns both at about the same rate .1 or less, and an untrained one exactly
+0, because f is capped at 1: B near 0 says nothing without the margins. B weighs all of
 training; a network that overtakes late may read 0. Memory labels have an entropy of their own and
 mappings differ in their number of entries, so B compares the two halves of one task, never two
 tasks. A loss on rsn_test that rises with overfitting moves B_test down, though nothing is learned

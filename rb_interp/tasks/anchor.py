@@ -216,8 +216,8 @@ class AnchorTask(TaskSettings):
         """Stages of a member, by f = loss on rsn_train / ln d_vocab and by the accuracy on mem.
 
         ``half``: f <= 1/2, with the same-seed siblings. ``leaving``: f < .99, the member leaves the
-        plateau that it starts on. ``informed``: the loss is at most the label entropy - .2 nats, so
-        the member knows more than the labels' frequencies. ``settled``: 1,000 steps after an
+        plateau that it starts on. ``informed``: the loss is at most the entropy of key + sum, less .2
+        nats, so the member knows more than their frequencies. ``settled``: 1,000 steps after an
         accuracy on rsn_train of .999. ``before_memory``: the last evaluation with an accuracy of at
         most .20.
         """

@@ -98,7 +98,7 @@ class TextSettings(TaskSettings):
     ontology: Literal["fictional"] = "fictional"
     """Concepts of generated examples: the made-up ones."""
     ordering: Literal["random", "preorder", "postorder"] = "random"
-    """Order of the sentences of generated contexts."""
+    """Order of the sentences of generated contexts; facts' are in random order."""
     sequences: ReadRows = 1000
     """Training rows of each corpus."""
     repeated: Annotated[int, Field(ge=0, le=1_000_000)] = 0

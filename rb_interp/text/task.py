@@ -113,7 +113,8 @@ class TextRows(Dataset):
         return self.text.tokenizer.d_vocab
 
     def sample(self, set: str, n: int) -> Int[np.ndarray, " n"]:
-        """The first n rows of a set: fresh documents, in random order."""
+        """The first n rows of a set: fresh documents, in random order; facts in that of
+        their table."""
         return self.rows(set)[:n]
 
 

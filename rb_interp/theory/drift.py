@@ -16,8 +16,8 @@ counts it once, as the paper's n_s does.
 How P^s can mislead. A population has every combination, also the masked ones, unless
 ``masked=True``; at 5 anchors a masked pair takes one partner in five away from its anchors. And a
 finite task has one label for each memory pair: its empirical P^s - u differ between memory anchors
-more than between reasoning anchors, where Eq. (7) makes them equal. The cosine of raw distributions
-is large between all reasoning anchors (.88 at least at the paper's sizes).
+more than between reasoning anchors, where Eq. (7) makes them equal. The cosine of raw P^s - u is
+large between all reasoning anchors (.88 at least at the paper's sizes).
 
 Drift under gradient flow (Eq. 4, Propositions 1 to 3), with u = 1 / d_vocab, r_s the occurrences of
 token s a row, and the pull  R[s] = r_s (P^s - u):

@@ -100,7 +100,7 @@ def draw_sums(evidence: Evidence) -> Figure:
             task: AdditionTask = sweep.task
             (low, high), (first, last) = task.operands, task.block
             stride = -(-(high - low + 1) // len(sums))  # operands between two that are shown
-            start, side = (first - low) / stride - 0.5, (last - first + 1) / stride
+            start, side = (first - low) / stride - 0.5, (last - first) / stride + 1
             panel.add_patch(Rectangle((start, start), side, side, fill=False, ec=kit.RED, lw=1.4))
             ticks = range(0, len(sums), -(-len(sums) // 5))
             panel.set_xticks(ticks, [str(low + stride * tick) for tick in ticks])

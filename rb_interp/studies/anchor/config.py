@@ -70,7 +70,8 @@ class AnchorConfig(SweepConfig, StudyConfig):
     n_init: Size = 200
     """Fresh initialisations for Lemma 1."""
     l0_fixed: bool = True
-    """Whether members of small initialisation train with L0 fixed at 1/i, too."""
+    """Whether members of small initialisation train with L0 fixed at 1/i, too; at ``paper-200k``
+    never."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

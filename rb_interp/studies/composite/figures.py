@@ -38,7 +38,7 @@ PHASE_SERIES = (
     kit.Series(Term("phase", "I", None, "final"), "inferential", kit.BLUE, "o"),
     kit.Series(Term("phase", "S", None, "final"), "symmetric", kit.RED, "s"),
 )
-SETS = {"seen_test": "trained pairs", "unseen": "(4,3), never trained"}
+SETS = {"seen_test": "trained pairs", "unseen": "the unseen pair"}
 FAINT, WIDEST = 0.05, 5.0
 """Attention below which nothing is drawn, and width of a line of attention 1, in points."""
 COLOURS = {"key": kit.BLUE, "a1": kit.RED, "a2": kit.RED}

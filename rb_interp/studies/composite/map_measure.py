@@ -2,7 +2,7 @@
 
     order        Spearman's correlation of gamma and I - S, with six gammas or more from .5 to 1.0
     gamma_fit    smallest gamma with seen_test >= .90; NaN if there is none
-    unfit        how many members along gamma have seen_test < .90
+    unfit        how many sound members along gamma have seen_test < .90
     gamma_star, crosses     the boundary, and whether there is one inside the grid
     fit_rise     gamma_fit at depth 6 less that at depth 2
     distance     |gamma* at depth 4 - gamma* at depth 2|
