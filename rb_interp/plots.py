@@ -152,8 +152,7 @@ def whiskers(
     """Intervals as bars; an end that is infinite is an arrow at the edge."""
     starts = np.asarray(low, dtype=float)
     stops = np.asarray(high, dtype=float)
-    unbounded = np.isinf(starts) | np.isinf(stops)
-    if not (np.isfinite(starts) | np.isfinite(stops) | np.isinf(starts)).any():
+    if np.isnan([starts, stops]).all():
         return
     left, right = ax.get_xlim()
     bars = (np.where(np.isinf(starts), left, starts), np.where(np.isinf(stops), right, stops))
@@ -161,7 +160,7 @@ def whiskers(
     for ends, edge, arrow in ((starts, left, "<"), (stops, right, ">")):
         at_edge = lines[np.isinf(ends)]
         ax.plot(np.full(len(at_edge), edge), at_edge, arrow, color=colour, ms=4)
-    if unbounded.any():
+    if np.isinf([starts, stops]).any():
         ax.set_xlim(left, right)
 
 
@@ -276,7 +275,7 @@ def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
     elif "method" in columns:
         probe = table["method"] + " ablation"
     elif "component" in columns:
-        probe = "patching"
+        probe = "matrix"
     beside = "untrained" if probe is None else "control"
     if probe is not None:
         check_columns("heads", table, ("layer", "head", quantity))
@@ -400,6 +399,7 @@ def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | Non
         colour = f"C{gammas.index(gamma)}"
         style = LINE_STYLES[sets.index(set_name) % len(LINE_STYLES)]
         mean, low, high = intervals_or_nan(members.to_numpy()).T
+        mean[2 * members.notna().sum(axis=1) <= members.shape[1]] = np.nan  # of fewer seeds
         ax.plot(steps, members, lw=0.6, alpha=0.4, color=colour, ls=style)
         label = f"{set_name}, γ = {gamma}"
         ax.plot(steps, mean, lw=2, label=label, color=colour, ls=style)

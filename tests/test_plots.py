@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from rb_interp.errors import ArgumentError
 from rb_interp.interventions.effect import Effect, hypotheses_table
 from rb_interp.interventions.matrix import Matrix
-from rb_interp.plots import attention, heads, learning_curves
+from rb_interp.plots import Point, attention, heads, learning_curves, points
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks import Inputs
@@ -189,7 +189,7 @@ def test_heads_of_matrices_are_drawn_too(ax):
     patched = {"component": "z", "layer": [0, 0], "head": [0, 1], "role": "all"}
     drawn = heads(pd.DataFrame({**patched, "recovered": [0.5, 1.0]}), "recovered")
     assert drawn.images[0].get_array().tolist() == [[0.5, 1.0]]
-    assert drawn.get_title() == "patching"
+    assert drawn.get_title() == "matrix"
     pyplot.close(drawn.figure)
 
 
@@ -212,6 +212,24 @@ def test_learning_curves_have_a_mean_over_seeds(ax):
         pytest.approx(t_interval([4.0, 5, 6])[1]),
         pytest.approx(t_interval([5.0, 6, 7])[2]),
     )
+
+
+def test_a_mean_is_of_steps_that_most_seeds_have(ax):
+    kept = {0: (0, 100, 200), 1: (0, 200), 2: (0, 200)}  # one seed was read more often
+    rows = [(0.8, seed, step, "mem", seed) for seed, steps in kept.items() for step in steps]
+    learning_curves(pd.DataFrame(rows, columns=["gamma", "seed", "step", "set", "loss"]), ax=ax)
+    mean = [value for _, value in dots(ax)["mem, γ = 0.8"]]
+    assert mean == pytest.approx([1, np.nan, 1], nan_ok=True)
+
+
+def test_a_wide_null_stays_in_the_picture_beside_an_infinite_end(ax):
+    row = Point(
+        "one", 1.0, null=np.linspace(-6, 6, 99), beside=0.5, beside_low=-np.inf, beside_high=2.0
+    )
+    points(ax, [row], "nats", "title", beside="control", mixed=False)
+    low, high = ax.get_xlim()
+    assert low < -5
+    assert high > 5
 
 
 def test_curves_of_several_sweeps_and_unknown_columns_are_refused_in_a_sentence():

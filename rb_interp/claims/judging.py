@@ -68,11 +68,10 @@ def judge(
         message = f"the readings lack the columns {missing}; claims need {list(COLUMNS)}."
         raise RunError(f"{message} Probe the run again to write them.")
     table = ReadingsTable(readings)
-    verdicts = []
-    for claim in claims:
-        status = standings.get(claim.id, CalibrationStatus(None))
-        verdicts.append(_judge_claim(table, claim, status, diverged))
-    return Verdicts(verdicts)
+    unknown = CalibrationStatus(None)
+    return Verdicts(
+        _judge_claim(table, claim, standings.get(claim.id, unknown), diverged) for claim in claims
+    )
 
 
 @checked
@@ -163,6 +162,8 @@ def _judge_claim(
     diverged_seeds = _diverged_seeds(claim, diverged)
     samples = [table.condition_sample(condition, claim.unit) for condition in claim.conditions]
     seeds = sorted(set().union(*(sample.values for sample in samples), diverged_seeds))
+    parts = [part.values for sample in samples for part in sample.samples]
+    unpaired = set().union(*parts).difference(seeds)
     counted, learned, learned_note = _learners(table, claim, seeds)
     samples = [sample.among(counted) for sample in samples]
     unreached_seeds, few_on_time, late_note = _unreached_seeds(samples, claim, diverged_seeds)
@@ -182,7 +183,8 @@ def _judge_claim(
         outcomes = [result.outcome for result in results]
         undecided = [result for result in results if result.outcome in ("OPEN", "NOT JUDGED")]
         reason = joined_text(result.reason for result in undecided)
-        finding = rule.Finding(rule.joint_outcome(outcomes), reason=reason)
+        joint = "HOLDS" if {*outcomes} <= {"HOLDS"} else "OPEN"
+        finding = rule.Finding("FAILS" if "FAILS" in outcomes else joint, reason=reason)
         outcome = _not_open(finding.outcome, "NOT JUDGED" not in outcomes)
         deciding = (result for result in results if result.outcome == outcome)
         main_result = next(deciding, results[0])
@@ -191,7 +193,7 @@ def _judge_claim(
     barred = bool(status.reason) or learned is False or few_on_time
     notes = [status.reason, *(sample.problem for sample in samples), learned_note, late_note]
     uncounted = sorted(
-        set().union(*(sample.values for sample in samples), diverged_seeds) - met.keys()
+        unpaired.union(*(sample.values for sample in samples), diverged_seeds) - met.keys()
     )
     if uncounted and claim.unit == "seed":
         notes.append(f"seeds without every number: {_seed_list(uncounted)}")
@@ -241,7 +243,7 @@ def _diverged_seeds(claim: Claim, diverged: Diverged) -> list[int]:
     """Seeds of which a member that the claim reads has diverged."""
     diverged_seeds: set[int] = set()
     for term in claim.terms:
-        if term.stage == "init":
+        if term.stage == "init" or claim.unit != "seed":
             continue
         for sweep, gamma, seed in diverged:
             if term.gamma is None:
@@ -258,12 +260,11 @@ def _met(
 ) -> dict[int, bool]:
     """Seed -> whether it meets every condition: seeds with every number, and the lost ones."""
     whole = set.intersection(*(set(sample.values) for sample in samples)) | set(diverged_seeds)
-    met = {}
-    for seed in sorted(whole):
-        met[seed] = seed not in diverged_seeds and all(
-            sample.condition.met(sample.values[seed]) for sample in samples
-        )
-    return met
+    return {
+        seed: seed not in diverged_seeds
+        and all(sample.condition.met(sample.values[seed]) for sample in samples)
+        for seed in sorted(whole)
+    }
 
 
 def _not_open(outcome: rule.Outcome, decidable: bool) -> rule.Outcome:

@@ -177,13 +177,6 @@ def decide_interval(condition: Condition, interval: Interval) -> Outcome:
     return "HOLDS" if low_met else "FAILS"
 
 
-def joint_outcome(outcomes: Sequence[str]) -> Outcome:
-    """The outcome of all of several: FAILS where one fails, HOLDS where all hold."""
-    if "FAILS" in outcomes:
-        return "FAILS"
-    return "HOLDS" if {*outcomes} <= {"HOLDS"} else "OPEN"
-
-
 @checked
 def expected_by_chance(verdicts: Iterable[Any]) -> tuple[float, float]:
     """How many of the verdicts of `judge` would be HOLDS, and FAILS, if half of all seeds met each

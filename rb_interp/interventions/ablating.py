@@ -96,7 +96,7 @@ def replacement(values: Tensor, method: Method, seed: int = 0) -> Tensor:
     ``resample`` takes one cycle through all rows.
 
     Raises:
-        ModelError: there is a single row to resample from.
+        ModelError: there is a single row, which is its own mean and has none to resample from.
 
     >>> values = torch.tensor([[1.0], [3.0]])
     >>> [replacement(values, method).tolist() for method in METHODS]
@@ -104,12 +104,13 @@ def replacement(values: Tensor, method: Method, seed: int = 0) -> Tensor:
     """
     if method == "zero":
         return torch.zeros_like(values)
-    if method == "mean":
-        return values.mean(0, keepdim=True).expand_as(values)
     if len(values) < 2:
         raise ModelError(
-            "resampling takes values from another row and got a single one; give two rows or more."
+            "the mean and resampling take values from other rows and got a single one; give two "
+            "rows or more, or method 'zero'."
         )
+    if method == "mean":
+        return values.mean(0, keepdim=True).expand_as(values)
     order = np.random.default_rng([seed, 9]).permutation(len(values))
     following = np.empty_like(order)
     following[order] = np.roll(order, 1)
@@ -370,7 +371,9 @@ def ablations(
             drops = means(site, _stand_in(site, inputs, values[site], method, seed))
             about = [len(inputs), first.answered, note]
             unit = site.unit if site.component in PER_HEAD else None
-            rows.append([str(site), method, *drops, *control_lost, *about, site.layer, unit])
+            rows.append(
+                [site_names([site], model), method, *drops, *control_lost, *about, site.layer, unit]
+            )
     changes = [pair.metric.change for pair in pairs]
     changes[1:1] = ["low", "high"]
     control_changes = [f"control_{change}" for change in changes]

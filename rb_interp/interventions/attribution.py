@@ -199,7 +199,15 @@ class Cells:
         for reason, roles in missing.items():
             self.notes[", ".join(roles)] = f"no cells: {reason}"
         cells = cells.reshape(len(cells), *map(len, axes.values()), -1)
-        self._note_unread(pair, positions)
+        unread: dict[tuple[int, str], list[str]] = defaultdict(list)
+        for site in self.groups:
+            out_of_reach = [role for role in positions if not pair.reads(site, positions[role])]
+            if out_of_reach:
+                unread[site.layer, ", ".join(out_of_reach)].append(site.component)
+        for (layer, names), components in unread.items():
+            self.notes[f"{', '.join(dict.fromkeys(components))} of L{layer}"] = (
+                f"no path leads from {names} to the answer, so these shares are 0 in any model."
+            )
         if len(patched) > 1:
             acts, control_acts = (patched != pair.start).any(-1)
             n_unmoved = int((acts & ~control_acts).sum())
@@ -209,18 +217,6 @@ class Cells:
                     f"nothing."
                 )
         return pair.matrix(axes, cells, self.notes, method)
-
-    def _note_unread(self, pair: PairedRun, positions: dict[str, Int[np.ndarray, "row n"]]) -> None:
-        """Note the cells that no path leads from to the answer, whose share is 0 whatever it is."""
-        unread: dict[tuple[int, str], list[str]] = defaultdict(list)
-        for site in self.groups:
-            roles = [role for role in positions if not pair.reads(site, positions[role])]
-            if roles:
-                unread[site.layer, ", ".join(roles)].append(site.component)
-        for (layer, roles), components in unread.items():
-            self.notes[f"{', '.join(dict.fromkeys(components))} of L{layer}"] = (
-                f"no path leads from {roles} to the answer, so these shares are 0 in any model."
-            )
 
 
 def streams_of(model: HookedModel) -> list[Site]:
@@ -327,8 +323,6 @@ def attributed_cells(pair: PairedRun, cells: Cells) -> PatchedCells:
         for number, activations in enumerate(of_sources):
             for group, site in enumerate(cells.groups):
                 gradient = gradients[hooks[group]]
-                if gradient is None:
-                    continue
                 hooked = site.in_hook(model)
                 before = untouched[site.hook][rows]
                 after = activations[site.hook][rows]
@@ -363,19 +357,16 @@ def activation_gradients(
     rows: Tensor,
     hooks: list[str],
     slope: Float[Tensor, "row d_vocab"],
-) -> dict[str, Tensor | None]:
-    """Gradient of the metric at each hook in some base rows, on CPU; None if it acts on nothing."""
+) -> dict[str, Tensor]:
+    """Gradient of the metric at each hook in some base rows, on CPU; zeros if it acts on nothing."""
     answers = answer_positions(pair.answer_at, pair.base)[rows]
     logits, activations = forward_with_graph(pair.model, as_rows(pair.base.tokens)[rows], hooks)
     with torch.enable_grad():
         logits = logits[torch.arange(len(rows)), answers]
     gradients = torch.autograd.grad(
-        logits, [*activations.values()], slope.to(logits), allow_unused=True
+        logits, [*activations.values()], slope.to(logits), materialize_grads=True
     )
-    result: dict[str, Tensor | None] = {}
-    for name, gradient in zip(activations, gradients, strict=True):
-        result[name] = None if gradient is None else gradient.cpu()
-    return result
+    return {name: part.cpu() for name, part in zip(activations, gradients, strict=True)}
 
 
 def forward_with_graph(

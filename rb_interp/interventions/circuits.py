@@ -195,10 +195,17 @@ def anchor_routes(
 def _shares(model: HookedModel, inputs: Inputs, other: Inputs) -> dict[str, float]:
     """What each route alone, and all but it, carries of one change, and the number of rows."""
     names = [*ROUTES, *(name + NEEDED for name in ROUTES)]
-    n_rows = len(inputs)
+    n_rows, length = inputs.tokens.shape
     if not n_rows:
         return {**dict.fromkeys(names, np.nan), "rows": 0.0}
-    positions = _route_positions(inputs)
+    key = inputs.roles.position("key")
+    anchors = inputs.roles.position("anchor")
+    last = np.full((n_rows, 1), length - 1)
+    noise = other_positions({"key": key, "anchor": anchors, "last": last}, length)
+    of_routes = (key, anchors[:, :-1], anchors[:, -1:], anchors, last, noise)
+    positions = dict(zip(names, of_routes, strict=False))
+    for name in ROUTES:
+        positions[name + NEEDED] = other_positions({name: positions[name]}, length)
     roles = Roles(positions)
     base = Inputs(inputs.tokens, inputs.labels, roles)
     source = Inputs(other.tokens, other.labels, roles)
@@ -216,21 +223,6 @@ def _shares(model: HookedModel, inputs: Inputs, other: Inputs) -> dict[str, floa
         share = 1 - part if name.endswith(NEEDED) else part
         shares[name] = float(np.clip(share, 0, 1))
     return {**shares, "rows": float(n_rows)}
-
-
-def _route_positions(inputs: Inputs) -> dict[str, Int[np.ndarray, "row n"]]:
-    """Positions of each route, and of all but it under its name by necessity."""
-    n_rows, length = inputs.tokens.shape
-    key = inputs.roles.position("key")
-    anchors = inputs.roles.position("anchor")
-    last = np.full((n_rows, 1), length - 1)
-    noise = other_positions({"key": key, "anchor": anchors, "last": last}, length)
-    routes = (key, anchors[:, :-1], anchors[:, -1:], anchors, last, noise)
-    positions = dict(zip(ROUTES, routes, strict=True))
-    without = {}
-    for name, of_route in positions.items():
-        without[name + NEEDED] = other_positions({name: of_route}, length)
-    return positions | without
 
 
 SHARE_MIN = 0.80

@@ -198,7 +198,7 @@ class Matrix(TableRepr):
         if self.direction == "direct":
             return f"direct {share} on the {self.metric} (nats), n = {len(self)}", table, notes
         difference = self.clean - self.corrupted
-        if not np.isfinite(ratio_interval(difference[None], difference)).all():
+        if len(self) > 1 and not np.isfinite(ratio_interval(difference[None], difference)).all():
             notes.append(
                 f"the {self.metric} of clean and corrupted rows differs by "
                 f"{difference.mean():.3g}, which may be 0 by its spread over rows: shares are "

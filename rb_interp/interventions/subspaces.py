@@ -119,7 +119,7 @@ def token_basis(
             roles.
 
     Raises:
-        ModelError: the model has no such layer or head, or the embeddings span nothing.
+        ModelError: the model has no such layer, or the embeddings span nothing.
         RolesError: the roles have no such group.
     """
     return span(_centred(model, inputs, group, layer, head, groups))
@@ -156,7 +156,7 @@ def matched_spans(
         seed: seed of the draws.
 
     Raises:
-        ModelError: the model has no such layer or head, or the embeddings span nothing.
+        ModelError: the model has no such layer, or the embeddings span nothing.
         RolesError: the roles have no such group.
     """
     vectors = _centred(model, inputs, group, layer, head, groups)

@@ -331,32 +331,21 @@ def measure_pairs(
                 nulls[name + EXCESS] = Null(PERMUTED, draws, tolerance=ROUNDING)
         return nulls
 
-    notes = _null_notes(attention.padding_group, queries, keys, pairs, with_null or list(pairs))
-    for name in set(notes) & set(excesses):
-        notes[name + EXCESS] = notes[name]
-    return Measurement(values, draw_nulls, {"attention": table}, len(pattern), null_notes=notes)
-
-
-def _null_notes(
-    padding_group: Int[np.ndarray, " row"],
-    queries: Queries,
-    keys: Keys,
-    pairs: RolePairs,
-    names: Sequence[str],
-) -> dict[str, str]:
-    """Notes on nulls of pairs whose roles stand alike in all rows, or of rows that are alone."""
-    fixed_queries = (queries == queries[padding_group]).all((0, 1))
-    fixed_keys = (keys == keys[padding_group]).all((0, 1))
-    n_lone = int((np.bincount(padding_group) == 1).sum())
-    padded = " of the same padding" if padding_group.any() else ""
+    group = attention.padding_group
+    fixed_queries = (queries == queries[group]).all((0, 1))
+    fixed_keys = (keys == keys[group]).all((0, 1))
+    n_lone = int((np.bincount(group) == 1).sum())
+    padded = " of the same padding" if group.any() else ""
     notes = {}
-    for name in names:
+    for name in with_null or pairs:
         q, k = pairs[name]
         if fixed_queries[q] and fixed_keys[k]:
             notes[name] = FIXED_ROLES_NOTE.format(padded)
         elif n_lone:
-            notes[name] = LONE_ROWS_NOTE.format(n_lone, len(padding_group))
-    return notes
+            notes[name] = LONE_ROWS_NOTE.format(n_lone, len(group))
+    for name in set(notes) & set(excesses):
+        notes[name + EXCESS] = notes[name]
+    return Measurement(values, draw_nulls, {"attention": table}, len(pattern), null_notes=notes)
 
 
 def _mask(positions: Int[np.ndarray, "row n"], length: int) -> PositionMask:

@@ -229,6 +229,7 @@ def circuits_of(scan: OnePass) -> Circuits:
         scale = getattr(model.blocks[layer].attn, "attn_scale", math.sqrt(cfg.d_head))
         sides[-2] = sides[-2] / (math.inf if rotary else scale)
     W_U = float64(model.W_U)
+    W_U = W_U - W_U.mean(1, keepdims=True)  # which the softmax does not see
     stacked = np.reshape(sides, (-1, 4, *sides[0].shape))
     values, outputs, queries, keys = stacked.swapaxes(0, 1)
     writers = np.linalg.qr(values, mode="r") @ outputs.swapaxes(2, 3)

@@ -62,7 +62,6 @@ LAGS = 10
 """Distances k for which C(k) is a value."""
 COMPONENTS = 3
 TokenIds = Int[np.ndarray, " token"]
-CosineMatrix = Float[np.ndarray, "token token"]
 Scores = Float[np.ndarray, "token component"]
 REASONS = {
     **RATIO_REASON,
@@ -154,7 +153,7 @@ def layout_of(vectors: Embeddings, ids: TokenIds, steps: Sequence[int]) -> Measu
 
 
 def order_values(
-    cos: CosineMatrix,
+    cos: Float[np.ndarray, "token token"],
     scores: Scores,
     ids: TokenIds,
     steps: Sequence[int],

@@ -165,7 +165,9 @@ def answers_in_streams(
     values = {name: float(numbers.mean()) for name, numbers in by_row.items()}
     notes = {}
     if len(answers) == 1:
-        notes = dict.fromkeys(values, "all rows have the same answer, so p = 1 says nothing.")
+        notes = dict.fromkeys(
+            values, "all rows have the same answer, so p is 1 and logit_diff 0 in any model."
+        )
     return Measurement(values, draw_nulls, by_row, len(rows), null_notes=notes)
 
 

@@ -102,7 +102,9 @@ def distance_from_average(
     }
     count = choices.sum(0)
     per_row = np.where(count > 0, (distance * choices).sum(0) / np.maximum(count, 1), np.nan)
-    arrays = {"tv_per_row": per_row, "mean_pattern": pattern.mean(0)}
+    counting = np.maximum(queries.sum(0), 1)[:, None]
+    mean_pattern = np.einsum("rqk,rq->qk", pattern, queries) / counting
+    arrays = {"tv_per_row": per_row, "mean_pattern": mean_pattern}
     total = sizes.sum(1)
     common_sizes = sizes[np.abs(total - total.mean()).argmin()]  # of a row with the usual padding
     nulls = partial(simplex_null, tuple(common_sizes[common_sizes > 1].tolist()))

@@ -64,9 +64,6 @@ Ranges = Int[np.ndarray, "group 2"] | Sequence[tuple[int, int]] | Sequence[Seque
 """Lowest and highest label of each group, both inclusive."""
 RowVectors = Float[np.ndarray, "row d"]
 RowLabels = Int[np.ndarray, " row"]
-PairCosines = Float[np.ndarray, " pair"]
-PairRows = tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]
-"""First and second row of each pair."""
 
 
 @checked
@@ -135,7 +132,10 @@ def cosines_by_target(
 
 
 def compare_targets(
-    vectors: RowVectors, labels: RowLabels, centre: RowLabels, row_pairs: PairRows
+    vectors: RowVectors,
+    labels: RowLabels,
+    centre: RowLabels,
+    row_pairs: tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]],
 ) -> Measurement:
     """The values of `cosines_by_target`, read from one vector a row.
 
@@ -166,7 +166,9 @@ def compare_targets(
     return Measurement(values, draw_nulls, arrays, len(vectors))
 
 
-def means_by_target(cosines: PairCosines, equal: Bool[np.ndarray, " pair"]) -> dict[str, float]:
+def means_by_target(
+    cosines: Float[np.ndarray, " pair"], equal: Bool[np.ndarray, " pair"]
+) -> dict[str, float]:
     """Mean cosine of pairs with equal and with different targets, and the difference.
 
     NaN without such a pair.
@@ -186,7 +188,8 @@ def position_vectors(
     n, length = inputs.tokens.shape
     positions = positions_of(inputs, role, "cosines_by_target")
     activation = capture(model, inputs.tokens, [hook])[hook]
-    if activation.ndim < 3 or activation.shape[1] != length:
+    of_pairs = hook.endswith(("pattern", "scores"))
+    if of_pairs or activation.ndim < 3 or activation.shape[1] != length:
         raise ModelError(
             f"cosines_by_target got the hook '{hook}', whose activation has the shape "
             f"{list(activation.shape)}; expected [row, pos, ...] with {length} positions."

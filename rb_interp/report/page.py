@@ -82,10 +82,7 @@ def render_page(study: ReportedStudy, evidence: Evidence, images: Mapping[str, b
         loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined
     )
     environment.trim_blocks = environment.lstrip_blocks = True
-    environment.filters["number"] = number
-    environment.filters["two"] = two_digits
-    environment.filters["typeset"] = typeset
-    environment.filters["seeds"] = seeds_text
+    environment.filters.update(two=two_digits, typeset=typeset, seeds=seeds_text)
     template = '{% extends "page.md.jinja" %}'
     if study.report:
         template = study.report.read_text(encoding="utf-8")
@@ -334,12 +331,13 @@ class Page:
             met_by = ""
             if result.criterion:
                 mark = badge(result.outcome)
-                met_by = f", met by {result.n_meeting}/{result.n_seeds}"
+                if verdict.unit == "seed":
+                    met_by = f", met by {result.n_meeting}/{result.n_seeds}"
             numbers = f"{effect_text(result)}{met_by}, untrained {number(result.untrained)}"
             statistic = typeset(result.criterion or result.statistic)
             text += Markup("<br>{} {}: {}").format(mark, statistic, numbers)
         share = ""
-        if verdict.n_seeds:
+        if verdict.n_seeds and verdict.unit != "interval":
             share = verdict.n_meeting / verdict.n_seeds
             share = share_text(share, verdict.share_low, verdict.share_high)
         marks = {True: self._positives(verdict.id), False: "not calibrated", None: ""}

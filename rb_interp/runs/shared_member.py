@@ -180,7 +180,20 @@ def from_pretrained(
     """
     folder = ZOO_FOLDER if str(path) == ZOO else Path(path)
     if not folder.is_dir():
-        folder = _downloaded(str(path), member, revision)
+        import huggingface_hub
+
+        patterns = None if member is None else [f"{member}/*", f"*/{FILE}"]
+        try:
+            downloaded = huggingface_hub.snapshot_download(
+                str(path), revision=revision, allow_patterns=patterns
+            )
+        except Exception as error:  # of the library, of the network, of the disk
+            raise RunError(
+                f"there is no folder {path} here, and no repository of that name could be had "
+                f"from the Hub ({type(error).__name__}: {first_line(error)}); check the name, the "
+                f"revision and the network."
+            ) from None
+        folder = Path(downloaded)
     names = members(folder)
     if member is not None and member not in names:
         raise RunError(f"{path} holds no member '{member}'; {nearest(member, names)}")
@@ -191,24 +204,6 @@ def from_pretrained(
             )
         member = names[0]
     return read(folder / (member or ""), task)
-
-
-def _downloaded(repository: str, member: str | None, revision: str | None) -> Path:
-    """The folder of a repository of the Hub, with one member or all."""
-    import huggingface_hub
-
-    patterns = None if member is None else [f"{member}/*", f"*/{FILE}"]
-    try:
-        folder = huggingface_hub.snapshot_download(
-            repository, revision=revision, allow_patterns=patterns
-        )
-    except Exception as error:  # of the library, of the network, of the disk
-        raise RunError(
-            f"there is no folder {repository} here, and no repository of that name could be had "
-            f"from the Hub ({type(error).__name__}: {first_line(error)}); check the name, the "
-            f"revision and the network."
-        ) from None
-    return Path(folder)
 
 
 @checked

@@ -194,7 +194,7 @@ def difference_of_paired_shares(lost: int, gained: int, n: int) -> Interval:
         low = brentq(excess, -1, estimate - margin)
     if estimate < 1:
         high = brentq(excess, estimate + margin, 1)
-    return Interval(estimate, float(low), float(high))
+    return Interval(estimate, low, high)
 
 
 def mean_of_shares(counts: Sequence[tuple[int, int]], confidence: float = 0.95) -> Interval:
@@ -346,7 +346,7 @@ def stratified_auc(
         low = brentq(excess, tiny, value)
     if value < 1 - tiny and excess(1 - tiny) > 0:
         high = brentq(excess, value, 1 - tiny)
-    return Auc(value, float(low), float(high), n_pairs, independent)
+    return Auc(value, low, high, n_pairs, independent)
 
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -242,6 +242,13 @@ class AnchorTask(TaskSettings):
         anchors = np.concatenate(per_set)
         n, q = anchors.shape
         keys = self.tokens("key")
+        low, high = label_bounds(self)
+        table = np.random.default_rng([seed, 1]).integers(low, high + 1)
+        if self.unordered:
+            # each combination has the label of the first one that holds the same anchors
+            in_order = np.sort(self.combinations("mem"), 1)
+            _, first, group = np.unique(in_order, axis=0, return_index=True, return_inverse=True)
+            table = table[first[group.reshape(-1)]]
         rng = np.random.default_rng([seed, 2])
         tokens = rng.integers(keys[0], keys[-1] + 1, (n, self.length))
         key_position = rng.integers(0, self.length - q, n)[:, None]
@@ -263,21 +270,11 @@ class AnchorTask(TaskSettings):
             groups={name: self.tokens(name) for name in GROUPS.values()},
             name="the anchor task",
             task=self,
-            label_table=self._label_table(seed),
+            label_table=table,
         )
         rows = np.arange(n)
         plain = replace(unlabelled, labels=AnchorTask.answers(self, unlabelled, rows, tokens))
         return replace(plain, labels=self.answers(plain, rows, tokens))
-
-    def _label_table(self, seed: int) -> Int[np.ndarray, "combination key"]:
-        low, high = label_bounds(self)
-        table = np.random.default_rng([seed, 1]).integers(low, high + 1)
-        if not self.unordered:
-            return table
-        # each combination has the label of the first one that holds the same anchors
-        anchors = np.sort(self.combinations("mem"), 1)
-        _, first, group = np.unique(anchors, axis=0, return_index=True, return_inverse=True)
-        return table[first[group.reshape(-1)]]
 
     @checked
     def answers(

@@ -52,7 +52,12 @@ def _kinds(example: Example, starts: Sequence[int]) -> Int8[np.ndarray, " token"
         if number % 2:  # a rule, whose conclusion follows
             marks[position + 1] = "form"
             end = position + len(sentence)
-            marks[end - len(parse_clause(sentence).predicate)] = _kind_of_object(example, number)
+            answer = parse_clause(example.chain_of_thought[number + 1]).predicate
+            in_query = example.query.endswith(f" {answer}.") or example.hops == 1
+            kind = "object" if in_query else "rule"
+            if sentence not in split_sentences(example.question):
+                kind = "fact"
+            marks[end - len(parse_clause(sentence).predicate)] = kind
         position += 1 + len(sentence)
     if example.answer:
         marks[position + 1] = "answer"
@@ -61,12 +66,3 @@ def _kinds(example: Example, starts: Sequence[int]) -> Int8[np.ndarray, " token"
     if not example.answer:
         kinds[-1] = KINDS.index("stop")
     return kinds
-
-
-def _kind_of_object(example: Example, number: int) -> str:
-    """The kind of the object of the rule that is sentence ``number`` of the chain."""
-    sentence, conclusion = example.chain_of_thought[number : number + 2]
-    if sentence not in split_sentences(example.question):
-        return "fact"
-    in_query = example.query.endswith(f" {parse_clause(conclusion).predicate}.")
-    return "object" if in_query or example.hops == 1 else "rule"

@@ -30,8 +30,6 @@ from rb_interp.theory.drift import emb_mlp_map, one_layer_maps, pull, value_flow
 from rb_interp.training.config import TrainConfig
 
 SeedWeights = Mapping[str, Tensor]
-SeedTokens = Int[Tensor, "seed row pos"]
-SeedLabels = Int[Tensor, "seed row ..."]
 
 
 class Batches:
@@ -94,7 +92,7 @@ class Batches:
 
     def _tensors(
         self, datasets: Sequence[Dataset], rows: Sequence[np.ndarray]
-    ) -> tuple[SeedTokens, SeedLabels]:
+    ) -> tuple[Int[Tensor, "seed row pos"], Int[Tensor, "seed row ..."]]:
         """Tokens and labels of some rows of each seed, on the device."""
         pairs = list(zip(datasets, rows, strict=True))
         tokens = [np.asarray(data.tokens[part], dtype=np.int64) for data, part in pairs]

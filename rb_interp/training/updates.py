@@ -43,12 +43,18 @@ class TorchUpdate:
         self, trained: Mapping[str, Tensor], settings: RatesAndDecays, train: TrainConfig
     ) -> None:
         self.train = train
-        self.rates = [rate for rate, _ in settings]
         has_one_setting = len(set(settings)) == 1
         self.pieces = {}
         for name, weight in trained.items():
             self.pieces[name] = weight.detach().split(len(weight) if has_one_setting else 1)
-        self.optimiser = make_optimiser(groups_by_setting(self.pieces, settings), train)
+        groups = []
+        for setting in dict.fromkeys(settings):
+            numbers = [number for number, other in enumerate(settings) if other == setting]
+            numbers = [0] if has_one_setting else numbers
+            trained_together = [part[n] for part in self.pieces.values() for n in numbers]
+            rate, decay = setting
+            groups.append({"params": trained_together, "rate": rate, "weight_decay": decay})
+        self.optimiser = make_optimiser(groups, train)
 
     def __call__(self, gradients: Sequence[Tensor], step: int) -> None:
         """Take step 0, 1, ... with the gradients of every trained tensor, which are scaled in
@@ -60,9 +66,8 @@ class TorchUpdate:
             parts = gradient.contiguous().split(len(pieces[0]))
             for piece, part in zip(pieces, parts, strict=True):
                 piece.grad = part
-        lr = {rate: learning_rate(step, self.train, rate) for rate in self.rates}
         for group in self.optimiser.param_groups:
-            group["lr"] = lr[group["rate"]]
+            group["lr"] = learning_rate(step, self.train, group["rate"])
         self.optimiser.step()
 
     def moments(self) -> dict[str, Tensor]:
@@ -211,29 +216,6 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
             ) from None
 
     return called
-
-
-def groups_by_setting(
-    pieces: Mapping[str, Sequence[Tensor]], settings: Sequence[tuple[float, float]]
-) -> list[dict[str, Any]]:
-    """A parameter group of the optimiser for each learning rate, which stands in it as ``rate``,
-    and weight decay.
-
-    Args:
-        pieces: name -> one tensor of all members, where they share a setting, or one of each.
-        settings: learning rate and weight decay of each member.
-    """
-    groups = []
-    for setting in dict.fromkeys(settings):
-        numbers = [number for number, other in enumerate(settings) if other == setting]
-        if len(numbers) == len(settings):
-            numbers = [0]
-        trained = []
-        for tensors in pieces.values():
-            trained += [tensors[number] for number in numbers]
-        rate, decay = setting
-        groups.append({"params": trained, "rate": rate, "weight_decay": decay})
-    return groups
 
 
 def make_optimiser(parameters: Iterable[Any], train: TrainConfig) -> torch.optim.Optimizer:

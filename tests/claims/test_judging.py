@@ -156,6 +156,7 @@ def test_a_contrast_pairs_its_seeds():
     assert claim.untrained == pytest.approx(0.4)
     assert claim.met_at_initialisation
     assert claim.conditions[0].seeds == tuple(range(8))
+    assert claim.reason == "seeds without every number: 8"
 
 
 def test_met_at_initialisation_needs_half_of_the_untrained_models_in_every_condition():
@@ -387,12 +388,14 @@ def test_a_number_of_all_members_is_judged_by_the_interval_that_was_read_with_it
         planted(replace(AUC, quantity=name), [x], gamma=NAN)
         for name, x in zip(names, numbers, strict=True)
     ]
-    (found,) = judge(pd.concat(readings, ignore_index=True), [claim])
+    lost = [("", 0.8, 11)]  # no seeds to count, so none that diverged
+    (found,) = judge(pd.concat(readings, ignore_index=True), [claim], diverged=lost)
     assert (found.outcome, found.reason) == (outcome, reason)
+    assert found.conditions[0].n_seeds == 1
     assert (found.effect, found.high) == (numbers[0], numbers[2])
     assert (found.n_seeds, found.n_meeting) == (1, claim.conditions[0].met(numbers[0]))
     assert expected_by_chance([found]) == (0.025, 0.025)
-    (nothing,) = judge(readings[1], [claim])
+    (nothing,) = judge(readings[1], [claim], diverged=lost)
     assert nothing.reason == "no reading of auc/within at all gammas, stage 'final'"
     assert expected_by_chance([nothing]) == (0, 0)
     assert "its whole interval over members" in found.criterion

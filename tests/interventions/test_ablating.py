@@ -96,6 +96,11 @@ def test_many_at_once_are_the_single_ones():
     assert heads["loss_increase"].iloc[-1] == pytest.approx(single.values.mean(), abs=1e-6)
 
 
+def test_heads_that_share_their_values_say_so():
+    table = ablations(model_of("grouped"), INPUTS, ["v.1.2", "z.1.2"], methods=["zero"])
+    assert table["component"].to_list() == ["v.1.2 (shared with head 3)", "z.1.2"]
+
+
 def test_many_at_once_under_another_metric():
     """Without labels too, where nothing is answered rightly or wrongly."""
     model = model_of("gpt2")

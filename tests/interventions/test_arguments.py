@@ -130,6 +130,10 @@ WRONG = {
         lambda: ablation(MODEL, ROWS.take([0]), "z.0", method="resample"),
         "got a single one; give two rows",
     ),
+    "one row and its mean": (
+        lambda: ablation(MODEL, ROWS.take([0]), "z.0"),
+        "the mean and resampling take values from other rows and got a single one; give two rows",
+    ),
     "a basis": (
         lambda: subspace_effect(MODEL, ROWS, 2 * np.eye(16)[:, :2]),
         "the basis is not orthonormal; span(vec",

@@ -31,6 +31,10 @@ def arrays(W_OV, n_layers=1, **more):
     return rb.from_arrays(W_E=one, W_U=one, **layers)
 
 
+ONE = np.eye(6)
+GIVEN = {"W_E": ONE, **dict.fromkeys(("W_V", "W_Q", "W_K"), ONE[None, None])}
+
+
 @pytest.mark.parametrize(
     ("W_OV", "copying"),
     [(np.eye(6), 1), (-np.eye(6), -1), (np.roll(np.eye(6), 1, 1), -1 / 5)],
@@ -42,6 +46,17 @@ def test_copying_by_hand(W_OV, copying):
     assert reading.values["copying"] == pytest.approx(copying)
     assert np.sort(np.abs(reading.arrays["eigenvalues"])) == pytest.approx([0, 1, 1, 1, 1, 1])
     assert (reading.nulls["copying"].p_value(reading.values["copying"]) == 1 / 21) == (copying == 1)
+
+
+def test_a_vector_added_to_every_column_of_w_u_changes_nothing():
+    """The softmax does not see it, where W_U has fewer tokens than W_E too."""
+    W_OV, W_U = np.random.default_rng(0).normal(size=(2, 6, 6))
+    plain, moved = (
+        head_circuits(rb.from_arrays(**{**GIVEN, "W_O": W_OV[None, None]}, W_U=answers), n_null=0)
+        for answers in (W_U[:, :4], W_U[:, :4] + np.arange(6)[:, None])
+    )
+    assert plain.values["copying"] == pytest.approx(moved.values["copying"])
+    assert abs(plain.values["copying"]) > 0.01
 
 
 def test_random_bases_have_no_sign():

@@ -9,6 +9,7 @@ import pytest
 import torch
 from lens_models import hooks_on, lens_model
 
+from rb_interp.errors import ModelError
 from rb_interp.probes import captured, cosines_by_target, from_arrays
 from rb_interp.probes.labels import label_range, pooled_inside
 from rb_interp.tasks import Inputs, Roles
@@ -104,6 +105,9 @@ def test_heads_are_one_vector_and_nothing_is_left_behind(kind):
     np.testing.assert_allclose(reading.arrays["cosines"], by_torch[first, second], atol=1e-5)
     assert reading.untrained["equal"] != reading.values["equal"]
     assert hooks_on(model) == hooks_on(untrained) == []
+    short = Inputs(TOKENS[:, : model.cfg.n_heads], INPUTS.labels)  # a head stands in no position
+    with pytest.raises(ModelError, match="hook_pattern"):
+        cosines_by_target(model, short, hook="blocks.1.attn.hook_pattern")
 
 
 PAPER = tuple((30, 29 + 20 * i) for i in (1, 2, 3, 4))

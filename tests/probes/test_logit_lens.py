@@ -196,7 +196,7 @@ def test_rows_without_labels_are_refused_and_one_answer_has_a_note():
     with pytest.raises(ModelError, match="none labels"):
         probes.logit_lens(model, Inputs(INPUTS.tokens))
     reading = probes.logit_lens(model, INPUTS.take(INPUTS.labels == 2))
-    assert "p = 1 says nothing" in reading.notes["resid_mid.0:rank"]
+    assert "p is 1 and logit_diff 0 in any model" in reading.notes["resid_mid.0:rank"]
     axes = reading.plot(quantity="rank")
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert axes.get_xlabel() == "rank"

@@ -40,6 +40,10 @@ def test_distances_from_an_average_by_hand():
     assert found.values["max_deviation"] == pytest.approx(2 / 3)
     h = -(0.9 * np.log(0.9) + 0.1 * np.log(0.1)) / np.log(2)
     assert found.values["entropy"] == pytest.approx((h + 0 + 1 + 1) / 4)
+    queries = np.array([[True, True, True], [False, False, True]])  # the second begins late
+    late = averaged([EVEN[:3, :3], np.eye(3)], n_null=0, queries=queries)
+    even_and_late = [[1, 0, 0], [0.5, 0.5, 0], [1 / 6, 1 / 6, 2 / 3]]
+    np.testing.assert_allclose(late.arrays["mean_pattern"], even_and_late)
     opposite = averaged(
         [[[1.0, 0], [1, 0]], [[1, 0], [0, 1]]], n_null=0
     )  # their mean is uniform, and they are not

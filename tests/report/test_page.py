@@ -150,3 +150,14 @@ def test_members_that_never_came_to_a_stage_are_named_where_it_is_shown(evidence
         "",
     ]
     assert draw(drawing("half"), evidence).get_supxlabel() == ""
+    draw(drawing("half"), found)
+    after_a_figure = page.readings(page.terms("geometry", {"cos_reasoning": "cos"}))
+    assert "not reached" not in after_a_figure
+
+
+def test_an_interval_of_all_members_counts_no_seeds(evidence):
+    verdict = replace(evidence.verdicts["A1"], unit="interval", n_seeds=1)
+    page = Page(ANCHOR, replace(evidence, verdicts=Verdicts([verdict])), {})
+    of_members = page.all_claims()
+    assert of_members.count("met by") == 1  # the heading
+    assert "| interval<br> |" in of_members  # no share of seeds

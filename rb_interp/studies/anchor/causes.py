@@ -90,11 +90,14 @@ def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> S
     def intervene(models: MemberModels, member: Member) -> Iterator[tuple[str, str, Reading]]:
         data = sweep.dataset(member.seed)
         inputs = _inputs(data, REASONING)
-        same_circuit = _same_circuit(circuits, member)
+        same_gamma = circuits.query("abs(gamma - @member.gamma) < 1e-9")
+        is_member = same_gamma["seed"] == member.seed
+        same_cause = same_gamma["cause"].isin(list(same_gamma["cause"][is_member]))
+        seeds = same_gamma["seed"][same_cause & ~is_member][:MAX_PATTERNS]
         for stage in ("init", own_stage(sweep, member), "final"):
             patterns = []
-            for other in same_circuit if stage in ("half", "matched") else ():
-                models.load(other, stage)
+            for seed in seeds if stage in ("half", "matched") else ():
+                models.load(Member(member.gamma, int(seed)), stage)
                 patterns.append(pattern_of(models.model, inputs.tokens))
             models.load(member, stage)
             effects = list(_effects(stage, models.model, data, entropies[member.seed]))
@@ -253,15 +256,6 @@ def carried(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFrame]:
         with suppress(ModelError):  # no pair tells the hypotheses apart
             effect = interchange(model, base, source, site, predicted, control=control)
             yield effect.hypotheses.assign(role=role)
-
-
-def _same_circuit(circuits: pd.DataFrame, member: Member) -> list[Member]:
-    """The members of other seeds, MAX_PATTERNS at most, whose circuit has this member's name."""
-    same_gamma = circuits.query("abs(gamma - @member.gamma) < 1e-9")
-    is_member = same_gamma["seed"] == member.seed
-    same_cause = same_gamma["cause"].isin(list(same_gamma["cause"][is_member]))
-    seeds = same_gamma["seed"][same_cause & ~is_member]
-    return [Member(member.gamma, int(seed)) for seed in seeds[:MAX_PATTERNS]]
 
 
 def _inputs(data: AnchorDataset, set: str) -> Inputs:

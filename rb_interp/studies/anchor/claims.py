@@ -22,11 +22,7 @@ from rb_interp.claims.claim import (
 from rb_interp.runs.results import StudyResult
 from rb_interp.settings import LARGE, MIDDLE, SMALL
 from rb_interp.studies.anchor.config import FIXED
-from rb_interp.studies.anchor.equal_loss import claims_at_equal_loss
-
-
-def _uniformity(gamma: float, stage: str) -> Term:
-    return Term("uniformity", "tv", gamma, stage, "rsn_train", 0, "L0's TV from 1/i")
+from rb_interp.studies.anchor.equal_loss import claims_at_equal_loss, uniformity
 
 
 def _value(quantity: str, label: str) -> Term:
@@ -176,13 +172,13 @@ MECHANISM = (
         "M1",
         "With small initialisation L0 averages all preceding tokens.",
         "Fig. 6, attention",
-        at_most(_uniformity(SMALL, "half"), 0.10),
+        at_most(uniformity(SMALL, "half"), 0.10),
     ),
     make_claim(
         "M2",
         "With large initialisation L0 is further from an average than with small initialisation.",
         "contrast",
-        at_least(_uniformity(LARGE, "matched"), 0.10, _uniformity(SMALL, "half")),
+        at_least(uniformity(LARGE, "matched"), 0.10, uniformity(SMALL, "half")),
     ),
     make_claim(
         "M3",
@@ -382,14 +378,14 @@ RIVAL = (
         "U1",
         "At equal loss uniform attention belongs to small initialisation.",
         "plateau (arXiv 2506.13688)",
-        at_least(_uniformity(LARGE, "half"), 0.10, _uniformity(SMALL, "half")),
+        at_least(uniformity(LARGE, "half"), 0.10, uniformity(SMALL, "half")),
     ),
     make_claim(
         "U2",
         "At the end of each member's own plateau uniform attention belongs to small "
         "initialisation.",
         "plateau (arXiv 2506.13688)",
-        at_least(_uniformity(LARGE, "leaving"), 0.10, _uniformity(SMALL, "leaving")),
+        at_least(uniformity(LARGE, "leaving"), 0.10, uniformity(SMALL, "leaving")),
     ),
     make_claim(
         "U3",

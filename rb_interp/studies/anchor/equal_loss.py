@@ -44,8 +44,9 @@ _TABLE_LEARNED = at_least(
 )
 
 
-def _uniformity(gamma: float) -> Term:
-    return Term("uniformity", "tv", gamma, "informed", "rsn_train", 0, "L0's TV from 1/i")
+def uniformity(gamma: float, stage: str) -> Term:
+    """L0's distance from an average on reasoning inputs."""
+    return Term("uniformity", "tv", gamma, stage, "rsn_train", 0, "L0's TV from 1/i")
 
 
 def _answers_lost(quantity: str, label: str) -> Term:
@@ -68,7 +69,7 @@ def claims_at_equal_loss(beside: dict[str, Claim]) -> tuple[Claim, ...]:
             "Where more than frequencies is known, uniform attention belongs to small "
             "initialisation.",
             "plateau (arXiv 2506.13688), beside U2",
-            at_least(_uniformity(LARGE), 0.10, _uniformity(SMALL)),
+            at_least(uniformity(LARGE, "informed"), 0.10, uniformity(SMALL, "informed")),
         ),
         make_claim(
             "M10c",

@@ -109,14 +109,7 @@ class CompositeConfig(SweepConfig, StudyConfig):
                 f"length={task.length}; flows are read where noise stands between the anchors and "
                 f"the last position, so give 6 or more."
             )
-        for pair in task.held_out:
-            key = np.array([0])
-            anchors = np.array([pair])
-            if task.inferential(key, anchors) == task.symmetric(key, anchors):
-                raise ConfigError(
-                    f"the held-out pair {pair} gets the same answer by inference and by its "
-                    f"mirror; make the mirror {pair[::-1]} an exception."
-                )
+        check_answers_differ(task)
         if self.model.architecture != "transformer" or self.model.n_layers < 2:
             raise ConfigError(
                 f"architecture='{self.model.architecture}', n_layers={self.model.n_layers}; the "
@@ -134,3 +127,15 @@ class CompositeConfig(SweepConfig, StudyConfig):
         task = self.task.both_unseen()
         control = SweepConfig(gammas, task, self.model, train, self.rates, self.data_seed)
         return {"": self, BOTH_UNSEEN: control}
+
+
+def check_answers_differ(task: CompositeTask) -> None:
+    """Raise ConfigError for a held-out pair that inference and symmetry answer alike."""
+    key = np.array([0])
+    for pair in task.held_out:
+        anchors = np.array([pair])
+        if task.inferential(key, anchors) == task.symmetric(key, anchors):
+            raise ConfigError(
+                f"the held-out pair {pair} gets the same answer by inference and by its mirror; make "
+                f"the mirror {pair[::-1]} an exception."
+            )

@@ -33,7 +33,14 @@ from rb_interp.runs import Study
 from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
 from rb_interp.settings import Gammas, Rate, Seeds, distinct
 from rb_interp.studies.composite.claims import other_answers, phase
-from rb_interp.studies.composite.config import EPOCH, MIDDLE, MODELS, SMALL, TRAINING
+from rb_interp.studies.composite.config import (
+    EPOCH,
+    MIDDLE,
+    MODELS,
+    SMALL,
+    TRAINING,
+    check_answers_differ,
+)
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.training.config import TrainConfig
 
@@ -197,6 +204,11 @@ class CompositeMapConfig(StudyConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_answers_differ(self.task)
+        if self.model.n_layers != 2:
+            raise ConfigError(
+                f"n_layers={self.model.n_layers}; depth is an axis, so give 'depths'."
+            )
         if 2 not in self.depths:
             raise ConfigError(f"depths={self.depths}; axes share the point 2, so add it.")
         if 1.0 not in self.factors:

@@ -92,7 +92,6 @@ RESID = [f"blocks.{layer}.hook_resid_mid" for layer in LAYERS]
 VALUES = "blocks.1.attn.hook_v"
 
 Groupings = Mapping[str, PerRow]
-ComparedRows = Int[np.ndarray, "comparison noise key key 2"]
 
 
 class Grid(NamedTuple):
@@ -112,7 +111,9 @@ class Grid(NamedTuple):
         numbers = self.pairs.index(pair) * n + np.arange(n)
         return numbers.reshape(NOISES, len(KEYS))
 
-    def cells(self, compared: Sequence[tuple[Pair, Pair]]) -> ComparedRows:
+    def cells(
+        self, compared: Sequence[tuple[Pair, Pair]]
+    ) -> Int[np.ndarray, "comparison noise key key 2"]:
         """Numbers of the two rows of each cell: key of the first pair down, of the second across."""
         cells = np.empty((len(compared), NOISES, len(KEYS), len(KEYS), 2), dtype=np.int64)
         for number, (down, across) in enumerate(compared):

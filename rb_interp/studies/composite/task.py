@@ -233,6 +233,14 @@ class CompositeTask(TaskSettings):
             tokens.append(set_rows[0])
             keys.append(set_rows[1])
         sizes = [len(rows) for rows in tokens]
+        table = self.shift_table()
+        candidates = self.exception_candidates
+        rng = np.random.default_rng([seed, 1])
+        for number in rng.permutation(len(candidates))[: self.random_exceptions]:
+            first, second = candidates[number]
+            shifts = list(range(2 * min(self.shifts), 2 * max(self.shifts) + 1))
+            shifts.remove(self.shifts[first - 1] + self.shifts[second - 1])
+            table[first - 1, second - 1] = rng.choice(shifts)
         data = CompositeDataset(
             seed=seed,
             tokens=np.concatenate(tokens),
@@ -244,20 +252,9 @@ class CompositeTask(TaskSettings):
             groups={name: self.tokens(name) for name in ("key", "anchor")},
             name="the composite task",
             task=self,
-            pair_shifts=self._draw_shifts(np.random.default_rng([seed, 1])),
+            pair_shifts=table,
         )
         return replace(data, labels=self.answers(data, np.arange(len(data)), data.tokens))
-
-    def _draw_shifts(self, rng: np.random.Generator) -> Int[np.ndarray, "first second"]:
-        """The shifts of all pairs, with random exceptions."""
-        table = self.shift_table()
-        candidates = self.exception_candidates
-        for number in rng.permutation(len(candidates))[: self.random_exceptions]:
-            first, second = candidates[number]
-            shifts = list(range(2 * min(self.shifts), 2 * max(self.shifts) + 1))
-            shifts.remove(self.shifts[first - 1] + self.shifts[second - 1])
-            table[first - 1, second - 1] = rng.choice(shifts)
-        return table
 
     def answers(self, data: CompositeDataset, rows: PerRow, tokens: RowTokens) -> PerRow:
         """Right answers of tokens; inferential for held-out pairs.

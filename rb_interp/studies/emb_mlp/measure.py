@@ -107,28 +107,22 @@ def label_tables(data: AnchorDataset) -> dict[str, pd.DataFrame]:
     table["seed"] = data.seed
     parts = []
     for group, labels in product(ANCHORS, ("population", "empirical")):
-        parts.append(_cosines(table, group, labels))
+        of_group = table.query("group == @group")
+        excess = of_group.pivot(index="token", columns="label", values=f"{labels}_excess")
+        tokens = excess.index.to_numpy()
+        columns = {
+            "group": group,
+            "labels": labels,
+            "token": np.repeat(tokens, len(tokens)),
+            "other": np.tile(tokens, len(tokens)),
+            "cos": cosines(excess.to_numpy()).ravel(),
+        }
+        parts.append(pd.DataFrame(columns))
     pairs = pd.concat(parts, ignore_index=True)
     distinct = pairs.query("token != other")
     by_group = distinct.groupby(["group", "labels"], sort=False)["cos"]
     summary = by_group.agg(mean="mean", n="size").reset_index()
     return {"label_distributions": table, "label_cosines": pairs, "label_cosines_summary": summary}
-
-
-def _cosines(table: pd.DataFrame, group: str, labels: str) -> pd.DataFrame:
-    of_group = table.query("group == @group")
-    excess = of_group.pivot(index="token", columns="label", values=f"{labels}_excess")
-    tokens = excess.index.to_numpy()
-    n = len(tokens)
-    return pd.DataFrame(
-        {
-            "group": group,
-            "labels": labels,
-            "token": np.repeat(tokens, n),
-            "other": np.tile(tokens, n),
-            "cos": cosines(excess.to_numpy()).ravel(),
-        }
-    )
 
 
 def scaling_tables(

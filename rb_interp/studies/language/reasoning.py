@@ -128,7 +128,10 @@ def decisive_readings(run: Run, texts: Mapping[int, TextData]) -> pd.DataFrame:
     for name, sweep in run.sweeps.items():
         tables[name] = decisive_table(sweep.curves(), baselines).assign(sweep=name)
     rows = []
-    if len(tables) > 1 and {SMALL, LARGE} <= {*run.sweep().config.gammas}:
+    n_facts = run.config.task.facts
+    if {n_facts / 4, 4 * n_facts} <= {*run.config.fact_counts} and {SMALL, LARGE} <= {
+        *run.sweep().config.gammas
+    }:
         step = run.sweep().config.train.steps
         for seed, value in same_sign([*tables.values()]).items():
             reading = Reading(

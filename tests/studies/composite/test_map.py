@@ -1,10 +1,13 @@
 """The phase map's sweeps, and its claims on planted worlds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from map_worlds import MAP, known
 
 from rb_interp.claims import judge
+from rb_interp.errors import ConfigError
 from rb_interp.runs.config import stacks
 from rb_interp.studies.composite.map import CLAIMS, DECAYS, CompositeMapConfig
 
@@ -37,6 +40,13 @@ def test_claims_conditions_are_among_the_sweeps_and_settings_share_a_stack():
     paper = CompositeMapConfig.from_preset("paper").sweeps
     found = [sweep.train.lr for name, sweep in paper.items() if name.startswith("unseen_rate")]
     assert found == pytest.approx([5e-5, 1e-4, 2e-4, 4e-4, 6e-4])
+
+
+def test_a_depth_beside_the_axis_and_a_pair_that_tells_nothing_are_refused():
+    with pytest.raises(ConfigError, match="n_layers=3; depth is an axis"):
+        replace(MAP, model=replace(MAP.model, n_layers=3))
+    with pytest.raises(ConfigError, match="same answer by inference and by its mirror"):
+        replace(MAP, task=replace(MAP.task, held_out=((1, 2),)))
 
 
 def test_claims_hold_in_the_papers_world_and_fail_in_its_mirror():
