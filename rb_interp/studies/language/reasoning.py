@@ -128,10 +128,9 @@ def decisive_readings(run: Run, texts: Mapping[int, TextData]) -> pd.DataFrame:
     for name, sweep in run.sweeps.items():
         tables[name] = decisive_table(sweep.curves(), baselines).assign(sweep=name)
     rows = []
-    n_facts = run.config.task.facts
-    if {n_facts / 4, 4 * n_facts} <= {*run.config.fact_counts} and {SMALL, LARGE} <= {
-        *run.sweep().config.gammas
-    }:
+    n_facts = texts[run.config.seeds[0]].config.facts
+    others = {f"facts_{n_facts / 4:g}", f"facts_{4 * n_facts}"}
+    if others <= {*tables} and {SMALL, LARGE} <= {*run.sweep().config.gammas}:
         step = run.sweep().config.train.steps
         for seed, value in same_sign([*tables.values()]).items():
             reading = Reading(
