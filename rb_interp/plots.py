@@ -395,12 +395,13 @@ def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | Non
         if rows.empty:
             continue
         members = rows.pivot(index="step", columns="seed", values=quantity).astype(float)
-        steps = members.index
         colour = f"C{gammas.index(gamma)}"
         style = LINE_STYLES[sets.index(set_name) % len(LINE_STYLES)]
+        lines = members.interpolate("index", limit_area="inside")  # over steps of other seeds
+        members = members[2 * members.notna().sum(axis=1) > members.shape[1]]
+        steps = members.index
         mean, low, high = intervals_or_nan(members.to_numpy()).T
-        mean[2 * members.notna().sum(axis=1) <= members.shape[1]] = np.nan  # of fewer seeds
-        ax.plot(steps, members, lw=0.6, alpha=0.4, color=colour, ls=style)
+        ax.plot(lines.index, lines, lw=0.6, alpha=0.4, color=colour, ls=style)
         label = f"{set_name}, γ = {gamma}"
         ax.plot(steps, mean, lw=2, label=label, color=colour, ls=style)
         if members.shape[1] > 2:
