@@ -30,7 +30,9 @@ def main() -> None:
     faster = pd.read_parquet(ROOT / "results/anchor_paper_lr1e-4_end/circuits.parquet")
     quick = pd.read_csv(ROOT / "results/quick_circuits.csv").query("seeds == '0-19'")
     rows = {
-        "the same, 10 x learning rate,\n80,000 of 2,000,000 steps": faster[faster.gamma == 0.8].cause,
+        "the same, 10 x learning rate,\n80,000 of 2,000,000 steps": faster[
+            faster.gamma == 0.8
+        ].cause,
         "paper's sizes, γ = 0.8,\n200,000 of 2,000,000 steps": paper[paper.gamma == 0.8].cause,
         "paper's sizes, γ = 0.3": paper[paper.gamma == 0.3].cause,
         "small, γ = 0.8": quick[quick.gamma == 0.8].cause,
