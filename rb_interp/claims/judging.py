@@ -184,7 +184,9 @@ def _judge_claim(
         undecided = [result for result in results if result.outcome in ("OPEN", "NOT JUDGED")]
         reason = joined_text(result.reason for result in undecided)
         joint = "HOLDS" if {*outcomes} <= {"HOLDS"} else "OPEN"
-        finding = rule.Finding("FAILS" if "FAILS" in outcomes else joint, reason=reason)
+        if "FAILS" in outcomes:
+            joint = "FAILS"
+        finding = rule.Finding(joint, reason=reason)
         outcome = _not_open(finding.outcome, "NOT JUDGED" not in outcomes)
         deciding = (result for result in results if result.outcome == outcome)
         main_result = next(deciding, results[0])

@@ -203,7 +203,7 @@ def _shares(model: HookedModel, inputs: Inputs, other: Inputs) -> dict[str, floa
     last = np.full((n_rows, 1), length - 1)
     noise = other_positions({"key": key, "anchor": anchors, "last": last}, length)
     of_routes = (key, anchors[:, :-1], anchors[:, -1:], anchors, last, noise)
-    positions = dict(zip(names, of_routes, strict=False))
+    positions: dict[str, np.ndarray] = dict(zip(ROUTES, of_routes, strict=True))
     for name in ROUTES:
         positions[name + NEEDED] = other_positions({name: positions[name]}, length)
     roles = Roles(positions)
