@@ -189,7 +189,7 @@ def stacks(sweeps: Mapping[str, SweepConfig]) -> list[list[str]]:
 
 
 def check_lr(config: StudyConfig) -> None:
-    """Raise ConfigError if a learning rate was given that no member would take.
+    """Raise ConfigError if a learning rate was given that some member would not take.
 
     Rates of the preset may be of gammas that the sweep does not have: they stay when the gammas are
     replaced.
@@ -210,11 +210,11 @@ def check_lr(config: StudyConfig) -> None:
                     f"{prefix}rates={sweep.rates}; the gammas of this sweep are {sweep.gammas} "
                     f"alone."
                 )
-        elif sweep.train.lr != of_preset.train.lr and with_rate >= gammas:
+        elif sweep.train.lr != of_preset.train.lr and with_rate & gammas:
             raise ConfigError(
-                f"{prefix}train.lr={sweep.train.lr:g} has no effect: preset '{config.preset}' "
-                f"gives each of the gammas {list(sweep.gammas)} a learning rate of its own. Change "
-                f"{prefix}rates instead."
+                f"{prefix}train.lr={sweep.train.lr:g} has no effect at gammas "
+                f"{sorted(with_rate & gammas)}: preset '{config.preset}' gives each a learning rate "
+                f"of its own. Change {prefix}rates instead."
             )
 
 

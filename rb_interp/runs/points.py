@@ -112,10 +112,10 @@ def read_jobs(path: Path) -> tuple[SweepFile, list[AxesPoint], list[Job]]:
         config = overlay(config, _nested(workers), str(path))
         for sweep_name, sweep in config.sweeps.items():
             axis = f"{sweep_name}.train.lr".lstrip(".")
-            if axis in values and {gamma for gamma, _ in sweep.rates} >= {*sweep.gammas}:
+            if axis in values and {gamma for gamma, _ in sweep.rates} & {*sweep.gammas}:
                 raise ConfigError(
-                    f"{path}: the axis {axis} has no effect, since each gamma has a learning rate "
-                    f"of its own in rates; say 'rates = []'."
+                    f"{path}: the axis {axis} has no effect at gammas that have a learning rate "
+                    f"of their own in rates; say 'rates = []'."
                 )
         size = max(1, file.members // _n_gammas(config))
         seeds = config.seeds

@@ -216,9 +216,11 @@ class Sweep:
 
     def resume_step(self, seeds: tuple[int, ...]) -> int | None:
         """The step from which a batch of seeds is to be trained, -1 for the beginning; None if
-        nothing is left."""
+        nothing is left. RunError if the data has changed."""
         if self._finished(seeds):
             return None
+        for seed in seeds:
+            self.dataset(seed)
         then = self.provenance
         new = {}
         for data_seed in dict.fromkeys(map(self.config.data_seed_of, self.seeds)):
@@ -358,7 +360,9 @@ class Sweep:
         """One member as a TransformerLens model, with exactly the trained weights."""
         from rb_interp.models.build import lens_model
 
-        return lens_model(self.config.model, *self.sizes, self.weights(gamma, seed, stage))
+        weights = self.weights(gamma, seed, stage)
+        dtype = next(iter(weights.values())).dtype
+        return lens_model(self.config.model, *self.sizes, weights, dtype)
 
     @property
     def sizes(self) -> tuple[int, int]:

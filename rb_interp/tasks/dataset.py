@@ -43,8 +43,8 @@ class Stage:
     Attributes:
         reached: takes an evaluation and that of step 0. Returns True for each member that has
             reached the stage.
-        occurrence: ``first`` stores the first such evaluation, or the last step if none comes.
-            ``last`` stores the last such evaluation.
+        occurrence: ``first`` or ``last`` stores the first or last such evaluation, or the last step
+            if none comes.
         delay: steps after the first such evaluation; the next evaluation is stored.
         with_siblings: store all members of the same seed too, in the same file.
 

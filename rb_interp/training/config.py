@@ -42,7 +42,7 @@ class TrainConfig(Settings):
     """Optimiser steps."""
     batch_size: RowCount = 128
     """Rows of a step; all training rows where it is their number or more. Tasks may divide it among
-    sets."""
+    sets. Rows of an epoch that fill no whole batch are left out of it."""
     optimiser: Literal["adamw", "sgd", "momentum"] = "adamw"
     """``sgd`` is plain gradient descent, ``momentum`` that with the first of ``betas`` as its momentum
     (other betas and eps play no part)."""
@@ -92,7 +92,7 @@ class TrainConfig(Settings):
     """Sum up what theory predicts of each step from that step's weights (paper 1, Propositions 1 to
     3), see ``training.tracking``; simplified architectures alone."""
     save_every: Annotated[float, Field(ge=0, le=1e9)] = 20.0
-    """Seconds between saves of the state to continue from."""
+    """Seconds between saves of the state to continue from, at least; it is saved at evaluations."""
     micro_batch: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     """Rows that go through a next-token model at once, gradients adding up over a batch; 0 for
     all."""

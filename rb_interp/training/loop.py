@@ -61,7 +61,7 @@ class Trained:
         Args:
             gamma, seed: of the member.
             stage: ``final``, ``init``, or, if a store was given, a kept step or one of
-                ``train.stages``.
+                ``train.stages``. A member that never came to it stands there at its last step.
 
         Raises RunError for a member or a checkpoint that is not there.
         """
@@ -81,7 +81,8 @@ class Trained:
                     "if train_members gets a store)"
                 )
             weights = stores[0].read(name, member=(gamma, seed)).member(gamma, seed)
-        return lens_model(self.config, *self.sizes, weights)
+        dtype = next(iter(self.final.tensors.values())).dtype
+        return lens_model(self.config, *self.sizes, weights, dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,8 +214,12 @@ class Training:
             before = [now for at, now in self.curves.evaluations if at <= step - stage.delay]
             then = before[-1] if before else np.full_like(values, np.nan)
             for member, now in zip(self.members, stage.reached(then, initial), strict=True):
-                if stage.occurrence == "first":
-                    now = member not in steps and (now or last)
+                never = member not in steps
+                now = (
+                    never and (now or last)
+                    if stage.occurrence == "first"
+                    else now or (never and last)
+                )
                 if not now:
                     continue
                 members_of_part = [member]
@@ -300,6 +305,11 @@ class Training:
                 f"store."
             )
         for part, state in zip(with_state, states, strict=True):
+            if state.members != _keys(part.members):
+                raise RunError(
+                    f"{part.store.path('state')} has the members {state.members}; expected "
+                    f"{_keys(part.members)}. Give another store."
+                )
             for name in checkpoint_names(state, self.train, part.members):
                 if not part.store.exists(name):
                     message = f"{part.store.path(name)} is missing, so training begins again."

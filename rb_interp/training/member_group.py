@@ -37,7 +37,7 @@ TRIM = 64
 MemberTokens = Int[Tensor, "member row pos"]
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Member:
     """One model of a study: its initialisation rate and its seed.
 

@@ -76,15 +76,16 @@ def train_members(
         config: what learns it; by default, as for ``build_model``, two layers with one head each and
             no norm.
         train: how; by default ``TrainConfig()``.
-        rates: gamma -> learning rate of its members, where it is not ``train.lr``.
+        rates: gamma of ``gammas`` -> learning rate of its members, where it is not ``train.lr``.
         data_seed: of the data, labels and batch order of every member, whose own seed then fixes
             its initial weights alone; None takes each member's own.
-        store: where checkpoints go; None keeps nothing.
+        store: where checkpoints go; None keeps nothing. Its fingerprint tells task, config, train,
+            rates and data_seed apart; nothing else compares them.
         progress: show a progress bar.
 
     Returns curves and final weights; ``trained.model(gamma=0.8, seed=0)`` is a member. Raises
     ConfigError for a device that is not there,
-    ArgumentError for a member that is named twice, TaskError for rows that are not what the task
+    ArgumentError for a member that is named twice or a rate of no gamma, TaskError for rows that are not what the task
     promises, and RunError where files cannot be used, or somebody else is writing them.
 
     >>> from rb_interp.tasks import AnchorTask
@@ -96,6 +97,8 @@ def train_members(
     >>> trained.model(gamma=0.8, seed=0, stage="init").cfg.n_layers
     2
     """
+    if not set(rates) <= set(gammas):
+        raise ArgumentError(f"rates={rates} has a gamma that is none of {gammas}; leave it out.")
     part = Part(train or TrainConfig(), tuple(gammas), tuple(seeds), rates, store)
     config = config or ModelConfig()
     return train_together(task, config, [part], data_seed=data_seed, progress=progress)
@@ -139,7 +142,8 @@ def train_together(
     it. A part without a store is company, and nothing of it is kept. The others, where they have
     saved states, stand at the same step.
 
-    Returns curves and final weights of the members of all parts, in their order. Raises as
+    Returns curves and final weights of the members of all parts, in their order; of members that
+    share gamma and seed its ``model`` is the first. Raises as
     `train_members`, and ArgumentError for parts whose trainings differ in more and parts that stand
     at different steps.
     """

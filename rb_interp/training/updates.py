@@ -177,7 +177,7 @@ def adamw(
     exp_avg: Tensor,
     exp_avg_sq: Tensor,
     numbers: Tensor,
-    eps: Tensor | float,
+    eps: float,
     betas: tuple[float, float],
 ) -> None:
     """A step of AdamW in place, on tensors ``[member, number]``.
@@ -185,7 +185,7 @@ def adamw(
     A rate of 0 changes nothing and a tiny one overflows nowhere, since nothing is divided by it.
 
     Args:
-        numbers: shrink, size and root of NUMBERS, ``[3, member, 1]``. eps: one, or ``[member, 1]``.
+        numbers: shrink, size and root of NUMBERS, ``[3, member, 1]``.
     """
     shrink, size, root = numbers
     beta_1, beta_2 = betas

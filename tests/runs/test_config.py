@@ -126,16 +126,19 @@ def test_a_learning_rate_that_would_change_nothing_is_refused(tmp_path):
     quick = study("anchor").preset("quick")
     slow = replace(quick, train=replace(quick.train, lr=1e-4))
     with pytest.raises(
-        ConfigError, match=r"train.lr=0.0001 has no effect: preset 'quick' gives each of the gammas"
+        ConfigError,
+        match=r"train.lr=0.0001 has no effect at gammas \[.*0.3.*\]: preset 'quick' gives each a",
     ):
         Run.start(tmp_path / "run", study("anchor"), slow)
     assert not (tmp_path / "run").exists()
     for changed in (
         replace(slow, rates=()),
-        replace(slow, gammas=(0.4, 0.8)),
+        replace(slow, gammas=(0.4, 0.9)),
         replace(slow, rates=((0.3, 1e-4),)),
     ):
         check_lr(changed)
+    with pytest.raises(ConfigError, match=r"has no effect at gammas \[.*0.3\)?\]"):
+        check_lr(replace(slow, gammas=(0.3, 0.4)))
     check_lr(replace(quick, gammas=(0.5,)))  # the preset's rates are those of other gammas then
     with pytest.raises(
         ConfigError, match=r"rates=.*; the gammas of this sweep are \(.*0.5.* alone"

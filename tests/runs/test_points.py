@@ -49,4 +49,6 @@ def test_an_axis_that_rates_of_gammas_overrule_is_refused(tmp_path):
     text = 'study = "anchor"\n[axes]\ntrain.lr = [1e-3]\n'
     with pytest.raises(ConfigError, match=r"train.lr has no effect.*say 'rates = \[\]'"):
         read_jobs(write(tmp_path, text))
+    with pytest.raises(ConfigError, match=r"train.lr has no effect"):
+        read_jobs(write(tmp_path, "gammas = [0.3, 0.4]\n" + text))
     read_jobs(write(tmp_path, "rates = []\n" + text))

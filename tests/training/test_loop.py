@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rb_interp.errors import ConfigError, RunError
+from rb_interp.errors import ArgumentError, ConfigError, RunError
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask, Stage
@@ -120,8 +120,12 @@ def test_a_stage_reached_at_once_is_not_kept_again_after_a_stop(tmp_path, monkey
     assert [name for name, _ in again.written] == [step_name(20), "state"]
 
 
-def test_the_last_step_is_kept_for_a_member_that_reaches_a_stage_never(tmp_path, monkeypatch):
-    monkeypatch.setattr(AnchorTask, "stages", {"half": Stage(lambda now, first: now[:, 0, 0] < 0)})
+@pytest.mark.parametrize("occurrence", ["first", "last"])
+def test_the_last_step_is_kept_for_a_member_that_reaches_a_stage_never(
+    tmp_path, monkeypatch, occurrence
+):
+    never = Stage(lambda now, first: now[:, 0, 0] < 0, occurrence)
+    monkeypatch.setattr(AnchorTask, "stages", {"half": never})
     store = Noting(tmp_path)
     train_members(
         TASK,
@@ -157,3 +161,23 @@ def test_a_group_stops_where_its_members_come_to_a_stage_and_its_curves_stay(tmp
     for other in ("later", "gone"):
         with pytest.raises(ConfigError, match=f"stop_at='{other}'; .*late"):
             train_members(TASK, [0.8], config=MODEL, train=replace(train, stop_at=other))
+
+
+def test_a_store_of_other_members_is_refused(tmp_path):
+    """A state of one member would go to each of two."""
+    options = {"config": MODEL, "train": short(workers=1), "progress": False}
+    store = CheckpointStore(tmp_path, "x")
+    train_members(TASK, [0.3], [0], store=store, **options)
+    for gammas, seeds in (([0.8], [0]), ([0.3], [0, 1])):
+        with pytest.raises(RunError, match=r"has the members \(\(0.3, 0\),\); expected"):
+            train_members(TASK, gammas, seeds, store=CheckpointStore(tmp_path, "x"), **options)
+    with pytest.raises(ArgumentError, match=r"rates=.* a gamma that is none of"):
+        train_members(TASK, [0.3], rates={0.31: 1e-3}, **options)
+
+
+@pytest.mark.lens
+def test_a_member_keeps_its_precision():
+    train = short(steps=1, workers=1, dtype="float64")
+    trained = train_members(TASK, [0.8], config=MODEL, train=train, progress=False)
+    for stage in ("init", "final"):
+        assert trained.model(gamma=0.8, seed=0, stage=stage).W_E.dtype == torch.float64
