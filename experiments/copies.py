@@ -52,8 +52,7 @@ WRITE = ("W_E", "W_pos", "W_O", "b_O", "W_out", "b_out")
 READERS = {"ln1": ("attn.?_Q", "attn.?_K", "attn.?_V"), "ln2": ("mlp.?_in",)}
 """LayerNorm of a block -> what reads it, with W and b in the place of ?."""
 NOISE = 0.01
-"""Default noise, as a share of each matrix's root mean square: docs/calibration.md says where
-copies break."""
+"""Default noise, as a share of each matrix's root mean square."""
 LAYER = re.compile(r"blocks\.(\d+)\.")
 MOST = 2.0
 """Scales are log-uniform between 1 / MOST and MOST; so are the singular values of R."""

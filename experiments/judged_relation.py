@@ -153,7 +153,9 @@ def verdict(preset: str, members: pd.DataFrame) -> pd.DataFrame:
     for n, decay, gamma, seed, _, _, right in members.itertuples(index=False):
         reading = Reading("judged", {f"{n}:{decay:g}": right})
         rows += reading.rows(gamma=gamma, seed=seed, stage="final", step=-1, set="test")
-    return judge(readings_table(rows), (claim(preset),)).to_frame()
+    lost = members[members["loss"].isna()].set_index(["gamma", "weight_decay", "seed"]).index
+    diverged = [("", gamma, seed) for gamma, decay, seed in lost if (gamma, decay) in CELLS]
+    return judge(readings_table(rows), (claim(preset),), diverged=diverged).to_frame()
 
 
 def main(preset: str, *words: str) -> None:

@@ -23,6 +23,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from rb_interp import interventions as iv
@@ -117,6 +118,9 @@ def read_curves(sweep: Sweep) -> pd.DataFrame:
         table[f"accuracy_{SET}_at_end"] = means["accuracy", SET]
     came = sweep.reached("half")
     table["half_step"] = table["half_step"].where([came[Member(*key)] for key in table.index])
+    lost = [Member(*key) not in sweep.sound_members for key in table.index]
+    of_gaps = [name for name in table if "gap_" in name] + ["loss_1000"]
+    table.loc[lost, of_gaps] = np.nan
     return table.reset_index()
 
 

@@ -43,6 +43,7 @@ class Term:
             Where readings of several layers or heads fit, no number is taken.
         label: how people call the number; by default its quantity.
         sweep: name of the sweep in a study of several; empty for what compares sweeps.
+        every_sweep: whether the number is one of all sweeps together.
         sweep_label, stage_label: how people call sweep and stage, where that is not their name.
     """
 
@@ -57,6 +58,7 @@ class Term:
     sweep_label: str = ""
     stage_label: str = ""
     head: int | None = None
+    every_sweep: bool = False
 
     @property
     def gamma_text(self) -> str:
@@ -255,6 +257,10 @@ class CalibrationStatus(NamedTuple):
 
     calibrated: bool | None
     reason: str = ""
+
+
+COPIES = ("gauge", "silent head", "split head")
+"""Sources whose truth is what the detector says of the original: they refute, and calibrate nothing."""
 
 
 @checked

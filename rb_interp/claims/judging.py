@@ -165,6 +165,7 @@ def _judge_claim(
     parts = [part.values for sample in samples for part in sample.samples]
     unpaired = set().union(*parts).difference(seeds)
     counted, learned, learned_note = _learners(table, claim, seeds)
+    diverged_seeds = [seed for seed in diverged_seeds if seed in counted]
     samples = [sample.among(counted) for sample in samples]
     unreached_seeds, few_on_time, late_note = _unreached_seeds(samples, claim, diverged_seeds)
     samples = [sample.among(sample.values.keys() - set(unreached_seeds)) for sample in samples]
@@ -248,11 +249,8 @@ def _diverged_seeds(claim: Claim, diverged: Diverged) -> list[int]:
         if term.stage == "init" or claim.unit != "seed":
             continue
         for sweep, gamma, seed in diverged:
-            if term.gamma is None:
-                is_read = term.sweep in ("", sweep)
-            else:
-                is_read = sweep == term.sweep and np.isclose(gamma, term.gamma)
-            if is_read:
+            is_read = term.gamma is None or np.isclose(gamma, term.gamma)
+            if is_read and (term.every_sweep or sweep == term.sweep):
                 diverged_seeds.add(seed)
     return sorted(diverged_seeds)
 

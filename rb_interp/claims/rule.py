@@ -183,8 +183,8 @@ def expected_by_chance(verdicts: Iterable[Any]) -> tuple[float, float]:
     claim.
 
     Exact for the seeds that the claims have. A claim about a share or a number with an interval
-    counts .025 for HOLDS and for each condition .025 for FAILS, as its ends guarantee; a condition
-    without a reading cannot fail, and its claim not hold. Verdicts that are withheld count nothing.
+    counts .025 for HOLDS and for each condition .025 for FAILS, as the ends of one share guarantee; a
+    condition without a reading cannot fail, and its claim not hold. Verdicts that are withheld count nothing.
     """
     holds = 0.0
     fails = 0.0

@@ -22,7 +22,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
-from rb_interp.claims.claim import Term
+from rb_interp.claims.claim import COPIES, Term
 from rb_interp.claims.rule import MIN_SEEDS, OUTCOMES
 from rb_interp.claims.verdict import cautions, effect_text
 from rb_interp.errors import StudyError, nearest
@@ -361,6 +361,7 @@ class Page:
             return "calibrated"
         rows = [*({**row, "source": "hand-written"} for row in known.rates), *known.trained]
         rows = [row for row in rows if row["detector"] == claim and row["n_positive"]]
+        rows = [row for row in rows if row["source"] not in COPIES]
         counts = ", ".join(f"{row['source']} {row['n_positive']}" for row in rows)
         return f"calibrated on models known to be true: {counts}"
 

@@ -102,13 +102,28 @@ def test_a_diverged_member_has_learned_nothing_and_counts_in_what_is_of_all_gamm
     assert (found.outcome, found.learned, found.n_seeds) == ("NOT JUDGED", False, 12)
     assert "not learned: accuracy on rsn_train >= 0.95 in 3 of 12 seeds" in found.reason
     place = {"stage": "final", "probe": "map", "quantity": "crosses"}
-    for sweep, of_sweep in (("", "deep"), ("deep", "deep"), ("deep", "")):
+    for sweep, of_sweep, n_met in (
+        ("", "", 7),
+        ("", "deep", 8),
+        ("deep", "deep", 7),
+        ("deep", "", 8),
+    ):
         term = Term("map", "crosses", None, "final", sweep=sweep)
         claim = Claim("X", "It does.", "here", (Condition(term, ">=", 1.0),))
         rows = [{**place, "gamma": NAN, "seed": s, "sweep": sweep, "value": 1.0} for s in range(8)]
         table = pd.DataFrame(rows).assign(set="", layer=NAN, untrained=NAN)
         (found,) = judge(table, [claim], diverged=[(of_sweep, 0.6, 0)])
-        assert found.n_meeting == (8 if (sweep, of_sweep) == ("deep", "") else 7)
+        assert found.n_meeting == n_met
+        of_all = replace(claim, conditions=(Condition(replace(term, every_sweep=True), ">=", 1.0),))
+        assert judge(table, [of_all], diverged=[(of_sweep, 0.6, 0)])[0].n_meeting == 7
+
+
+def test_a_seed_that_diverged_before_the_gate_does_not_count():
+    claim = BY_ID["M7b"]
+    met = planted(claim.conditions[0].of, [NAN] * 8 + [0.95] * 8)
+    known = planted(claim.gate.of, [0.0] * 8 + [0.9] * 8)
+    (found,) = judge(readings_of(met, known), [claim], diverged=[("", 0.8, s) for s in range(8)])
+    assert (found.outcome, found.n_meeting, found.n_seeds) == ("HOLDS", 8, 8)
 
 
 def test_a_gate_does_not_stand_for_what_must_be_learned():

@@ -32,6 +32,7 @@ from typing import Any
 import pandas as pd
 
 from rb_interp.claims.claim import (
+    COPIES,
     Calibration,
     CalibrationStatus,
     CausalCheck,
@@ -304,7 +305,8 @@ def calibration_status(claim: str, family_name: str) -> CalibrationStatus:
     missed = [_misleads(models, row) for models, row in rates if not row["calibrated"]]
     if missed:
         return CalibrationStatus(False, "; ".join(missed))
-    return CalibrationStatus(any(row["n_positive"] and row["n_negative"] for _, row in rates))
+    known = [row for _, row in rates if row.get("source") not in COPIES]
+    return CalibrationStatus(any(row["n_positive"] and row["n_negative"] for row in known))
 
 
 def _misleads(models: str, row: Mapping[str, Any]) -> str:

@@ -293,7 +293,7 @@ DEPTHS_CROSSING = (2, 3, 4)
 
 def of_map(quantity: str, label: str, sweep: str = "") -> Term:
     """A number of a seed over all gammas, or over several sweeps."""
-    return Term("map", quantity, None, "final", label=label, sweep=sweep)
+    return Term("map", quantity, None, "final", label=label, sweep=sweep, every_sweep=not sweep)
 
 
 def _context(sweep: str) -> list[Term]:

@@ -227,7 +227,9 @@ REASONING_CLAIMS: tuple[Claim, ...] = (
         "G4n",
         "The sign of G4 is the same at a quarter, one and four times the number of facts.",
         "control",
-        at_least(Term("decisive", "same_sign", None, "final", label="one sign"), 1.0),
+        at_least(
+            Term("decisive", "same_sign", None, "final", label="one sign", every_sweep=True), 1.0
+        ),
         learned=_WRITES_CHAINS,
     ),
     make_claim(

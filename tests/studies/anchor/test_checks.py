@@ -109,6 +109,14 @@ def test_a_detector_that_was_not_rated_has_no_table(plant):
     )  # M3: trained models of one kind alone
 
 
+def test_copies_calibrate_nothing():
+    """Their truth is what the detector says of the original; they are all that M4b has been tried on."""
+    for norm in ("pre", "post"):
+        family = f"norm {norm}, 2 layers, learned positions"
+        assert calibration_status("M4b", family) == CalibrationStatus(False)
+        assert calibration_status("M9", family) == CalibrationStatus(True)
+
+
 def test_one_source_of_trained_models_is_enough_to_withhold_a_verdict(plant):
     fooled = rated(
         math.nan, 0.5, source="decorative", worst_negative="carries", worst_negative_rate=0.5
