@@ -6,7 +6,7 @@ ablations by role, on language models that write chains.
 A row is a held-out example of two steps or more, cut before the object of its first rule, which the
 model must find in the prompt. Roles: ``subject`` and ``object`` of the rule that applies, at both
 places where the prompt states it, the full ``stop`` there, ``behind``, the subject of the sentence
-that follows, ``other_subjects`` and ``other_objects`` of the five that do not apply, the
+that follows (mostly one of the next), ``other_subjects`` and ``other_objects`` of the five that do not apply, the
 ``premise``'s name and class, in the chain again as ``name`` and ``class``, the class as it is
 ``written`` in the rule, and ``last``, where the object is predicted (that is where the class is
 written, if a predicate is one token).
@@ -471,7 +471,7 @@ def main(folder: str, name: str = TABLE.stem, *seeds: str) -> None:
         of_subject = [rows_of(one[:N_ROWS]) for one in subject_texts(two, member.seed)]
         of_subject[0] = with_all_places(of_subject[0])
         of_subject[1:] = [replace(one, roles=of_subject[0].roles) for one in of_subject[1:]]
-        facts = fact_table(text.config.facts, member.seed)
+        facts = fact_table(text.config.facts, text.seed)
         known = generate_facts(2 * N_ROWS, member.seed + 1, facts)
         of_facts = fact_texts(facts, known, member.seed)
         inputs = {kind: fact_rows(one[:N_ROWS], text.tokenizer) for kind, one in of_facts.items()}

@@ -3,12 +3,13 @@
 From learning curves of single tokens. L is the mean cross entropy in nats on held-out rows:
 
     rule    objects of rule sentences in chains of two steps or more, which stand in a rule of the
-            prompt and not in the query; baseline ln(rules of the prompt), the loss of copying any
-            object of the prompt
-    fact    objects of facts, which stand in no prompt; baseline ln(number of classes)
+            prompt and not in the query; baseline ln(different rules of the prompt), the loss of
+            copying any object of the prompt
+    fact    objects of facts, whose rule stands in no prompt; baseline ln(number of classes)
 
     p(t)     = max(0, 1 - L(t) / baseline)                        share of what there is to learn, [0, 1]
-    t_p      = first evaluation with p(t) >= p, interpolated in log step
+    t_p      = first evaluation with p(t) >= p, interpolated in log step; the
+               first after step 0 as it is
     ratio_P  = log2(t_p of facts / t_p of rules), p = P %; positive: the rule is learned first
 
 A member that never gets to p has its last step as a lower bound of t_p. So a ratio has two ends,
@@ -79,7 +80,9 @@ def time_to(
         return float(steps[-1]), False
     last = int(reached.argmax())
     first = max(0, last - 1)
-    log_steps = np.log2(np.maximum(steps[[first, last]], 1))
+    if steps[first] == 0:
+        return float(max(1, steps[last])), True
+    log_steps = np.log2(steps[[first, last]])
     log_step = np.interp(share, learned[[first, last]], log_steps)
     return float(2**log_step), True
 

@@ -114,7 +114,8 @@ FactTable = Mapping[tuple[str, str], Statement]
 
 @checked
 def fact_table(n: int, seed: int) -> FactTable:
-    """n facts: for eight classes and as many names as are needed, a rule each, drawn with a seed.
+    """n facts, 256 at most: for eight classes and as many names as are needed, a rule each, drawn with
+    a seed.
 
     >>> table = fact_table(20, seed=0)
     >>> table["Ben", "wumpus"].sentence

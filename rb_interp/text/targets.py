@@ -3,8 +3,8 @@
 question    the prompt, whose rules are drawn at random
 template    the rest of the chain
 form        first token of a rule sentence: it goes on, with a rule in this form
-rule        object of a rule sentence in a chain of two steps or more, which stands in the prompt
-            only as the object of rules
+rule        object of a rule sentence in a chain of two steps or more, which stands in a rule of the
+            prompt and not in the query
 object      object of any other rule sentence of the prompt
 fact        object of a rule sentence that does not stand in the prompt
 stop        the end-of-text token behind a chain without an answer

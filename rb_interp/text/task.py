@@ -332,8 +332,11 @@ class TextTask(TextSettings):
         """Raise TextError if the text of a seed cannot be had, or if no example fits a row."""
         for seed in seeds:
             text = self.text(seed)
-            lengths = [len(text.tokenizer.encode(example.text)) for example in text.examples]
-            shortest = min(lengths)
+            # behind a chain without an answer the end of text is a target too
+            shortest = min(
+                len(text.tokenizer.encode(example.text)) + (not example.answer)
+                for example in text.examples
+            )
             if shortest > self.n_ctx:
                 raise TextError(
                     f"none of {len(text.examples)} held-out PrOntoQA examples fits into "

@@ -39,6 +39,8 @@ def test_times_are_interpolated_in_log_step_and_never_below_the_floor():
     )
     assert time_to(np.array(NEVER), STEPS, 2.0, 0.3) == (80.0, False)
     assert time_to(np.array([0.0] * 5), STEPS, 2.0, 0.3)[0] == 1.0
+    # when between step 0 and the first evaluation is not known
+    assert time_to(np.array([2.0, 0.0, 0.0, 0.0, 0.0]), STEPS, 2.0, 0.3) == (STEPS[1], True)
 
 
 def test_ends_of_ratios_say_what_a_bound_leaves_open():

@@ -1,6 +1,5 @@
 """Measurements of the language study: token embeddings, attention, next tokens, answers, chains."""
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -77,8 +76,7 @@ def measure(run: Run, progress: bool = True) -> StudyResult:
 
 def text_of(sweep: Sweep, seed: int) -> TextData:
     """The text of a seed's members; RunError if it has changed since the run began."""
-    sweep.dataset(seed)
-    return sweep.config.task.text(seed)
+    return sweep.dataset(seed).text
 
 
 def corpora(texts: Mapping[int, TextData]) -> pd.DataFrame:
@@ -190,6 +188,6 @@ def corpus_loss_table(
     def read(member: pd.DataFrame, seed: int) -> Reading:
         losses = {set: rows["loss"].to_numpy(np.float64) for set, rows in by_set(member).items()}
         steps = np.unique(member["step"].to_numpy())
-        return corpus_loss(losses, steps, entropies.get(seed, (math.nan, math.nan)))
+        return corpus_loss(losses, steps, entropies[seed])
 
     return readings_of_curves(curves, read)

@@ -128,13 +128,13 @@ def decisive_readings(run: Run, texts: Mapping[int, TextData]) -> pd.DataFrame:
     for name, sweep in run.sweeps.items():
         tables[name] = decisive_table(sweep.curves(), baselines).assign(sweep=name)
     rows = []
-    n_facts = texts[run.config.seeds[0]].config.facts
-    others = {f"facts_{n_facts / 4:g}", f"facts_{4 * n_facts}"}
-    if others <= {*tables} and {SMALL, LARGE} <= {*run.sweep().config.gammas}:
+    n_facts = run.sweep().config.task.facts
+    counts = {"", f"facts_{n_facts / 4:g}", f"facts_{4 * n_facts}"}
+    if counts <= {*tables} and {SMALL, LARGE} <= {*run.sweep().config.gammas}:
         step = run.sweep().config.train.steps
-        for seed, value in same_sign([*tables.values()]).items():
+        for seed, value in same_sign([tables[name] for name in counts]).items():
             reading = Reading(
-                "decisive", {"same_sign": value}, untrained={"same_sign": 0.0}, n=len(tables)
+                "decisive", {"same_sign": value}, untrained={"same_sign": 0.0}, n=len(counts)
             )
             labels = {"gamma": math.nan, "seed": seed, "stage": "final", "step": step}
             rows += reading.rows(**labels, set="")

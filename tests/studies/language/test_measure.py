@@ -124,6 +124,8 @@ def test_a_run_is_not_continued_on_another_text(tmp_path):
     golden = smoke_config("language")
     task, train = replace(golden.task, stories=str(stories)), replace(golden.train, steps=1)
     config = replace(golden, task=task, train=train, gammas=(0.8,), seeds=(0,))
+    other = replace(config, data_seed=5)
+    assert text_of(Run.start(tmp_path / "other", LANGUAGE, other).sweep(), 0).seed == 5
     run = Run.start(tmp_path / "run", LANGUAGE, config)
     assert run.sweep().provenance == {}
     run.train(progress=False)
@@ -134,8 +136,12 @@ def test_a_run_is_not_continued_on_another_text(tmp_path):
         r"the data of seed 0 is not what .* was begun with \(stories, tokenizer, entropies "
         r"differ, see .*data\.json\)"
     )
+    changed = Run.open(tmp_path / "run", study=LANGUAGE)
     with pytest.raises(RunError, match=message):
-        Run.open(tmp_path / "run", study=LANGUAGE).sweep().dataset(0)
+        changed.sweep().dataset(0)
+    changed.sweep().stores[(0,)].path("state").unlink()
+    with pytest.raises(RunError, match=message):
+        changed.train(progress=False)
     (tmp_path / "run" / "data.json").write_text("[")
     with pytest.raises(RunError, match=r"data\.json is damaged.*Put a sound copy of it back"):
         Run.open(tmp_path / "run", study=LANGUAGE).sweep().dataset(0)
