@@ -155,7 +155,6 @@ def margin(weights: Weights, config: ModelConfig, data: AnchorDataset) -> float:
 
 def blend_table(
     pairs: Sequence[tuple[Subject, Subject]],
-    shares: Sequence[float] = SHARES,
     progress: bool = False,
 ) -> pd.DataFrame:
     """What each probe reads along the share of key-to-anchors, one row for each pair, share and
@@ -164,8 +163,7 @@ def blend_table(
     Args:
         pairs: a member of average-then-key and one of key-to-anchors, whose reasoning rows are
             alike.
-        shares: of the second in the right answer's margin, from 0 to 1. progress: show a progress
-            bar.
+        progress: show a progress bar.
 
     Returns:
         Columns pair, share, probe, quantity, of (the circuit that it speaks for), value, threshold,
@@ -179,7 +177,7 @@ def blend_table(
         )
         size = sum(margins) / 2
         named = "; ".join(f"{each.name}, seed {each.seed}" for each in (first, second))
-        for share in tqdm(shares, disable=not progress, unit="blend"):
+        for share in tqdm(SHARES, disable=not progress, unit="blend"):
             at = min(max(share, LEAST), 1 - LEAST)
             scales = ((1 - at) * size / margins[0], at * size / margins[1])
             found = values_of(blend(first.weights, second.weights, scales), config, first.data)

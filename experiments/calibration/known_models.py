@@ -130,24 +130,24 @@ def label_shuffled(
 
 
 def examine(
-    model: HookedModel, data: AnchorDataset, rows: int = ROWS, fewer: int | None = None
+    model: HookedModel, data: AnchorDataset, fewer: int | None = None
 ) -> dict[Place, float]:
     """The readings of a model with one head that detectors look at, by probe, quantity, set and
     layer.
 
-    ``rows`` inputs of each set at most, ``fewer`` for routes and pairs of one position (FEWER by
+    ROWS inputs of each set at most, ``fewer`` for routes and pairs of one position (FEWER by
     default).
     """
-    return {place: value for place, (value, *_) in readings_of(model, data, rows, fewer).items()}
+    return {place: value for place, (value, *_) in readings_of(model, data, fewer).items()}
 
 
 def readings_of(
-    model: HookedModel, data: AnchorDataset, rows: int = ROWS, fewer: int | None = None
+    model: HookedModel, data: AnchorDataset, fewer: int | None = None
 ) -> dict[Place, list[float]]:
     """What `examine` reads, of a model with any number of heads: one value for each head, or one
     alone."""
     fewer = FEWER if fewer is None else fewer
-    chosen = {set: data.sample(set, rows) for set in (REASONING, MEMORY)}
+    chosen = {set: data.sample(set, ROWS) for set in (REASONING, MEMORY)}
     found: dict[Place, list[float]] = {}
     for probe, set, where in plan(model.cfg.n_layers, model.cfg.n_heads):
         if probe is not geometry:  # geometry needs no calibration

@@ -211,17 +211,14 @@ def train_routes(
     datasets: Sequence[AnchorDataset],
     model: ModelConfig,
     recipe: Recipe,
-    train: TrainConfig = TRAIN,
     progress: bool = True,
 ) -> dict[str, Tensor]:
     """Train members, members first, until they have a route; all from the weights given, which stay
-    as they are.
+    as they are. Steps, learning rate and warm-up are the recipe's, all else TRAIN's.
 
     Args:
         weights: TransformerLens name -> ``[member, ...]``, of trained members or of fresh ones.
         datasets: each member's rows. model: what they are. recipe: what they become.
-        train: pairs of a step, and the optimiser; steps, learning rate and warm-up are the
-            recipe's.
         progress: show a progress bar.
     """
     task = datasets[0].task
@@ -231,16 +228,16 @@ def train_routes(
         for name, weight in weights.items()
     }
     trained = [weight for weight in own.values() if weight.requires_grad]
-    schedule = replace(train, steps=recipe.steps, lr=recipe.lr, warmup=recipe.warmup)
+    schedule = replace(TRAIN, steps=recipe.steps, lr=recipe.lr, warmup=recipe.warmup)
     optimiser = make_optimiser(trained, schedule)
-    batches = pairs(datasets, recipe.circuit, train.batch_size, left_out=False)
+    batches = pairs(datasets, recipe.circuit, TRAIN.batch_size, left_out=False)
     for step in tqdm(
         range(schedule.steps), disable=not progress, unit="step", desc=f"training {recipe.circuit}"
     ):
         slack = max(0.0, 1 - step / (TIGHTENED * schedule.steps))
         loss = losses(own, next(batches), model, task.q, recipe, slack).sum()
         gradients = torch.autograd.grad(loss, trained, materialize_grads=True)
-        clip_per_member(gradients, train.clip)
+        clip_per_member(gradients, TRAIN.clip)
         for weight, gradient in zip(trained, gradients, strict=True):
             weight.grad = gradient.contiguous()
         optimiser.param_groups[0]["lr"] = learning_rate(step, schedule)

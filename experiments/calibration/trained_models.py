@@ -174,12 +174,12 @@ def _words(swap) -> str:
     return f"{swap.site} at {swap.where}{held}: key of the {swap.key}, sum of the {swap.sum}"
 
 
-def copies_of(original: Subject, n: int = N_COPIES) -> Iterator[Subject]:
+def copies_of(original: Subject) -> Iterator[Subject]:
     """Copies of a model that compute what it computes, without their truth."""
     rng = np.random.default_rng([original.seed, 12])
     two = replace(original.config, n_heads=2 * original.config.n_heads)
-    for number in range(n):
-        at, whiten = original.seed * n + number, number % 2 == 1
+    for number in range(N_COPIES):
+        at, whiten = original.seed * N_COPIES + number, number % 2 == 1
         name = f"{original.name}, {'whitened' if whiten else 'random'}"
         yield original._replace(
             source="gauge", name=name, seed=at, weights=in_gauge(original.weights, rng, whiten)

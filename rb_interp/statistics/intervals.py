@@ -197,19 +197,19 @@ def difference_of_paired_shares(lost: int, gained: int, n: int) -> Interval:
     return Interval(estimate, low, high)
 
 
-def mean_of_shares(counts: Sequence[tuple[int, int]], confidence: float = 0.95) -> Interval:
+def mean_of_shares(counts: Sequence[tuple[int, int]]) -> Interval:
     """Mean of shares of independent groups, such as a balanced accuracy, with an interval.
 
-    Each of m groups gets a Clopper-Pearson interval of confidence 1 - (1 - confidence) / m; the
-    ends are the means of their ends. By Bonferroni each end errs with (1 - confidence) / 2 at most,
+    Each of m groups gets a Clopper-Pearson interval of confidence 1 - .05 / m; the ends are
+    the means of their ends. By Bonferroni each end errs with probability .025 at most,
     whatever the shares are. It is wider than it need be. NaN if a group is empty, whose ends are
     0 and 1. ``counts`` are successes and trials of each group.
 
     >>> [round(x, 3) for x in mean_of_shares([(20, 20), (19, 20)])]
     [0.975, 0.762, 1.0]
     """
-    inner = 1 - (1 - confidence) / len(counts)
-    intervals = [proportion_interval(successes, n, inner) for successes, n in counts]
+    confidence = 1 - 0.05 / len(counts)
+    intervals = [proportion_interval(successes, n, confidence) for successes, n in counts]
     estimates, lows, highs = zip(*intervals, strict=True)
     return Interval(float(np.mean(estimates)), float(np.mean(lows)), float(np.mean(highs)))
 

@@ -247,15 +247,15 @@ def delta_loss(stories: Curve, prontoqa: Curve) -> Curve:
     return (stories - prontoqa) / np.where(prontoqa > 0, prontoqa, np.nan)
 
 
-def early_index(stories: Curve, prontoqa: Curve, share: float = EARLY) -> int:
-    """Number of the first evaluation whose pooled loss is at most ``share`` of the first's; the
-    last one if never.
+def early_index(stories: Curve, prontoqa: Curve) -> int:
+    """Number of the first evaluation whose pooled loss is at most EARLY of the first's; the last one
+    if never.
 
     >>> early_index(np.array([5.0, 4.5, 4.0]), np.array([5.0, 3.5, 1.0])), early_index(np.ones(4), np.ones(4))
     (1, 3)
     """
     pooled = (stories + prontoqa) / 2
-    return first_or_last(pooled <= share * pooled[0])
+    return first_or_last(pooled <= EARLY * pooled[0])
 
 
 def corpus_loss(

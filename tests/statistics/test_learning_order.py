@@ -180,7 +180,7 @@ def corpus_curves(gamma: float = 0.8, seed: int = 0) -> pd.DataFrame:
 def test_corpus_table_holds_every_member_beside_curves_that_never_move() -> None:
     table = corpus_loss_table(
         pd.concat([corpus_curves(0.8, 1).sample(frac=1, random_state=0), corpus_curves(0.3, 0)]),
-        {0: ENTROPIES},
+        {0: ENTROPIES, 1: (math.nan, math.nan)},
     )
     assert table[
         ["gamma", "seed", "stage", "step", "set", "probe"]
@@ -195,6 +195,4 @@ def test_corpus_table_holds_every_member_beside_curves_that_never_move() -> None
         == pytest.approx(2.5 / 3)
     )
     assert found.loc[(0, "delta_loss_per_entropy"), "untrained"] == pytest.approx(-0.2)
-    assert math.isnan(
-        found.loc[(1, "delta_loss_per_entropy"), "value"]
-    )  # no entropy of seed 1 was given
+    assert math.isnan(found.loc[(1, "delta_loss_per_entropy"), "value"])
