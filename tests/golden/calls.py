@@ -688,6 +688,8 @@ def _asked(claim: Any) -> list:
             for term in filter(None, (condition["of"], condition["minus"])):
                 if term["head"] is None:  # fingerprints are older than the field
                     del term["head"]
+                if not term["every_sweep"]:  # as above
+                    del term["every_sweep"]
         found.append(condition)
     return [claim.id, claim.unit, claim.first_seed, claim.stopped_early, found]
 
