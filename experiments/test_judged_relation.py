@@ -54,6 +54,17 @@ def test_p3_asks_for_a_difference_at_both_numbers_of_rows(differences, outcome):
     assert verdict("smoke", pd.DataFrame(rows, columns=columns))["outcome"].to_list() == [outcome]
 
 
+def test_a_member_that_diverged_is_no_loser():
+    """Its answers are wrong, and a difference to them says nothing."""
+    rows = []
+    for n in sizes("smoke"):
+        for (gamma, decay), right, loss in zip(CELLS, (0.5, 0.0), (1.0, np.nan), strict=True):
+            rows += [(n, decay, gamma, seed, loss, 1.0, right) for seed in range(8)]
+    columns = ["n_sequences", "weight_decay", "gamma", "seed", "loss", "seen", "test"]
+    (found,) = verdict("smoke", pd.DataFrame(rows, columns=columns)).itertuples()
+    assert (found.outcome, found.n_meeting) == ("FAILS", 0)
+
+
 def test_members_that_are_there_are_not_trained_again(tmp_path, monkeypatch):
     trained = []
 

@@ -200,3 +200,14 @@ def test_real_stories_in_the_tokens_of_gpt2():
     assert data.provenance["stories"]["cut"] == data.provenance["prontoqa"]["cut"] == 0
     assert (data.train.tokens[:, 0] == 50256).all()
     assert 5 < data.entropies[1] < 6.5  # GPT-2 tokens of TinyStories: 5.9 nats
+
+
+def test_a_chain_without_an_answer_needs_room_for_its_end():
+    """The end of text is a target behind it."""
+    changes = {"query": "class", "hops": (1,), "tokenizer": "words", "stories": "facts", "facts": 4}
+    task = replace(PADDED, n_ctx=128, **changes)
+    data = task.text(0)
+    shortest = min(len(data.tokenizer.encode(example.text)) for example in data.examples)
+    replace(task, n_ctx=shortest + 1).prepare([0])
+    with pytest.raises(TextError, match=rf"the shortest has {shortest + 1} tokens"):
+        replace(task, n_ctx=shortest).prepare([0])
