@@ -6,7 +6,8 @@ Each setting trains one member of each seed (gamma .6, one core) and adds a line
 ``results/language_search.csv``, whose other lines are of texts before rules were stated twice: CPU
 seconds of training, losses at the end (nats, held out, by kind of target, see
 ``rb_interp.text.targets``), and shares of held-out examples by number of hops whose whole chain is
-right, and of sentences that state a rule. Seeds from 200 on and this gamma decide no claim.
+right, and of sentences that state a rule. Those losses at each thousandth step are added to
+``results/language_search_curves.csv``. Seeds from 200 on and this gamma decide no claim.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from rb_interp.text.classes import CLASSES
 from rb_interp.training.members import train_members
 
 ROWS = Path(__file__).parents[1] / "results/language_search.csv"
+CURVES = ROWS.with_name("language_search_curves.csv")
 GAMMA = 0.6
 SETTINGS: dict[str, dict[str, Any]] = {
     "class": {},
@@ -40,14 +42,16 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "n_ctx": 104,
         "sequences": 65_536,
         "steps": 30_000,
-        "curves": ("template", "form", "rule", "stop", "answer", "fact"),
+        "curves": ("template", "form", "rule", "answer", "fact"),
     },
 }
+SETTINGS["property_3_layers"] = SETTINGS["property"] | {"n_layers": 3, "d_mlp": 256, "steps": 40_000}
+SETTINGS["property_postorder"] = SETTINGS["property_3_layers"] | {"ordering": "postorder"}
 """What differs from the preset ``quick``: names of its settings of text, model and training."""
 
 
-def train_setting(changes: dict[str, Any], seed: int) -> dict[str, Any]:
-    """One row of the table without its name."""
+def train_setting(changes: dict[str, Any], seed: int) -> tuple[dict[str, Any], pd.DataFrame]:
+    """One row of the table without its name, and its curves."""
     config = LanguageConfig.from_preset("quick")
     parts = [config.task, config.model, config.train]
     for number, part in enumerate(parts):
@@ -71,16 +75,20 @@ def train_setting(changes: dict[str, Any], seed: int) -> dict[str, Any]:
     skills = probes.chain_accuracy(member, examples, n_null=0).tables["skills"]
     for skill in skills.query("accuracy_of in ('chain', 'rule')").to_dict("records"):
         row[f"{skill['accuracy_of']}_{skill['hops']}"] = skill["accuracy"]
-    return row
+    return row, curves.query("step % 1000 == 0")[["set", "step", "loss"]]
 
 
 def main(words: list[str]) -> None:
     names = [word for word in words if word in SETTINGS] or [*SETTINGS]
     seeds = [int(word) for word in words if word not in SETTINGS] or [200, 201, 202, 203]
     for seed, name in product(seeds, names):
-        row = {"name": name, "seed": seed, **train_setting(SETTINGS[name], seed)}
-        known = pd.read_csv(ROWS).query("name != @name or seed != @seed")
-        pd.concat([known, pd.DataFrame([row])]).round(4).to_csv(ROWS, index=False)
+        row, curves = train_setting(SETTINGS[name], seed)
+        for path, table in ((ROWS, pd.DataFrame([row])), (CURVES, curves)):
+            table = table.assign(name=name, seed=seed)
+            if path.exists():
+                known = pd.read_csv(path).query("name != @name or seed != @seed")
+                table = pd.concat([known, table])
+            table.round(4).to_csv(path, index=False)
 
 
 if __name__ == "__main__":
