@@ -45,7 +45,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "curves": ("template", "form", "rule", "answer", "fact"),
     },
 }
-SETTINGS["property_3_layers"] = SETTINGS["property"] | {"n_layers": 3, "d_mlp": 256, "steps": 40_000}
+SETTINGS["property_3_layers"] = SETTINGS["property"] | {
+    "n_layers": 3,
+    "d_mlp": 256,
+    "steps": 40_000,
+}
 SETTINGS["property_postorder"] = SETTINGS["property_3_layers"] | {"ordering": "postorder"}
 """What differs from the preset ``quick``: names of its settings of text, model and training."""
 
