@@ -2,10 +2,11 @@
 
     python experiments/routes_over_training.py RUN ...
 
-Reads runs of the anchor study and adds a line for each member and kept step, from the stage ``half`` on,
-to ``results/routes_over_training.csv``: accuracies there, the routes of ``interventions.circuits.anchor_routes``
-on trained rows, the name by cause (``none`` where too few rows are answered), and L0's distance from
-uniform attention (TV). Lines of members that a run has are written anew.
+Reads runs of the anchor study and adds a line for each member and kept step, from the stage ``half``
+on, to ``results/routes_over_training.csv``: accuracies there, the name by cause (``none`` where too few
+rows are answered), the routes of ``interventions.circuits.anchor_routes`` on trained rows with the rows
+that counted for the key, and L0's distance from uniform attention (TV). Lines of members that a run
+has are written anew.
 """
 
 import sys
@@ -38,7 +39,9 @@ def read(run: rb.Run) -> pd.DataFrame:
             right = curves.loc[(member.gamma, member.seed, models.step)]
             routes = anchor_routes(models.model, data, set=SET, n=run.config.probe_rows).values
             row = {"gamma": member.gamma, "seed": member.seed, "step": models.step}
+            row["stage"] = "half" if stage == "half" else "later"
             row |= right[["rsn_train", "rsn_test", "mem"]].to_dict()
+            row["rows"] = int(routes["key:rows"])
             row["cause"] = circuit_by_cause(routes, right[SET])
             row |= {column: routes[quantity] for column, quantity in SHARES.items()}
             row["tv"] = probes.uniformity(models.model, inputs, layer=0).values["tv"]
