@@ -51,6 +51,7 @@ SETTINGS["property_3_layers"] = SETTINGS["property"] | {
     "steps": 40_000,
 }
 SETTINGS["property_postorder"] = SETTINGS["property_3_layers"] | {"ordering": "postorder"}
+SETTINGS["property_2_steps"] = SETTINGS["property_3_layers"] | {"hops": (2,), "steps": 30_000}
 """What differs from the preset ``quick``: names of its settings of text, model and training."""
 
 
