@@ -26,7 +26,6 @@ from rb_interp.store import RunStore, write_file
 from rb_interp.training.member_group import DRIFT, Member
 
 FORMAT = "rb_interp checkpoint 3"
-FORMAT_WITHOUT_DIGEST = "rb_interp checkpoint 2"
 KEY = "rb_interp"
 SUFFIX = ".safetensors"
 AGAIN = "remove it and train again."
@@ -176,22 +175,20 @@ class CheckpointStore:
         """Raise RunError if a file is not what was written under its name."""
         path = self.path(name)
         header = content if isinstance(content, dict) else {}
-        known = (FORMAT, FORMAT_WITHOUT_DIGEST)
-        if header.get("format") not in known or header.get("fingerprint") != self.fingerprint:
+        if header.get("format") != FORMAT or header.get("fingerprint") != self.fingerprint:
             raise RunError(
                 f"{path} is no checkpoint of rb_interp, or was made with another configuration; "
                 f"move it out of the run's folder or use another --out."
             )
-        if header["format"] == FORMAT or "digest" in header:
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
-            described = {key: value for key, value in header.items() if key != "digest"}
-            if header.get("digest") != digest(described, tensors):
-                raise RunError(f"{path} is damaged: its digest is not that of its tensors; {AGAIN}")
-            if header["name"] != name:
-                raise RunError(
-                    f"{path} holds the checkpoint '{header['name']}': files were exchanged. Give "
-                    f"them their names back, or remove them and train again."
-                )
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
+        described = {key: value for key, value in header.items() if key != "digest"}
+        if header.get("digest") != digest(described, tensors):
+            raise RunError(f"{path} is damaged: its digest is not that of its tensors; {AGAIN}")
+        if header["name"] != name:
+            raise RunError(
+                f"{path} holds the checkpoint '{header['name']}': files were exchanged. Give "
+                f"them their names back, or remove them and train again."
+            )
         self._compared.add(name)
 
 

@@ -4,8 +4,6 @@ import json
 import shutil
 
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
 from rb_interp.errors import RunError
 from rb_interp.models.config import ModelConfig
@@ -106,18 +104,3 @@ def test_copies_of_a_sync_program_are_no_checkpoints(store):
         shutil.copy(store.path("step_00000004"), store.path(copy))
     assert store.names() == names
     assert train(store).final.step == 12
-
-
-def test_a_file_of_the_format_without_digest_is_read(store):
-    """Runs of versions before hold such files."""
-    for name in store.names():
-        checkpoint = store.read(name)
-        content = {"format": "rb_interp checkpoint 2", "fingerprint": "same"}
-        content |= {"step": checkpoint.step, "members": checkpoint.members}
-        metadata = {"rb_interp": json.dumps(content)}
-        save_file(load_file(store.path(name)), store.path(name), metadata=metadata)
-    before = CheckpointStore(store.folder, "same")
-    assert before.read("state").step == 4
-    whole = train(CheckpointStore(store.folder.parent / "whole", "same"))
-    for name, value in train(before).final.tensors.items():
-        assert torch.equal(value, whole.final.tensors[name]), name
