@@ -28,7 +28,7 @@ def read(run: rb.Run) -> pd.DataFrame:
     curves = sweep.curves().pivot_table(
         index=["gamma", "seed", "step"], columns="set", values="accuracy"
     )
-    half = sweep.stage_steps("half")
+    half, reached = sweep.stage_steps("half"), sweep.reached("half")
     models = MemberModels(sweep)
     for member in sweep.sound_members:
         data = sweep.dataset(member.seed)
@@ -39,7 +39,7 @@ def read(run: rb.Run) -> pd.DataFrame:
             right = curves.loc[(member.gamma, member.seed, models.step)]
             routes = anchor_routes(models.model, data, set=SET, n=run.config.probe_rows).values
             row = {"gamma": member.gamma, "seed": member.seed, "step": models.step}
-            row["stage"] = "half" if stage == "half" else "later"
+            row["stage"] = "half" if stage == "half" and reached[member] else "later"
             row |= right[["rsn_train", "rsn_test", "mem"]].to_dict()
             row["rows"] = int(routes["key:rows"])
             row["cause"] = circuit_by_cause(routes, right[SET])
