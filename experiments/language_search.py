@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 
 from rb_interp import probes
 from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.text.classes import CLASSES
+from rb_interp.text.targets import KINDS
 from rb_interp.training.members import train_members
 
 ROWS = Path(__file__).parents[1] / "results/language_search.csv"
@@ -52,6 +54,7 @@ SETTINGS["property_3_layers"] = SETTINGS["property"] | {
 }
 SETTINGS["property_postorder"] = SETTINGS["property_3_layers"] | {"ordering": "postorder"}
 SETTINGS["property_2_steps"] = SETTINGS["property_3_layers"] | {"hops": (2,), "steps": 30_000}
+SETTINGS["property_2_steps_short"] = SETTINGS["property_2_steps"] | {"steps": 15_000}
 """What differs from the preset ``quick``: names of its settings of text, model and training."""
 
 
@@ -77,6 +80,14 @@ def train_setting(changes: dict[str, Any], seed: int) -> tuple[dict[str, Any], p
         row[f"loss_{loss['set']}"] = loss["loss"]
     examples = probes.chain_inputs(text.examples, text.tokenizer)
     member = trained.model(gamma=GAMMA, seed=seed)
+    rows = text.rows("prontoqa_test")
+    if (of_object := rows.kinds == KINDS.index("object")).any():
+        tokens = torch.as_tensor(rows.tokens[:, :-1], dtype=torch.long)
+        with torch.no_grad():
+            logits = member(tokens, return_type="logits").log_softmax(-1)[of_object]
+        labels = torch.as_tensor(rows.tokens[:, 1:], dtype=torch.long)[of_object]
+        row["loss_object"] = -logits.gather(1, labels[:, None]).mean().item()
+        row["accuracy_object"] = (logits.argmax(1) == labels).double().mean().item()
     skills = probes.chain_accuracy(member, examples, n_null=0).tables["skills"]
     for skill in skills.query("accuracy_of in ('chain', 'rule')").to_dict("records"):
         row[f"{skill['accuracy_of']}_{skill['hops']}"] = skill["accuracy"]
