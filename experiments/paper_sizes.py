@@ -30,16 +30,18 @@ def main() -> None:
     faster = pd.read_parquet(ROOT / "results/anchor_paper_lr1e-4_end/circuits.parquet")
     quick = pd.read_csv(ROOT / "results/quick_circuits.csv").query("seeds == '0-19'")
     rows = {
-        "10 x learning rate, γ = 0.8,\n80,000 of 2,000,000 steps": faster[
-            faster.gamma == 0.8
-        ].cause,
-        "10 x learning rate, γ = 0.5": faster[faster.gamma == 0.5].cause,
-        "10 x learning rate, γ = 0.3": faster[faster.gamma == 0.3].cause,
-        "paper's sizes, γ = 0.8,\n200,000 of 2,000,000 steps": paper[paper.gamma == 0.8].cause,
-        "paper's sizes, γ = 0.3": paper[paper.gamma == 0.3].cause,
-        "small, γ = 0.8": quick[quick.gamma == 0.8].cause,
-        "small, γ = 0.5": quick[quick.gamma == 0.5].cause,
-        "small, γ = 0.3": quick[quick.gamma == 0.3].cause,
+        f"{name}, γ = {gamma:g}{steps}": table[table.gamma == gamma].cause
+        for name, steps, table, gammas in (
+            (
+                "10 x learning rate",
+                ",\n80,000 of 2,000,000 steps",
+                faster,
+                (0.8, 0.5, 0.3),
+            ),
+            ("paper's sizes", ",\n200,000 of 2,000,000 steps", paper, (0.8, 0.3)),
+            ("small", "", quick, (0.8, 0.5, 0.3)),
+        )
+        for gamma in gammas
     }
     figure, axes = plt.subplots(figsize=(9, 6), layout="constrained")
     for row, causes in enumerate(rows.values()):
