@@ -54,7 +54,8 @@ def test_seeds_with_held_out_pairs_of_their_own_are_one_run(tmp_path, capsys):
     assert main(["info", str(run.folder)]) == 0
     note = "see the columns run, seeds, task.masked of its tables"
     assert note in " ".join(capsys.readouterr().out.split())
-    assert note in run.write_report(tmp_path / "report").read_text()
+    page = run.write_report(tmp_path / "report").read_text()
+    assert note in page and "The whole configuration" not in page
 
 
 def test_means_of_one_runs_seeds_are_not_those_of_all(tmp_path, monkeypatch):
