@@ -23,7 +23,10 @@ MOST_FACTS = 256
 MOST_STEPS = 6
 """Rules of the prompt of an example about classes."""
 CURVES = {
-    **{kind: ("prontoqa_test", kind) for kind in ("template", "form", "rule", "stop", "answer")},
+    **{
+        kind: ("prontoqa_test", kind)
+        for kind in ("template", "form", "rule", "object", "stop", "answer")
+    },
     "fact": ("stories_test", "fact"),
     "repeated": ("prontoqa_train", "rule"),
 }
@@ -122,7 +125,9 @@ class TextSettings(TaskSettings):
     """Weight in the training loss of a target behind the prompt of an example, where each target of
     a prompt and of a story has 1. Curves show losses without weights."""
     curves: Annotated[
-        tuple[Literal["template", "form", "rule", "stop", "answer", "fact", "repeated"], ...],
+        tuple[
+            Literal["template", "form", "rule", "object", "stop", "answer", "fact", "repeated"], ...
+        ],
         AfterValidator(distinct),
     ] = ()
     """Kinds of targets that have a learning curve of their own, see ``text.targets``; ``repeated``

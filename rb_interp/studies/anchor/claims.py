@@ -267,7 +267,14 @@ NEW_SEEDS = 10
 this one on."""
 
 LEARNED_ORDER = tuple(
-    replace(claim, id=f"{claim.id}b", gate=reasoning_learned(), learned=None, first_seed=NEW_SEEDS)
+    replace(
+        claim,
+        id=f"{claim.id}b",
+        statement=f"Where the rule is learned: {claim.statement}",
+        gate=reasoning_learned(),
+        learned=None,
+        first_seed=NEW_SEEDS,
+    )
     for claim in LEARNING_ORDER
     if claim.id in ("A2", "A3")
 )

@@ -59,11 +59,20 @@ _AVERAGED = _answers_lost("effect", "accuracy lost with L0's pattern at 1/i")
 def claims_at_equal_loss(beside: dict[str, Claim]) -> tuple[Claim, ...]:
     """These claims. A1 and A4, found in ``beside`` by id, are asked again where the table is
     learned."""
+    again = [
+        replace(
+            beside[id],
+            id=f"{id}b",
+            statement=f"Where the table is learned: {beside[id].statement}",
+            gate=_TABLE_LEARNED,
+            learned=None,
+        )
+        for id in ("A1", "A4")
+    ]
     claims = [
         _generalises_more("A6", LARGE, "large initialisation", "beside A1"),
         _generalises_more("A6m", MIDDLE, "a middle one", "beside A6"),
-        replace(beside["A1"], id="A1b", gate=_TABLE_LEARNED, learned=None),
-        replace(beside["A4"], id="A4b", gate=_TABLE_LEARNED, learned=None),
+        *again,
         make_claim(
             "U2b",
             "Where more than frequencies is known, uniform attention belongs to small "
