@@ -20,12 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 
 from rb_interp import probes
 from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.text.classes import CLASSES
-from rb_interp.text.targets import KINDS
 from rb_interp.training.members import train_members
 
 ROWS = Path(__file__).parents[1] / "results/language_search.csv"
@@ -78,16 +76,10 @@ def train_setting(changes: dict[str, Any], seed: int) -> tuple[dict[str, Any], p
     curves = trained.curves.to_frame()
     for loss in curves.loc[curves["step"] == train.steps].to_dict("records"):
         row[f"loss_{loss['set']}"] = loss["loss"]
+        if loss["set"] == "object":
+            row["accuracy_object"] = loss["accuracy"]
     examples = probes.chain_inputs(text.examples, text.tokenizer)
     member = trained.model(gamma=GAMMA, seed=seed)
-    rows = text.rows("prontoqa_test")
-    if (of_object := rows.kinds == KINDS.index("object")).any():
-        tokens = torch.as_tensor(rows.tokens[:, :-1], dtype=torch.long)
-        with torch.no_grad():
-            logits = member(tokens, return_type="logits").log_softmax(-1)[of_object]
-        labels = torch.as_tensor(rows.tokens[:, 1:], dtype=torch.long)[of_object]
-        row["loss_object"] = -logits.gather(1, labels[:, None]).mean().item()
-        row["accuracy_object"] = (logits.argmax(1) == labels).double().mean().item()
     skills = probes.chain_accuracy(member, examples, n_null=0).tables["skills"]
     for skill in skills.query("accuracy_of in ('chain', 'rule')").to_dict("records"):
         row[f"{skill['accuracy_of']}_{skill['hops']}"] = skill["accuracy"]

@@ -37,11 +37,11 @@ def run_local(folder: JobFolder, jobs: Sequence[Job], at_once: int) -> None:
     """
     processes: list[subprocess.Popen] = []
 
-    def call(command: list[str]) -> None:
+    def call(command: list[str]) -> int:
         # in a session of its own, so that Ctrl-C reaches it once, from here
         process = subprocess.Popen(command, start_new_session=True)
         processes.append(process)
-        process.wait()
+        return process.wait()
 
     def stop() -> None:
         for process in processes:
@@ -74,15 +74,15 @@ def run_on_ray(folder: JobFolder, jobs: Sequence[Job], at_once: int, address: st
         ) from None
     task = ray.remote(max_retries=-1)(subprocess.call)
 
-    def call(command: list[str]) -> None:
-        ray.get(task.remote(command))
+    def call(command: list[str]) -> int:
+        return ray.get(task.remote(command))
 
     n_cores = int(ray.cluster_resources().get("CPU", 1))
     _call_jobs(call, ray.shutdown, folder, jobs, at_once or n_cores)
 
 
 def _call_jobs(
-    call: Callable[[list[str]], None],
+    call: Callable[[list[str]], int],
     stop: Callable[[], None],
     folder: JobFolder,
     jobs: Sequence[Job],
@@ -90,11 +90,14 @@ def _call_jobs(
 ) -> None:
     """Call the command of each job, some at once, with a bar over jobs; after Ctrl-C no other
     begins, and ``stop`` ends those that run."""
-    with ThreadPoolExecutor(at_once) as pool:
+    failed = 0
+    with ThreadPoolExecutor(at_once) as pool, tqdm(total=len(jobs), unit="job") as bar:
         futures = [pool.submit(call, folder.command(job)) for job in jobs]
         try:
-            for future in tqdm(as_completed(futures), total=len(jobs), unit="job"):
-                future.result()
+            for future in as_completed(futures):
+                failed += future.result() != 0
+                bar.set_postfix_str(f"{failed} failed")
+                bar.update()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             stop()

@@ -12,6 +12,7 @@ from own_studies import ONE, last_weights, wait_until
 from rb_interp.cli import main
 from rb_interp.errors import RbInterpError, RunError
 from rb_interp.runs import Run
+from rb_interp.runs.engines import run_local
 from rb_interp.runs.jobs import JobFolder
 
 pytestmark = pytest.mark.usefixtures("installed")
@@ -42,6 +43,17 @@ def test_less_than_no_job_at_once_is_refused(tmp_path, capsys):
         main(["sweep", str(write(tmp_path)), "--jobs", "-2", "--out", str(tmp_path / "out")]) == 2
     )
     assert "got --jobs -2; give a number of jobs" in capsys.readouterr().err
+
+
+def test_the_bar_counts_jobs_that_fail(tmp_path, capfd):
+    folder = JobFolder.start(write(tmp_path), tmp_path / "out")
+    last = folder.jobs[-1].name
+    (tmp_path / "out/job.sh").write_text(f'[ "$1" != "{last}" ] || kill -9 $$')
+    run_local(folder, folder.jobs, 1)
+    n = len(folder.jobs)
+    last_bar = capfd.readouterr().err.strip().split("\r")[-1]
+    assert f"{n}/{n}" in last_bar
+    assert "1 failed" in last_bar
 
 
 @pytest.mark.wide
