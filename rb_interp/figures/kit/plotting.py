@@ -95,7 +95,7 @@ def steps(axes: Axes, last: float, log: bool = False) -> None:
     if log:
         unit, name = 1, " (log scale)"
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if last < 1e5 else (1,)))
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3) if last < 1e5 else (1,)))
         axes.xaxis.set_minor_locator(NullLocator())
     else:
         axes.xaxis.set_major_locator(MaxNLocator(4))
