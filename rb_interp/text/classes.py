@@ -115,12 +115,13 @@ FactTable = Mapping[tuple[str, str], Statement]
 @checked
 def fact_table(n: int, seed: int) -> FactTable:
     """n facts, 256 at most: for eight classes and as many names as are needed, a rule each, drawn with
-    a seed.
+    a seed. Raises ConfigError for another n.
 
     >>> table = fact_table(20, seed=0)
     >>> table["Ben", "wumpus"].sentence
     'Each wumpus is a rompus.'
     """
+    TextSettings(facts=n)  # says what is wrong with n
     rng = random.Random(repr((int(seed), "facts")))
     table = {}
     for name, subject in list(product(NAMES, CLASSES))[:n]:

@@ -207,7 +207,7 @@ def load_tokenizer(source: str, d_vocab: int) -> Tokenizer:
     except Exception as error:  # tokenizers raises bare Exceptions
         raise TextError(
             f"no tokenizer at '{source}' ({first_line(error)}). Give a tokenizer.json, a folder "
-            f"with one, 'gpt2' (from the hub), 'train' or 'words'."
+            f"with one, 'gpt2' (from the hub), 'train', 'words' or 'phrases'."
         ) from None
     size = backend.get_vocab_size()
     if size != d_vocab:

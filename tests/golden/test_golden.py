@@ -55,7 +55,10 @@ def test_fingerprints():
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("study", calls.STUDIES)
+@pytest.mark.parametrize(
+    "study",
+    [pytest.param(name, marks=[pytest.mark.lens] * (name == "language")) for name in calls.STUDIES],
+)
 def test_smoke(study, smoke_run):
     now, then = (
         calls.comparable(study, t) for t in (smoke_run(study).readings, _stored(f"smoke_{study}"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rb_interp.errors import TextError
+from rb_interp.errors import ConfigError, TextError
 from rb_interp.text.classes import (
     CLASSES,
     NAMES,
@@ -58,6 +58,8 @@ def test_kinds_of_targets_are_those_of_the_proof(query, make):
             == (names.count("answer") == 0)
             == (query not in ("real", "property"))
         )
+        if "answer" in names:
+            assert example.text[first[names.index("answer")] :].lstrip() == example.answer
         if query == "fact":
             objects = [parse_clause(example.chain_of_thought[1]).predicate]
             expected = ["fact"]
@@ -74,6 +76,12 @@ def test_kinds_of_targets_are_those_of_the_proof(query, make):
         forms = [example.text[first[at] :] for at, name in enumerate(names) if name == "form"]
         for text, sentence in zip(forms, example.chain_of_thought[1::2], strict=True):
             assert text.lstrip().startswith(sentence)
+
+
+@pytest.mark.parametrize("n", [-3, 0, 257])
+def test_a_table_of_no_or_too_many_facts_is_refused(n):
+    with pytest.raises(ConfigError, match="facts"):
+        fact_table(n, seed=0)
 
 
 def test_whatever_is_copied_from_a_prompt_is_right_by_chance():
