@@ -53,6 +53,18 @@ SETTINGS["property_3_layers"] = SETTINGS["property"] | {
 SETTINGS["property_postorder"] = SETTINGS["property_3_layers"] | {"ordering": "postorder"}
 SETTINGS["property_2_steps"] = SETTINGS["property_3_layers"] | {"hops": (2,), "steps": 30_000}
 SETTINGS["property_2_steps_short"] = SETTINGS["property_2_steps"] | {"steps": 15_000}
+_OBJECT = SETTINGS["property_3_layers"] | {
+    "curves": ("template", "form", "rule", "object", "answer", "fact"),
+    "steps": 25_000,
+}
+SETTINGS["property_words"] = _OBJECT | {"tokenizer": "words", "n_ctx": 208}
+SETTINGS["property_5_hops"] = _OBJECT | {"hops": (1, 2, 3, 4, 5), "n_ctx": 144}
+SETTINGS["property_5_hops_long"] = SETTINGS["property_5_hops"] | {
+    "steps": 50_000,
+    "n_ctx": 128,
+    "sequences": 131_072,
+    "lr_final": 2e-4,
+}
 """What differs from the preset ``quick``: names of its settings of text, model and training."""
 
 
