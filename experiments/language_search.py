@@ -93,7 +93,7 @@ def train_setting(changes: dict[str, Any], seed: int) -> tuple[dict[str, Any], p
     examples = probes.chain_inputs(text.examples, text.tokenizer)
     member = trained.model(gamma=GAMMA, seed=seed)
     skills = probes.chain_accuracy(member, examples, n_null=0).tables["skills"]
-    for skill in skills.query("accuracy_of in ('chain', 'rule')").to_dict("records"):
+    for skill in skills.query("accuracy_of in ('chain', 'rule', 'answer')").to_dict("records"):
         row[f"{skill['accuracy_of']}_{skill['hops']}"] = skill["accuracy"]
     return row, curves.query("step % 1000 == 0")[["set", "step", "loss"]]
 
