@@ -5,7 +5,8 @@
 At ``quick`` a predicate is one token (``phrases``), and of these 11,000 stories have 11,700, with
 which a step takes some ten times as long. Passages of two sentences, all of whose tokens are among
 the 1,500 commonest, are many. Writes ``passages.jsonl`` and ``tokenizer.json`` into the folder, and
-prints the command that trains beside them.
+prints the command that trains beside them. A sentence ends at a stop before a capital letter; quotation
+marks are not looked at, so a passage may open or close one alone.
 """
 
 import json
